@@ -1,0 +1,5 @@
+"""``python -m dbanon``."""
+
+from dbanon.cli import main
+
+main()

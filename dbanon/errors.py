@@ -1,0 +1,55 @@
+"""The errors dbanon raises, each with the exit code the command line ends with.
+
+A message is one sentence that says what must hold, what was got, and what to do. It holds counts and run ids, never a
+coordinate or a subject, because logs and terminals are read by people who may not see the data.
+"""
+
+
+class DbanonError(Exception):
+    """Base of every error dbanon raises on purpose."""
+
+    exit_code = 1
+
+
+class ParameterError(DbanonError, ValueError):
+    """A parameter, name or option is not what it must be."""
+
+    exit_code = 2
+
+
+class DataError(DbanonError):
+    """The input data cannot be used."""
+
+    exit_code = 3
+
+
+class InfeasibleError(DbanonError):
+    """The data are fine but no release with these parameters exists, for example fewer than k subjects."""
+
+    exit_code = 4
+
+
+class VerificationFailed(DbanonError):  # noqa: N818 - the name is part of the public interface
+    """An attack succeeded on the stored rows, or could not be decided."""
+
+    exit_code = 5
+
+
+class StoreError(DbanonError):
+    """The database refused or failed; keeps the driver's error as ``__cause__``.
+
+    Parameters
+    ----------
+    message : str
+        One sentence for the user.
+    sqlstate : str, optional
+        The five-character SQLSTATE, where the server gave one.
+    """
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class SchemaMismatch(DbanonError):  # noqa: N818 - the name is part of the public interface
+    """The schema in the database and this program are of different revisions."""

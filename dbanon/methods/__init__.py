@@ -1,0 +1,241 @@
+"""The registry of method families and the contract they keep.
+
+A family is one module: a frozen, keyword-only parameter class made with `parameter`, and a function
+``anonymise(data, params, rng, algorithm=name) -> Cloaks``. Validation, error sentences, ``dbanon methods``, the SQL
+listing and the docs are all made from the class's fields. Same data, parameters and seed: same cloaks.
+"""
+
+import dataclasses
+import difflib
+import importlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from dbanon.errors import ParameterError
+from dbanon.trajectory import Cloaks, Requests, Trajectories
+
+
+def parameter(
+    default: Any,
+    help: str,
+    *,
+    type: str,
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """Describe one parameter of a method, once.
+
+    Parameters
+    ----------
+    default : object
+        Its default; ``None`` means "derived from the data", and the help says how.
+    help : str
+        One sentence for someone who has not read the paper.
+    type : {"integer", "number", "text", "choice"}
+    unit : str
+        "s", "m", "" for counts.
+    minimum, maximum : float, optional
+        Inclusive limits.
+    choices : tuple of str
+        For ``type="choice"``.
+    """
+    described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum, "choices": choices}
+    return dataclasses.field(default=default, metadata=described)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A method's own column of its published views, filled from ``extra -> name``."""
+
+    name: str
+    sql_type: str
+    default: str
+    comment: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """One way to compute a family; `comparison_only` ones give no guarantee and are never published."""
+
+    name: str
+    summary: str
+    comparison_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One family: where its code is, what it promises, and who attacks it."""
+
+    name: str
+    module: str
+    summary: str
+    guarantee: str
+    paper: str
+    attack: str
+    algorithms: tuple[Algorithm, ...]
+    columns: tuple[Column, ...] = ()
+    reads_requests: bool = False
+
+    @cached_property
+    def parameters(self) -> type[Any]:
+        """The parameter class of the family; its module is imported on first use, because Numba is slow to start."""
+        return cast("type[Any]", importlib.import_module(self.module).Parameters)
+
+    def algorithm(self, name: str | None) -> Algorithm:
+        """Look up an algorithm by name; the first is the default."""
+        if name is None:
+            return self.algorithms[0]
+        for algorithm in self.algorithms:
+            if algorithm.name == name:
+                return algorithm
+        raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
+
+    def parse(self, given: Mapping[str, Any]) -> Any:
+        """Make parameters from names and values (text or JSON), checked.
+
+        Raises
+        ------
+        ParameterError
+            For an unknown name or a value outside its limits.
+        """
+        by_name = {f.name: f for f in dataclasses.fields(self.parameters)}
+        values = {}
+        for name, value in given.items():
+            if name not in by_name:
+                raise _unknown(f"parameter of {self.name}", name, by_name)
+            values[name] = _value(self.name, by_name[name], value)
+        return self.parameters(**values)
+
+    def anonymise(self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator) -> Cloaks:
+        """Compute the cloaks; pure."""
+        run = cast("Callable[..., Cloaks]", importlib.import_module(self.module).anonymise)
+        return run(data, params, rng, algorithm=algorithm)
+
+    def attach(self, cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
+        """Join requests to finished cloaks (families with ``reads_requests``); cannot change who is with whom."""
+        join = cast("Callable[..., Cloaks]", importlib.import_module(self.module).attach)
+        return join(cloaks, data, requests)
+
+
+METHODS: dict[str, Method] = {
+    "tp-aware": Method(
+        name="tp-aware",
+        module="dbanon.methods.tp_aware",
+        summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
+        guarantee=(
+            "Whoever knows every subject's trajectory and the algorithm still finds at least k subjects "
+            "who may have sent any published request."
+        ),
+        paper=(
+            "Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012"
+        ),
+        attack="tp-aware",
+        algorithms=(
+            Algorithm(
+                name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"
+            ),
+        ),
+        columns=(
+            Column(
+                name="requests",
+                sql_type="jsonb",
+                default="[]",
+                comment="The set of requests sent by anyone in the bundle in this period, without count or sender.",
+            ),
+        ),
+        reads_requests=True,
+    ),
+}
+
+
+def method(name: str) -> Method:
+    """Look up a family by name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, naming the nearest.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    raise _unknown("method", name, METHODS)
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
+    return ParameterError(f"There is no {what} named '{name}'. {hint}")
+
+
+def _value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
+    about = item.metadata
+    try:
+        converted = _converted(about, value)
+    except (TypeError, ValueError):
+        converted = None
+    if converted is None or not _within(about, converted):
+        raise ParameterError(
+            f"The '{item.name}' parameter of {method_name} must be {requirement(about)}. Got {value!r} instead."
+        )
+    return converted
+
+
+def _converted(about: Mapping[str, Any], value: Any) -> Any:
+    if isinstance(value, bool):
+        return None
+    if about["type"] == "integer":
+        number = float(value)
+        return int(number) if number.is_integer() else None
+    if about["type"] == "number":
+        number = float(value)
+        return number if math.isfinite(number) else None
+    return str(value)
+
+
+def _within(about: Mapping[str, Any], value: Any) -> bool:
+    if about["choices"]:
+        return value in about["choices"]
+    low, high = about["minimum"], about["maximum"]
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def requirement(about: Mapping[str, Any]) -> str:
+    """Say in words what a parameter must be, from its metadata."""
+    if about["choices"]:
+        return "one of " + ", ".join(about["choices"])
+    words = {"integer": "an integer", "number": "a number", "text": "a text"}[about["type"]]
+    if about["minimum"] is not None:
+        words += f" >= {about['minimum']:g}"
+    if about["maximum"] is not None:
+        words += (" and" if about["minimum"] is not None else "") + f" <= {about['maximum']:g}"
+    return words + (f" ({about['unit']})" if about["unit"] else "")
+
+
+def describe(family: Method) -> list[dict[str, Any]]:
+    """List a family's parameters for help texts, SQL and docs, from the one place they are written.
+
+    Returns
+    -------
+    list of dict
+        ``name, type, unit, default, default_text, requirement, help`` of each, in order.
+    """
+    return [
+        {
+            "name": item.name,
+            "type": item.metadata["type"],
+            "unit": item.metadata["unit"],
+            "default": item.default,
+            "default_text": "from the data" if item.default is None else f"{item.default}",
+            "requirement": requirement(item.metadata),
+            "help": item.metadata["help"],
+        }
+        for item in dataclasses.fields(family.parameters)
+    ]

@@ -1,0 +1,167 @@
+"""Frozen ragged arrays: the data that crosses layers, and their checks.
+
+`Trajectories` and `Requests` go into a method, `Cloaks` comes out of it. All arrays are read-only, so a method cannot
+change what the attack will be held against. Positions are true positions in the dataset's SRID; a method snaps them to
+cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by ``floor(seconds / grid_s)`` (from
+1970 UTC).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError
+
+Int = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+
+def _freeze(instance: object) -> None:
+    for item in fields(instance):  # type: ignore[arg-type]
+        value = getattr(instance, item.name)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            view = value.view()
+            view.flags.writeable = False
+            object.__setattr__(instance, item.name, view)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trajectories:
+    """Every trajectory of one dataset, sorted by trajectory id; fixes of one trajectory by strictly increasing time.
+
+    Attributes
+    ----------
+    trajectory_id : int64[n]
+        Strictly increasing database keys.
+    subject : int64[n]
+        Code 0..s-1 of the subject of each trajectory; one subject may have several.
+    offset : int64[n + 1]
+        Fixes of trajectory i are ``[offset[i], offset[i + 1])``; each has at least one.
+    t : float64[m]
+        Unix seconds.
+    x, y : float64[m]
+        Metres in the dataset's SRID.
+    srid : int
+    grid_m : float
+        Side of the dataset's space cells in metres.
+    grid_s : int
+        Length of the dataset's time slots in seconds.
+    """
+
+    trajectory_id: Int
+    subject: Int
+    offset: Int
+    t: Float
+    x: Float
+    y: Float
+    srid: int
+    grid_m: float
+    grid_s: int
+
+    def __post_init__(self) -> None:
+        n, m = len(self.trajectory_id), len(self.t)
+        if len(self.subject) != n or len(self.offset) != n + 1 or len(self.x) != m or len(self.y) != m:
+            raise DataError("The arrays of a set of trajectories must have matching lengths; got different ones.")
+        if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
+            raise DataError("Every trajectory must have at least one fix; got an empty one.")
+        if not (np.isfinite(self.t).all() and np.isfinite(self.x).all() and np.isfinite(self.y).all()):
+            raise DataError("Every fix must have a finite time and position; got NaN or infinity.")
+        if (np.diff(self.trajectory_id) <= 0).any():
+            raise DataError("Trajectories must be sorted by distinct ids; got them unsorted or twice.")
+        if m and n:
+            step = np.diff(self.t) <= 0
+            step[self.offset[1:-1] - 1] = False
+            if step.any():
+                raise DataError("Times within a trajectory must strictly increase; got duplicate or unsorted times.")
+        _freeze(self)
+
+    @property
+    def subjects(self) -> int:
+        """Number of distinct subjects."""
+        return int(np.unique(self.subject).size)
+
+    @property
+    def fixes(self) -> int:
+        """Number of fixes."""
+        return len(self.t)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Requests:
+    """LBS requests of one dataset.
+
+    Attributes
+    ----------
+    subject : int64[r]
+        The sender, in the codes of the `Trajectories` they go with; -1 where the sender has no trajectory.
+    t : float64[r]
+        Unix seconds.
+    content : int64[r]
+        Index into `contents`.
+    contents : tuple of str
+        The distinct requests as normalised JSON objects (PostgreSQL's ``jsonb::text``), sorted.
+    """
+
+    subject: Int
+    t: Float
+    content: Int
+    contents: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cloaks:
+    """What a method writes: rows of ``dbanon.cloak`` and ``dbanon.membership``, and what it left out.
+
+    Attributes
+    ----------
+    record_id : int64[c]
+        1..R, rows sorted by (record_id, seq).
+    seq : int32[c]
+        1..length of the record.
+    start, end : int64[c]
+        The half-open period in unix seconds.
+    bounds : float64[c, 4]
+        xmin, ymin, xmax, ymax of the rectangle, metres.
+    crowd : int32[c]
+        Distinct subjects the row hides.
+    subjects : int32[c]
+        How many people the row stands for.
+    member_record : int64[p]
+    member_trajectory : int64[p]
+        trajectory ids (database keys), sorted by (record, trajectory).
+    suppressed : mapping
+        ``{"subjects": {reason: n}, ...}``: counts by reason, and per window where a method has windows.
+    metrics : mapping
+        Figures of the paper and of the run; plain numbers.
+    extra : int64[c]
+        Index into `extras`; -1 is SQL NULL.
+    extras : tuple of str
+        Distinct JSON objects for the ``extra`` column.
+    """
+
+    record_id: Int
+    seq: NDArray[np.int32]
+    start: Int
+    end: Int
+    bounds: Float
+    crowd: NDArray[np.int32]
+    subjects: NDArray[np.int32]
+    member_record: Int
+    member_trajectory: Int
+    suppressed: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    extra: Int | None = None
+    extras: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        c = len(self.record_id)
+        same = all(len(a) == c for a in (self.seq, self.start, self.end, self.bounds, self.crowd, self.subjects))
+        if not same or len(self.member_record) != len(self.member_trajectory):
+            raise DataError("The columns of a set of cloaks must have one length; this is a defect of the method.")
+        _freeze(self)
