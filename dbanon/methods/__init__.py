@@ -177,9 +177,11 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
     about = item.metadata
+    if value is None and item.default is None:
+        return None  # "derived from the data", as the stored parameters of a run say it in JSON
     try:
         converted = _converted(about, value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         converted = None
     if converted is None or not _within(about, converted):
         raise ParameterError(

@@ -1,0 +1,196 @@
+"""Tiny evidence for attacks, built in plain Python: one loop a subject and instant, so that it is plainly right."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dbanon.attacks import Evidence
+from dbanon.trajectory import Trajectories
+
+Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
+
+PARAMS = {
+    "k": 3,
+    "step_s": 60,
+    "instants": 3,
+    "start": None,
+    "align": "last",
+    "max_gap_s": 60,
+    "cloak": "mbr",
+    "min_cloak_m": 9,
+}
+
+
+def trajectories(trips: Trips, *, grid_m: float = 2.0, grid_s: int = 5, srid: int = 32610) -> Trajectories:
+    """Make trajectories of ``{trajectory id: (subject, [(t, x, y), ...])}``."""
+    ids = sorted(trips)
+    fixes = np.array([fix for i in ids for fix in trips[i][1]], dtype=np.float64).reshape(-1, 3)
+    return Trajectories(
+        trajectory_id=np.array(ids, dtype=np.int64),
+        subject=np.array([trips[i][0] for i in ids], dtype=np.int64),
+        offset=np.cumsum([0, *(len(trips[i][1]) for i in ids)]),
+        t=fixes[:, 0].copy(),
+        x=fixes[:, 1].copy(),
+        y=fixes[:, 2].copy(),
+        srid=srid,
+        grid_m=grid_m,
+        grid_s=grid_s,
+    )
+
+
+class World:
+    """The data as a plain adversary sees them: who is where at every instant, by whose trajectories."""
+
+    def __init__(self, trips: Trips, params: Mapping[str, object], grid_m: float = 2.0, grid_s: int = 5) -> None:
+        self.params, self.grid_m, self.grid_s = dict(params), grid_m, grid_s
+        self.data = trajectories(trips, grid_m=grid_m, grid_s=grid_s)
+        self.fixes = {}
+        for i in sorted(trips):
+            subject, fixes = trips[i]
+            self.fixes.setdefault(subject, []).extend((t, i, x, y) for t, x, y in fixes)
+        for fixes in self.fixes.values():
+            fixes.sort(key=lambda fix: fix[:2])
+        times = [fix[0] for fixes in self.fixes.values() for fix in fixes]
+        step, start = params["step_s"], params["start"]
+        self.start = math.floor(min(times) / step) * step if start is None else int(start)
+        self.instants = list(range(self.start, self.slot(max(times)) + 1, step))
+        length = params["instants"]
+        self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
+        wanted = params["min_cloak_m"]
+        self.cell = grid_m if wanted is None else math.ceil(wanted / grid_m) * grid_m
+
+    def slot(self, t: float) -> int:
+        return math.floor(t / self.grid_s) * self.grid_s
+
+    def position(self, subject: int, t: int) -> tuple[float, float, set[int]] | None:
+        """Give the position at an instant and the trajectories that supply it."""
+        align, gap = self.params["align"], self.params["max_gap_s"]
+        past = [f for f in self.fixes[subject] if self.slot(f[0]) <= t]
+        future = [f for f in self.fixes[subject] if self.slot(f[0]) > t]
+        if not past:
+            return None
+        (_, ia, xa, ya), sa = past[-1], self.slot(past[-1][0])
+        if sa == t or (align == "last" and t - sa <= gap):
+            return xa, ya, {ia}
+        if align != "linear" or not future:
+            return None
+        (_, ib, xb, yb), sb = future[0], self.slot(future[0][0])
+        if sb - sa > gap:
+            return None
+        return xa + (xb - xa) * ((t - sa) / (sb - sa)), ya + (yb - ya) * ((t - sa) / (sb - sa)), {ia, ib}
+
+    def seen(self, window: Sequence[int]) -> list[int]:
+        return [s for s in sorted(self.fixes) if any(self.position(s, t) for t in window)]
+
+    def present(self, window: Sequence[int]) -> list[int]:
+        return [s for s in sorted(self.fixes) if all(self.position(s, t) for t in window)]
+
+    def suppliers(self, subject: int, window: Sequence[int]) -> set[int]:
+        return set().union(*(at[2] for t in window if (at := self.position(subject, t))))
+
+    def box(self, subjects: Sequence[int], t: int) -> tuple[float, float, float, float]:
+        """Give the least rectangle of cells that holds everybody who is there."""
+        cells = [
+            (math.floor(at[0] / self.cell), math.floor(at[1] / self.cell))
+            for s in subjects
+            if (at := self.position(s, t))
+        ]
+        low, high = (
+            [min(axis) for axis in zip(*cells, strict=True)],
+            [max(axis) + 1 for axis in zip(*cells, strict=True)],
+        )
+        return tuple(edge * self.cell for edge in (*low, *high))
+
+    def evidence(
+        self,
+        groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
+        requests: Sequence[tuple[int, float, int]] = (),
+    ) -> Evidence:
+        """Publish ``{window: [(record id, subjects), ...]}`` honestly, with requests ``(sender, time, content)``."""
+        rows, members, shown, used = [], [], [], set()
+        for number, records in groups.items():
+            window = self.windows[number]
+            for record, subjects in records:
+                members += [(record, i) for s in subjects for i in sorted(self.suppliers(s, window))]
+                for seq, t in enumerate(window, 1):
+                    rows.append((record, seq, t, t + self.params["step_s"], *self.box(subjects, t), len(subjects)))
+                    sent = [r for r in requests if r[0] in subjects and t <= r[1] < t + self.params["step_s"]]
+                    used |= set(sent)
+                    shown += [(record, seq, content) for content in sorted({r[2] for r in sent})]
+        suppressed = self.suppressed(groups)
+        suppressed["requests"] = {"sender_not_published": sum(r not in used for r in requests), "outside_windows": 0}
+        return _evidence(self, suppressed, (rows, members, shown, requests))
+
+    def suppressed(self, groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]]) -> dict[str, object]:
+        """Count what is left out if these groups are published."""
+        windows, absent, below = [], 0, 0
+        for number, window in enumerate(self.windows):
+            seen, present = len(self.seen(window)), len(self.present(window))
+            published = len({s for _, subjects in groups.get(number, ()) for s in subjects})
+            absent += seen - present
+            below += present if present < self.params["k"] else 0
+            counts = {"seen": seen, "present": present, "published": published}
+            windows.append({"start": window[0], "instants": len(window), **counts})
+        return {"subjects": {"absent_at_some_instant": absent, "window_below_k": below}, "windows": windows}
+
+
+def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> Evidence:
+    rows, members, shown, requests = tables
+    row = np.array(rows, dtype=np.float64).reshape(-1, 9)
+    member = np.array(members, dtype=np.int64).reshape(-1, 2)
+    published = np.array(shown, dtype=np.int64).reshape(-1, 3)
+    sent = np.array(requests, dtype=np.float64).reshape(-1, 3)
+    return Evidence(
+        method="tp-aware",
+        algorithm="traj-anon",
+        params=world.params,
+        suppressed=suppressed,
+        trajectories=world.data,
+        cloak_record=row[:, 0].astype(np.int64),
+        cloak_seq=row[:, 1].astype(np.int32),
+        cloak_start_s=row[:, 2],
+        cloak_end_s=row[:, 3],
+        cloak_bounds=row[:, 4:8],
+        cloak_rectangle=np.ones(len(row), dtype=bool),
+        cloak_srid=np.full(len(row), world.data.srid, dtype=np.int32),
+        cloak_crowd=row[:, 8].astype(np.int32),
+        cloak_subjects=row[:, 8].astype(np.int32),
+        cloak_other_keys=np.zeros(len(row), dtype=np.int32),
+        member_record=member[:, 0],
+        member_trajectory=member[:, 1],
+        member_whole=np.ones(len(member), dtype=bool),
+        published_request_record=published[:, 0],
+        published_request_seq=published[:, 1].astype(np.int32),
+        published_request_content=published[:, 2],
+        request_subject=sent[:, 0].astype(np.int64),
+        request_t=sent[:, 1],
+        request_content=sent[:, 2].astype(np.int64),
+    )
+
+
+def put(evidence: Evidence, column: str, where: object, value: object) -> Evidence:
+    """Change some values of a column."""
+    changed = getattr(evidence, column).copy()
+    changed[where] = value
+    return dataclasses.replace(evidence, **{column: changed})
+
+
+def _table(table: str) -> list[str]:
+    names = (f.name for f in dataclasses.fields(Evidence))
+    return [name for name in names if name.startswith(f"{table}_")]
+
+
+def take(evidence: Evidence, table: str, rows: object) -> Evidence:
+    """Keep some rows of a table (``cloak``, ``member``, ``published_request`` or ``request``), in this order."""
+    return dataclasses.replace(evidence, **{name: getattr(evidence, name)[rows] for name in _table(table)})
+
+
+def add(evidence: Evidence, table: str, *values: object) -> Evidence:
+    """Append one row to a table, its values in the order of the columns."""
+    columns = {}
+    for name, value in zip(_table(table), values, strict=True):
+        old = getattr(evidence, name)
+        columns[name] = np.append(old, np.array([value], dtype=old.dtype))
+    return dataclasses.replace(evidence, **columns)

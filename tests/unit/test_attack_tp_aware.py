@@ -1,0 +1,475 @@
+import copy
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.attacks import ATTACKS, Evidence, _replay
+from dbanon.attacks._replay import Timetable, replay
+from dbanon.errors import DataError
+from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
+
+attack = ATTACKS["tp-aware"]
+
+# Seven instants make windows of three, three and one. Trajectory ids are neither in the order of subjects nor of time.
+A, B, C, D = 900_017, 900_005, 900_011, 900_003
+GROUPS = {0: [(A, [0, 1, 2, 3]), (B, [4, 5, 6])], 2: [(C, [0, 1, 2]), (D, [3, 4, 5, 6, 7])]}
+REQUESTS = [
+    (0, 3.0, 1),
+    (2, 59.9, 1),
+    (1, 10.0, 2),
+    (4, 60.0, 0),
+    (0, 200.0, 1),  # in the suppressed window
+    (5, 365.0, 2),
+    (-1, 3.0, 0),  # sent by someone without a trajectory
+    (3, -1.0, 0),  # before the first instant
+    (3, 420.0, 0),  # after the last one
+    (3, math.inf, 0),
+]
+
+
+def scene(align: str = "last", **params: object) -> World:
+    rng = np.random.default_rng(7)
+    when = {s: [0, 1, 2, 6] for s in range(7)} | {0: range(7), 7: [1, 6]}
+    if align != "exact":
+        when[3] = [0, 2, 6]  # bridged by the fix before, or by both
+    at = {s: [(60.0 * i + 4.9 * rng.random(), *rng.uniform(-90, 40, 2)) for i in ticks] for s, ticks in when.items()}
+    trips = {700_000 + 10 * (7 - s): (s, fixes) for s, fixes in at.items() if s not in (0, 5)}
+    trips[700_091] = (0, at[0][:2])
+    trips[700_001] = (0, at[0][2:])
+    noise = [(t + 0.05, x + 31, y - 17) for t, x, y in at[5][::2]]
+    trips[700_022], trips[700_023] = (5, at[5]), (5, noise)  # in the same slots, and the later fix counts
+    gap = 120 if align == "linear" else 60
+    return World(trips, PARAMS | {"align": align, "max_gap_s": gap} | params)
+
+
+def honest(align: str = "last", **params: object) -> Evidence:
+    return scene(align, **params).evidence(GROUPS, REQUESTS)
+
+
+def broken(evidence: Evidence) -> set[str]:
+    verdict = attack(evidence)
+    assert verdict.passed == all(clause.passed for clause in verdict.clauses)
+    assert all(clause.passed == (clause.violations == 0) for clause in verdict.clauses)
+    json.dumps(dict(verdict.figures), allow_nan=False)
+    for clause in verdict.clauses:
+        assert clause.sentence.endswith(".")
+        assert "900" not in clause.sentence
+        assert "700" not in clause.sentence
+    return {clause.name for clause in verdict.clauses if not clause.passed}
+
+
+def row(evidence: Evidence, record: int, seq: int) -> int:
+    return int(np.flatnonzero((evidence.cloak_record == record) & (evidence.cloak_seq == seq))[0])
+
+
+def of(evidence: Evidence, record: int) -> np.ndarray:
+    return np.flatnonzero(evidence.cloak_record == record)
+
+
+def trips_of(evidence: Evidence, subject: int) -> list[int]:
+    return evidence.trajectories.trajectory_id[evidence.trajectories.subject == subject].tolist()
+
+
+def member(evidence: Evidence, record: int, subject: int) -> np.ndarray:
+    return (evidence.member_record == record) & np.isin(evidence.member_trajectory, trips_of(evidence, subject))
+
+
+def crowded(evidence: Evidence, record: int, people: int) -> Evidence:
+    where = of(evidence, record)
+    return put(put(evidence, "cloak_crowd", where, people), "cloak_subjects", where, people)
+
+
+def stating(evidence: Evidence, *path: object, add: float = 0) -> Evidence:
+    suppressed = copy.deepcopy(evidence.suppressed)
+    inner = suppressed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] += add
+    return dataclasses.replace(evidence, suppressed=suppressed)
+
+
+def with_params(evidence: Evidence, **params: object) -> Evidence:
+    return dataclasses.replace(evidence, params=evidence.params | params)
+
+
+def moved(evidence: Evidence, side: int, by: float, record: int = A, seq: int = 2) -> Evidence:
+    return put(evidence, "cloak_bounds", (row(evidence, record, seq), side), by + bound(evidence, side, record, seq))
+
+
+def bound(evidence: Evidence, side: int, record: int = A, seq: int = 2) -> float:
+    return float(evidence.cloak_bounds[row(evidence, record, seq), side])
+
+
+def wide(evidence: Evidence, record: int) -> Evidence:
+    where = of(evidence, record)
+    return put(evidence, "cloak_bounds", where, [-500.0, -500.0, 500.0, 500.0])
+
+
+def without(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
+    """Drop a member and make all numbers fit."""
+    fewer = take(evidence, "member", ~member(evidence, record, subject))
+    return stating(crowded(fewer, record, people), "windows", 0, "published", add=-1)
+
+
+def with_guest(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
+    grown = wide(crowded(evidence, record, people), record)
+    for trip in trips_of(evidence, subject):
+        grown = add(grown, "member", record, trip, True)
+    return grown
+
+
+def without_window(evidence: Evidence) -> Evidence:
+    windows = evidence.suppressed["windows"][:-1]
+    return dataclasses.replace(evidence, suppressed=evidence.suppressed | {"windows": windows})
+
+
+def requests_at(evidence: Evidence, record: int, seq: int) -> np.ndarray:
+    where = (evidence.published_request_record == record) & (evidence.published_request_seq == seq)
+    return np.flatnonzero(where)
+
+
+def reordered(evidence: Evidence) -> Evidence:
+    order = np.arange(len(evidence.published_request_seq))
+    where = requests_at(evidence, A, 1)
+    order[where] = where[::-1]
+    return take(evidence, "published_request", order)
+
+
+# Each mutant and the clause that it breaks alone.
+ALONE = {
+    "a shortened period": ("window-shape", lambda e: put(e, "cloak_end_s", row(e, A, 2), 115.0)),
+    "a period that begins earlier": ("window-shape", lambda e: put(e, "cloak_start_s", row(e, A, 2), 55.0)),
+    "a shifted first period": (
+        "window-shape",
+        lambda e: put(put(e, "cloak_start_s", row(e, A, 1), 5.0), "cloak_end_s", row(e, A, 1), 65.0),
+    ),
+    "an infinite period": ("window-shape", lambda e: put(e, "cloak_end_s", row(e, A, 3), math.inf)),
+    "a NaN period": ("window-shape", lambda e: put(e, "cloak_start_s", row(e, A, 3), math.nan)),
+    "a missing row": ("window-shape", lambda e: take(e, "cloak", np.arange(len(e.cloak_seq)) != row(e, A, 3))),
+    "a row twice": ("window-shape", lambda e: take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), row(e, A, 2)))),
+    "a wrong seq": ("window-shape", lambda e: put(e, "cloak_seq", row(e, A, 3), 4)),
+    "no rectangle": ("rectangle", lambda e: put(e, "cloak_rectangle", 4, False)),
+    "another srid": ("rectangle", lambda e: put(e, "cloak_srid", 4, 4326)),
+    "a side off the grid": ("rectangle", lambda e: moved(e, 0, -5.0)),
+    "a side off the grid by a millimetre": ("rectangle", lambda e: moved(e, 3, 0.001)),
+    "an infinite side": ("rectangle", lambda e: put(e, "cloak_bounds", (2, 2), math.inf)),
+    "k above a group": ("crowd-size", lambda e: with_params(e, k=4)),
+    "crowd + 1": ("crowd-count", lambda e: put(e, "cloak_crowd", 3, e.cloak_crowd[3] + 1)),
+    "crowd - 1": ("crowd-count", lambda e: put(e, "cloak_crowd", 3, e.cloak_crowd[3] - 1)),
+    "subjects + 1": ("crowd-count", lambda e: put(e, "cloak_subjects", 3, e.cloak_subjects[3] + 1)),
+    "trajectories counted as people": ("crowd-count", lambda e: crowded(e, B, 4)),
+    "a member of two bundles": ("one-bundle", lambda e: with_guest(e, A, 6, 5)),
+    "a partial membership": ("membership", lambda e: put(e, "member_whole", 2, False)),
+    "a membership twice": ("membership", lambda e: add(e, "member", A, e.member_trajectory[0], True)),
+    "an unknown trajectory": ("membership", lambda e: add(e, "member", A, 700_555, True)),
+    "a member of no record": ("membership", lambda e: add(e, "member", 900_099, e.member_trajectory[0], True)),
+    "a trajectory not listed": (
+        "membership",
+        lambda e: take(e, "member", ~((e.member_record == A) & (e.member_trajectory == 700_001))),
+    ),
+    "a cloak one cell past a member": (
+        "masking",
+        lambda e: moved(moved(e, 0, 10.0), 2, 10.0),
+    ),
+    "a cloak one cell short of a member in y": ("masking", lambda e: moved(e, 3, -10.0)),
+    "a cloak one cell short of a member in the last row": ("masking", lambda e: moved(e, 1, 10.0, record=D, seq=1)),
+    "a member absent at an instant": (
+        "presence",
+        lambda e: stating(with_guest(e, B, 7, 4), "windows", 0, "published", add=1),
+    ),
+    "someone left out": ("completeness", lambda e: without(e, A, 3, 3)),
+    "one more seen": ("suppressed", lambda e: stating(e, "windows", 1, "seen", add=1)),
+    "one fewer present": ("suppressed", lambda e: stating(e, "windows", 1, "present", add=-1)),
+    "one more published": ("suppressed", lambda e: stating(e, "windows", 2, "published", add=1)),
+    "fewer instants": ("suppressed", lambda e: stating(e, "windows", 2, "instants", add=1)),
+    "one fewer absent": ("suppressed", lambda e: stating(e, "subjects", "absent_at_some_instant", add=-1)),
+    "one more below k": ("suppressed", lambda e: stating(e, "subjects", "window_below_k", add=1)),
+    "one fewer request left out": ("suppressed", lambda e: stating(e, "requests", "sender_not_published", add=-1)),
+    "a window unsaid": ("suppressed", without_window),
+    "an invented request": ("requests-sent", lambda e: add(e, "published_request", A, 1, 5)),
+    "a request of another bundle": ("requests-sent", lambda e: add(e, "published_request", B, 1, 1)),
+    "a request of no row": ("requests-sent", lambda e: add(e, "published_request", 900_099, 1, 1)),
+    "a request twice": ("requests-set", lambda e: add(e, "published_request", A, 1, 2)),
+    "requests in another order": ("requests-set", reordered),
+    "a request missing": (
+        "requests-complete",
+        lambda e: take(e, "published_request", np.arange(1, len(e.published_request_seq))),
+    ),
+    "another column": ("no-other-columns", lambda e: put(e, "cloak_other_keys", 1, 1)),
+    "k of one": ("decidable", lambda e: with_params(e, k=1)),
+}
+
+# Mutants that break several clauses, and one of them.
+REFUSED = {
+    "a member gone": ("crowd-count", lambda e: take(e, "member", ~member(e, A, 3))),
+    "no members": ("membership", lambda e: take(e, "member", e.member_record != A)),
+    "two people by three trajectories": ("crowd-size", lambda e: without(e, B, 6, 2)),
+    "a record gone": (
+        "completeness",
+        lambda e: take(take(e, "cloak", e.cloak_record != A), "member", e.member_record != A),
+    ),
+    "a NaN bound": ("rectangle", lambda e: put(e, "cloak_bounds", (3, 0), math.nan)),
+    "a NaN bound holds nobody": ("masking", lambda e: put(e, "cloak_bounds", (3, 0), math.nan)),
+    "no area": ("rectangle", lambda e: moved(e, 2, bound(e, 0) - bound(e, 2))),
+    "swapped corners": ("rectangle", lambda e: put(e, "cloak_bounds", 2, e.cloak_bounds[2][[2, 3, 0, 1]])),
+    "requests of two records swapped": (
+        "requests-sent",
+        lambda e: put(e, "published_request_record", slice(None), np.where(e.published_request_record == A, B, A)),
+    ),
+    "a request one instant later": ("requests-complete", lambda e: put(e, "published_request_seq", 0, 2)),
+    "a record in the suppressed window": (
+        "presence",
+        lambda e: put(
+            put(e, "cloak_start_s", of(e, B), e.cloak_start_s[of(e, B)] + 180),
+            "cloak_end_s",
+            of(e, B),
+            e.cloak_end_s[of(e, B)] + 180,
+        ),
+    ),
+    "a record after the data": ("window-shape", lambda e: put(e, "cloak_start_s", of(e, B), 6000.0)),
+    "no requests left out said": (
+        "suppressed",
+        lambda e: dataclasses.replace(e, suppressed={n: v for n, v in e.suppressed.items() if n != "requests"}),
+    ),
+    "another reason": (
+        "suppressed",
+        lambda e: dataclasses.replace(
+            e, suppressed=e.suppressed | {"subjects": e.suppressed["subjects"] | {"tiresome": 1}}
+        ),
+    ),
+    "another alignment": ("suppressed", lambda e: with_params(e, align="exact")),
+    "another cell": ("rectangle", lambda e: with_params(e, min_cloak_m=11)),
+}
+
+
+@pytest.mark.parametrize("align", ["last", "exact", "linear"])
+def test_honest_bundles_withstand_the_attack(align):
+    verdict = attack(honest(align))
+    assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+    assert verdict.attack == "tp-aware"
+    assert verdict.figures["windows"] == 3
+    assert verdict.figures["windows_published"] == 2
+    assert verdict.figures["smallest_crowd"] == 3
+    assert verdict.figures["members"] == verdict.figures["published"] == 15
+    assert verdict.figures["requests_published"] == 4
+
+
+@pytest.mark.parametrize("params", [{"start": "0"}, {"start": 0}, {"min_cloak_m": None}, {"min_cloak_m": 2.5}])
+def test_honest_bundles_with_other_parameters_withstand_the_attack(params):
+    assert attack(honest(**params)).passed
+
+
+def test_a_start_in_iso_8601_is_understood():
+    for start in ("1970-01-01", "1970-01-01T00:00:00Z", "1970-01-01T02:00:00+02:00"):
+        assert attack(with_params(honest(), start=start)).passed
+
+
+def test_fixes_before_the_start_serve_as_earlier_fixes():
+    world = World({i: (i, [(0.0, 10.0 * i, 0.0), (100.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"start": 60})
+    assert world.windows == [[60]]
+    assert attack(world.evidence({0: [(1, [0, 1, 2])]})).passed
+
+
+@pytest.mark.parametrize("align", ["last", "exact", "linear"])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_mutant_breaks_its_clause_and_no_other(name, align):
+    clause, mutate = ALONE[name]
+    assert broken(mutate(honest(align))) == {clause}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mutant_of_several_clauses_is_refused(name):
+    clause, mutate = REFUSED[name]
+    assert clause in broken(mutate(honest()))
+
+
+def test_every_clause_has_a_mutant_of_its_own():
+    assert {clause for clause, _ in ALONE.values()} == {clause.name for clause in attack(honest()).clauses}
+
+
+def renumbered(evidence: Evidence) -> Evidence:
+    for column in ("cloak_record", "member_record", "published_request_record"):
+        evidence = put(evidence, column, slice(None), 1_000_000 - getattr(evidence, column))
+    return evidence
+
+
+def shuffled(evidence: Evidence) -> Evidence:
+    rng = np.random.default_rng(3)
+    for table, column in (("cloak", "seq"), ("member", "whole"), ("request", "t")):
+        evidence = take(evidence, table, rng.permutation(len(getattr(evidence, f"{table}_{column}"))))
+    return take(evidence, "published_request", np.argsort(evidence.published_request_record, kind="stable")[::1])
+
+
+HARMLESS = {
+    "a cloak grown by a cell": lambda e: moved(e, 2, 10.0),
+    "a cloak grown by a cell on the other side": lambda e: moved(e, 1, -10.0),
+    "records renumbered": renumbered,
+    "rows in another order": shuffled,
+    "a bound off by rounding": lambda e: moved(e, 0, 1e-9),
+    "a further trajectory of a member": lambda e: add(e, "member", C, 700_091, True),
+    "counts as JSON floats": lambda e: stating(e, "windows", 0, "seen", add=0.0),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_harmless_change_passes(name):
+    assert broken(HARMLESS[name](honest())) == set()
+
+
+def test_a_window_without_anybody_may_be_listed_or_not():
+    world = World({i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1})
+    evidence = world.evidence({0: [(1, [0, 1, 2])], 1: [(2, [0, 1, 2])], 10: [(3, [2, 1, 0])]})
+    assert len(evidence.suppressed["windows"]) == 11
+    assert attack(evidence).passed
+    told = [window for window in evidence.suppressed["windows"] if window["seen"]]
+    assert attack(dataclasses.replace(evidence, suppressed=evidence.suppressed | {"windows": told})).passed
+
+
+ABSURD_PARAMS = [
+    *({"k": k} for k in (1, 0, -3, True, "3", 3.5, None, math.nan, [3])),
+    *({"step_s": step} for step in (0, 7, -60, "60", math.inf)),
+    *({"instants": n} for n in (0, None, 1.5)),
+    *({"align": align} for align in ("best", None, ["last"])),
+    *({"max_gap_s": gap} for gap in (-1, None, math.nan)),
+    *({"cloak": cloak} for cloak in ("circle", None)),
+    *({"min_cloak_m": side} for side in (math.nan, -1, "9", math.inf, True)),
+    *(
+        {"start": start}
+        for start in ("yesterday", 3, "nan", math.inf, "1e300", 10**400, 10**9, -(10**11), [0], True, 0.5)
+    ),
+]
+
+
+@pytest.mark.parametrize("params", ABSURD_PARAMS)
+def test_absurd_parameters_are_refused_as_undecidable(params):
+    assert broken(with_params(honest(), **params) if params != {"start": -(10**11)} else absurdly_early()) == {
+        "decidable"
+    }
+
+
+def absurdly_early() -> Evidence:
+    return with_params(honest(), start=-(10**11), instants=1)
+
+
+@pytest.mark.parametrize("name", PARAMS)
+def test_a_parameter_not_stored_is_refused(name):
+    evidence = honest()
+    params = {n: v for n, v in evidence.params.items() if n != name}
+    assert broken(dataclasses.replace(evidence, params=params)) == {"decidable"}
+
+
+@pytest.mark.parametrize(
+    "suppressed",
+    [
+        {},
+        None,
+        [],
+        {"subjects": {}},
+        {"subjects": [], "windows": []},
+        {"subjects": {}, "windows": {}},
+        {"subjects": {"window_below_k": -1}, "windows": []},
+        {"subjects": {"window_below_k": "1"}, "windows": []},
+        {"subjects": {}, "windows": [5]},
+        {"subjects": {}, "windows": [{}]},
+        {"subjects": {}, "windows": [{"start": 5, "instants": 3, "seen": 1, "present": 1, "published": 1}]},
+        {"subjects": {}, "windows": [{"start": 0, "instants": 3, "seen": math.nan, "present": 1, "published": 1}]},
+        {"subjects": {}, "windows": 2 * [{"start": 0, "instants": 3, "seen": 1, "present": 1, "published": 1}]},
+        {"subjects": {}, "windows": [], "requests": 3},
+    ],
+)
+def test_malformed_counts_of_what_was_left_out_are_refused(suppressed):
+    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == {"decidable"}
+
+
+def test_nothing_to_attack_is_refused():
+    assert broken(take(honest(), "cloak", slice(0))) == {"decidable"}
+    assert broken(dataclasses.replace(honest(), trajectories=trajectories({}))) == {"decidable"}
+
+
+def test_times_that_cannot_be_unix_seconds_are_refused():
+    data = trajectories({1: (0, [(1e300, 0.0, 0.0)])})
+    assert broken(dataclasses.replace(honest(), trajectories=data)) == {"decidable"}
+
+
+def test_evidence_is_read_only_and_of_one_length():
+    evidence = honest()
+    with pytest.raises(ValueError, match="read-only"):
+        evidence.cloak_crowd[0] = 1
+    with pytest.raises(DataError, match="one length"):
+        dataclasses.replace(evidence, cloak_seq=evidence.cloak_seq[:-1])
+
+
+# Against the plain adversary of attack_evidence, on random data.
+
+
+@st.composite
+def worlds(draw) -> tuple[World, dict]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    people, ticks = draw(st.integers(3, 8)), draw(st.integers(1, 9))
+    trips = {}
+    for subject in range(people):
+        trip = rng.permutation(3)
+        for part in range(rng.integers(1, 4)):
+            t = np.unique(rng.choice(np.arange(-20.0, 30.0 * ticks, 2.5), rng.integers(1, 3 * ticks + 2)))
+            fixes = [(float(at), *rng.uniform(-20, 20, 2)) for at in t]
+            trips[100 * int(trip[part]) + 7 * (people - subject)] = (subject, fixes)
+    params = {"k": 2, "step_s": 30, "instants": draw(st.integers(1, 4)), "cloak": "mbr"}
+    params |= {"align": draw(st.sampled_from(["last", "exact", "linear"])), "max_gap_s": draw(st.integers(0, 70))}
+    params |= {"start": draw(st.sampled_from([None, 0, -60])), "min_cloak_m": draw(st.sampled_from([None, 3.0]))}
+    return World(trips, params), rng
+
+
+def bundled(world: World, rng: np.random.Generator) -> dict:
+    groups, record = {}, 1
+    for number, window in enumerate(world.windows):
+        present = rng.permutation(world.present(window)).tolist()
+        while len(present) >= 2:
+            size = int(rng.integers(2, 4)) if len(present) >= 5 else len(present)
+            groups.setdefault(number, []).append((record, present[:size]))
+            present, record = present[size:], record + 1
+    return groups
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds())
+def test_random_bundles_pass_and_a_group_of_k_without_a_member_is_refused(drawn):
+    world, rng = drawn
+    groups = bundled(world, rng) if world.windows else {}
+    if not groups:
+        return
+    senders = [int(s) for s in rng.integers(-1, len(world.fixes), 6)]
+    requests = [(s, float(rng.uniform(-40, 280)), int(rng.integers(3))) for s in senders]
+    assert broken(world.evidence(groups, requests)) == set()
+    for number, records in groups.items():
+        for place, (record, subjects) in enumerate(records):
+            for gone in subjects if len(subjects) == 2 else ():
+                fewer = copy.deepcopy(groups)
+                fewer[number][place] = (record, [s for s in subjects if s != gone])
+                assert {"crowd-size", "completeness"} <= broken(world.evidence(fewer, requests))
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds(), st.sampled_from([1, 7, 1 << 17]))
+def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements):
+    world, _ = drawn
+    if not world.windows:
+        return
+    step, length = world.params["step_s"] // 5, min(world.params["instants"], len(world.instants))
+    timetable = Timetable(grid_s=5, first=world.start // 5, step=step, count=len(world.instants), length=length)
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_replay, "ELEMENTS", elements)
+        for sighting in replay(world.data, timetable, world.params["align"], world.params["max_gap_s"]):
+            for pair, column in zip(*np.nonzero(sighting.there), strict=True):
+                key = (int(sighting.subject[pair]), int(sighting.window[pair] * length + column))
+                assert key not in found
+                ends = (sighting.before[pair, column], sighting.after[pair, column])
+                ids = {int(world.data.trajectory_id[end]) for end in ends}
+                found[key] = (float(sighting.x[pair, column]), float(sighting.y[pair, column]), ids)
+    plain = {(s, i): world.position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
+    assert found == {key: at for key, at in plain.items() if at}

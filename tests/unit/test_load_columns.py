@@ -1,0 +1,173 @@
+import gzip
+import math
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dbanon import _files
+from dbanon.errors import DataError, ParameterError
+
+
+def _read(path, *names):
+    parts = list(_files.batches(path, names))
+    return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}, [
+        line for part in parts for line in part.line.to_pylist()
+    ]
+
+
+def _refusal(path, *names):
+    with pytest.raises(DataError) as refused:
+        list(_files.batches(path, names))
+    return str(refused.value)
+
+
+def test_numbers_are_read_with_signs_exponents_and_blanks():
+    cells = pa.array(["1", " -2.5 ", "+3", "1e2", ".5", "5."])
+    assert _files.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
+
+
+def test_cells_that_are_no_numbers_are_null_and_the_others_stay():
+    cells = pa.array(["1", "", None, "x", "0x10", "1_0", "1,5", "--1", "2"])
+    assert _files.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
+
+
+def test_nan_and_infinity_are_numbers_that_are_not_finite():
+    cells = _files.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
+    assert [cell is not None and not math.isfinite(cell) for cell in cells] == [True] * 5 + [False]
+
+
+def test_unix_seconds_and_iso_times_may_stand_in_one_column():
+    cells = pa.array(["1212562884", "1212562884.25", "2008-06-04T07:01:24Z", "2008-06-04 09:01:24.5+02:00"])
+    assert _files.unix_seconds(cells, None).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
+
+
+@pytest.mark.parametrize(
+    "cell", ["2008-06-04t07:01:24", "yesterday", "2008-02-30T00:00:00Z", "2008-13-01T00:00:00Z", ""]
+)
+def test_a_time_that_does_not_exist_is_null(cell):
+    assert _files.unix_seconds(pa.array([cell, "0"]), None).to_pylist() == [None, 0.0]
+
+
+def test_nanoseconds_and_a_small_z_are_understood():
+    cells = pa.array(["1970-01-01T00:00:01.123456789z", "1970-01-01T00:01Z"])
+    assert _files.unix_seconds(cells, None).to_pylist() == [1.123456, 60.0]
+
+
+def test_milliseconds_are_no_time_of_the_years_1_to_9999():
+    assert _files.unix_seconds(pa.array(["1212562884000"]), None).to_pylist() == [None]
+
+
+def test_naive_times_need_a_zone():
+    cells = pa.array(["2008-06-04T00:01:24"])
+    with pytest.raises(ParameterError, match="--tz"):
+        _files.unix_seconds(cells, None)
+    assert _files.unix_seconds(cells, "America/Los_Angeles").to_pylist() == [1212562884]
+
+
+def test_an_hour_that_happens_twice_is_the_first_of_the_two():
+    cells = pa.array(["2008-11-02T01:30:00"])
+    assert _files.unix_seconds(cells, "America/Los_Angeles").to_pylist() == [1225614600]
+
+
+def test_a_zone_that_does_not_exist_is_refused():
+    with pytest.raises(ParameterError, match="Mars/Olympus"):
+        _files.check_zone("Mars/Olympus")
+    _files.check_zone(None)
+    _files.check_zone("Europe/Berlin")
+
+
+def test_parquet_timestamps_are_read_with_and_without_a_zone():
+    aware = pa.array([1_500_000], pa.timestamp("ms", "Europe/Berlin"))
+    naive = pa.array([1_500_000, None], pa.timestamp("ns"))
+    assert _files.unix_seconds(aware, None).to_pylist() == [1500.0]
+    assert _files.unix_seconds(naive, "UTC").to_pylist() == [0.0015, None]
+    with pytest.raises(ParameterError):
+        _files.unix_seconds(naive, None)
+
+
+def test_subjects_lose_blanks_and_empty_ones_are_null():
+    assert _files.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
+    assert _files.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
+
+
+def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(_files, "BLOCK_BYTES", 64)
+    path = tmp_path / "fixes.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i * i}\n" for i in range(100)))
+    columns, lines = _read(path, "b")
+    assert columns["b"] == [str(i * i) for i in range(100)]
+    assert lines == list(range(2, 102))
+
+
+def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
+    assert _read(path, "a", "b") == ({"a": ["x, y"], "b": ["1\n2"]}, [2])
+
+
+def test_gzip_is_known_by_its_content_not_by_its_name(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_bytes(gzip.compress(b"a\n1\n2\n"))
+    assert _read(path, "a") == ({"a": ["1", "2"]}, [2, 3])
+
+
+def test_parquet_columns_keep_their_types_and_dictionaries_are_undone(tmp_path):
+    path = tmp_path / "fixes.parquet"
+    names = pa.array(["x", "y", "x"]).dictionary_encode()
+    pq.write_table(pa.table({"n": pa.array([1, 2, 3], pa.int8()), "s": names}), path)
+    assert _read(path, "s", "n") == ({"s": ["x", "y", "x"], "n": [1, 2, 3]}, [2, 3, 4])
+
+
+def test_a_missing_column_names_those_found(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_text("cab,when\n1,2\n")
+    assert _refusal(path, "cab", "x") == (
+        "fixes.csv must have a column 'x'. It has: cab, when; name the right one (--subject, --time, --x, --y, --trip or "
+        "--columns)."
+    )
+
+
+def test_a_file_without_a_header_is_refused_without_quoting_it(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_text("17,37.75,-122.39\n")
+    assert "header" in _refusal(path, "x")
+    assert "37.75" not in _refusal(path, "x")
+
+
+def test_a_ragged_row_is_named_by_its_line_and_not_quoted(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_text("a,b\n1,2\n3\n")
+    assert _refusal(path, "a") == (
+        "fixes.csv must be a whole CSV or Parquet file. Line 3 has 1 cells where the header has 2; mend or remove it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "empty file"),
+        (b"\n\n", "empty file"),
+        (b"a,b\n", "Got none"),
+        (b"\x7fELF\0\0\0\0", "binary"),
+        (b"PAR1 and nothing else", "breaks off"),
+        (b"a\n\xff\xfe1\n", "UTF-8"),
+        (gzip.compress(b"a\n" + b"1\n" * 99_999)[:-40], "gzip"),
+        (b"\x1f\x8b nothing of the kind", "gzip"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused_in_one_sentence(tmp_path, content, word):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert word in _refusal(path, "a")
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    path = tmp_path / "fixes.csv"
+    path.write_text("a,a\n1,2\n")
+    assert "several" in _refusal(path, "a")
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path):
+    assert "exist" in _refusal(tmp_path / "nothing.csv", "a")
+    assert "directory" in _refusal(tmp_path, "a")

@@ -1,0 +1,290 @@
+"""tp-aware: windows, who is published, what is suppressed, cloaks, figures, and joining requests."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.methods import METHODS
+from dbanon.trajectory import Requests, Trajectories
+
+FAMILY = METHODS["tp-aware"]
+RNG = np.random.default_rng(0)
+
+
+def dataset(paths, *, grid_m=1.0, grid_s=1):
+    """From (subject, [(t, x, y), ...]) of each trajectory; ids 100, 101, ..."""
+    flat = np.array([fix for _, path in paths for fix in path], float).reshape(-1, 3)
+    return Trajectories(
+        trajectory_id=np.arange(len(paths)) + 100, subject=np.array([s for s, _ in paths], np.int64),
+        offset=np.cumsum([0, *(len(p) for _, p in paths)]),
+        t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=grid_m, grid_s=grid_s,
+    )  # fmt: skip
+
+
+def walkers(n, instants, *, seed=0, step_s=60, side=200.0, grid_m=1.0):
+    rng = np.random.default_rng(seed)
+    walk = rng.uniform(0, side, (n, 1, 2)) + rng.normal(0, 5, (n, instants, 2)).cumsum(axis=1)
+    return dataset([(i, [(j * step_s, *walk[i, j]) for j in range(instants)]) for i in range(n)], grid_m=grid_m)
+
+
+def run(data, **params):
+    return FAMILY.anonymise(data, "traj-anon", FAMILY.parse(params), RNG)
+
+
+def requests_of(data, sent, contents=('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')):
+    columns = list(zip(*sent, strict=True)) or [(), (), ()]
+    subject, t, content = (np.array(c, kind) for c, kind in zip(columns, (np.int64, float, np.int64), strict=True))
+    return Requests(subject=subject, t=t, content=content, contents=contents)
+
+
+def still(subject, x, y, times=(0, 60, 120, 180)):
+    return subject, [(t, x, y) for t in times]
+
+
+def test_a_window_of_two_groups_becomes_two_records_of_tight_cloaks():
+    data = dataset([still(0, 0, 0), still(1, 1, 2), still(2, 90, 90), still(3, 91, 90)])
+    cloaks = run(data, k=2, instants=2)
+    assert cloaks.record_id.tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert cloaks.seq.tolist() == [1, 2] * 4
+    assert cloaks.start.tolist() == [0, 60, 0, 60, 120, 180, 120, 180]
+    assert (cloaks.end - cloaks.start).tolist() == [60] * 8
+    assert cloaks.bounds[:4].tolist() == [[0, 0, 2, 3]] * 2 + [[90, 90, 92, 91]] * 2
+    assert cloaks.crowd.tolist() == cloaks.subjects.tolist() == [2] * 8
+    assert cloaks.member_record.tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert cloaks.member_trajectory.tolist() == [100, 101, 102, 103] * 2
+    assert cloaks.extra is None
+
+
+def test_the_last_window_may_be_shorter():
+    cloaks = run(walkers(6, 7), k=3, instants=3)
+    assert [w["instants"] for w in cloaks.suppressed["windows"]] == [3, 3, 1]
+    assert cloaks.metrics["windows"] == 3
+    assert cloaks.seq.max() == 3
+    assert cloaks.end.max() == 7 * 60
+
+
+def test_the_absent_and_the_few_are_suppressed_and_counted_by_reason_and_window():
+    late = (4, [(60, 5, 5)])
+    data = dataset(
+        [*(still(i, i, 0, (0, 60)) for i in range(4)), late, *(still(i + 5, i, 0, (600,)) for i in range(2))]
+    )
+    cloaks = run(data, k=3, instants=2, max_gap_s=0)
+    assert cloaks.suppressed == {
+        "subjects": {"absent_at_some_instant": 1, "window_below_k": 2},
+        "windows": [
+            {"start": 0, "instants": 2, "seen": 5, "present": 4, "published": 4},
+            *({"start": 120 * w, "instants": 2, "seen": 0, "present": 0, "published": 0} for w in range(1, 5)),
+            {"start": 600, "instants": 1, "seen": 2, "present": 2, "published": 0},
+        ],
+    }
+    figures = {"windows": 6, "windows_published": 1, "bundles": 1, "subjects_published": 4, "subject_windows_seen": 7}
+    assert figures.items() <= cloaks.metrics.items()
+    assert cloaks.metrics["subject_windows_present"] == 6
+    assert cloaks.metrics["subject_windows_published"] == 4
+    assert cloaks.metrics["published_share"] == 4 / 7
+
+
+def test_trajectories_of_one_subject_never_hide_each_other():
+    twice = [still(i // 2, i, 0, (i % 2 * 60,)) for i in range(6)]
+    cloaks = run(dataset(twice), k=3, instants=2)
+    assert cloaks.crowd.tolist() == [3, 3]
+    # The first trajectory of each supplies the first instant, the second the second.
+    assert cloaks.member_trajectory.tolist() == list(range(100, 106))
+    with pytest.raises(InfeasibleError, match=r"k = 4 subjects at all its instants\. Got at most 3\."):
+        run(dataset(twice), k=4, instants=2)
+
+
+def test_a_trajectory_that_supplies_no_position_is_no_member():
+    data = dataset([*(still(i, i, 0, (0, 60)) for i in range(3)), still(0, 9, 9, (30,))])
+    assert run(data, k=3, instants=2).member_trajectory.tolist() == [100, 101, 102]
+
+
+def test_nothing_published_at_all_is_infeasible():
+    with pytest.raises(InfeasibleError) as caught:
+        run(walkers(12, 4), k=20)
+    assert str(caught.value) == (
+        "At least one window must hold k = 20 subjects at all its instants. Got at most 12. "
+        "Lower k, shorten instants or raise max_gap_s."
+    )
+
+
+@pytest.mark.parametrize("params", [{"step_s": 90}, {"step_s": 60, "start": "30"}])
+def test_step_and_start_must_fit_the_time_grid(params):
+    data = dataset([still(i, i, 0) for i in range(5)], grid_s=60)
+    with pytest.raises(ParameterError, match=r"must be a multiple of the dataset's grid_s, 60 s\. Got "):
+        run(data, **params)
+
+
+def test_start_moves_the_windows_and_iso_means_the_same_as_seconds():
+    data = walkers(8, 6)
+    late = run(data, k=3, instants=2, start="60")
+    assert late.start.min() == 60
+    assert late.start.tolist() == run(data, k=3, instants=2, start="1970-01-01T01:01:00+01:00").start.tolist()
+
+
+def test_the_default_start_is_the_first_time_floored_to_the_step():
+    data = dataset([still(i, i, 0, (130, 190)) for i in range(5)])
+    assert run(data, instants=1).start.min() == 180  # at 120 nobody has been seen yet
+    assert run(data, instants=1).suppressed["windows"][0]["start"] == 120
+
+
+def test_a_fix_of_a_wild_time_is_refused_or_costs_nothing():
+    calm = [still(i, i, 0, range(0, 86400, 3600)) for i in range(5)]
+    cloaks = run(dataset([*calm, still(9, 0, 0, (60.0 * 86400 * 365,))]), step_s=3600, instants=24, max_gap_s=3600)
+    assert cloaks.metrics["windows_published"] == 1
+    with pytest.raises(DataError, match=r"The data must span at most 100000 windows of 2 instants\. Got \d+\."):
+        run(dataset([*calm, still(9, 0, 0, (1e10,))]), instants=2)
+
+
+def test_a_wild_position_is_refused_with_a_sentence_without_coordinates():
+    calm = [still(i, i, 0) for i in range(6)]
+    with pytest.raises(DataError, match=r"Positions must lie within 2\^30 cells of one another\. Got 1e\+12 cells"):
+        run(dataset([*calm, still(9, 1e12, 0)]))
+
+
+def test_a_wild_fix_of_someone_unpublished_does_not_move_the_root():
+    calm = [still(i, 10 + i, 10) for i in range(5)]
+    wild = dataset([*calm, still(9, -1e9, 7e8, (0,))])
+    kept = run(wild, instants=4, max_gap_s=0, cloak="quadrant")
+    assert kept.bounds.tolist() == run(dataset(calm), instants=4, max_gap_s=0, cloak="quadrant").bounds.tolist()
+
+
+@pytest.mark.parametrize(("asked", "side"), [(None, 10.0), (0, 10.0), (3, 10.0), (10, 10.0), (10.5, 20.0), (45, 50.0)])
+def test_cells_are_min_cloak_m_rounded_up_to_the_grid(asked, side):
+    data = dataset([still(i, 5, 5) for i in range(5)], grid_m=10.0)
+    assert run(data, min_cloak_m=asked).bounds[0].tolist() == [0, 0, side, side]
+
+
+def test_min_cloak_m_is_not_rounded_up_for_a_rounding_error():
+    data = dataset([still(i, 0, 0) for i in range(5)], grid_m=0.1)
+    assert run(data, min_cloak_m=1.1).bounds[0].tolist() == pytest.approx([0, 0, 1.1, 1.1])
+
+
+@pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
+def test_cloaks_lie_on_the_cell_grid_and_hold_every_member(cloak):
+    data = walkers(60, 5, grid_m=4.0)
+    cloaks = run(data, k=4, instants=5, cloak=cloak)
+    assert (cloaks.bounds % 4 == 0).all()
+    x, y = data.x.reshape(60, 5), data.y.reshape(60, 5)
+    for record in np.unique(cloaks.record_id):
+        who = cloaks.member_trajectory[cloaks.member_record == record] - 100
+        box = cloaks.bounds[cloaks.record_id == record]
+        for j, (xmin, ymin, xmax, ymax) in enumerate(box.tolist()):
+            assert xmin <= x[who, j].min() <= x[who, j].max() < xmax
+            assert ymin <= y[who, j].min() <= y[who, j].max() < ymax
+        assert len(who) == cloaks.crowd[cloaks.record_id == record][0] >= 4
+
+
+@pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
+def test_the_costs_are_the_areas_of_the_cloaks_summed_over_subjects(cloak):
+    cloaks = run(walkers(80, 6, grid_m=5.0), k=4, instants=3, cloak=cloak)
+    side = cloaks.bounds[:, 2:] - cloaks.bounds[:, :2]
+    cost = (side.prod(axis=1) * cloaks.crowd).sum()
+    assert cost == cloaks.metrics[f"{cloak}_cost_m2"]
+    assert cloaks.metrics["mbr_cost_m2"] < cloaks.metrics["quadrant_cost_m2"]
+    assert cloaks.metrics["median_cloak_side_m"] == np.median(np.sqrt(side.prod(axis=1)))
+    assert cloaks.metrics["smallest_crowd"] == cloaks.crowd.min() >= 4
+
+
+def test_both_kinds_of_cloak_have_the_same_groups_and_costs():
+    tight, wide = (run(walkers(50, 4), k=3, instants=4, cloak=c) for c in ("mbr", "quadrant"))
+    assert tight.member_record.tolist() == wide.member_record.tolist()
+    assert {k: v for k, v in tight.metrics.items() if k != "median_cloak_side_m"} == {
+        k: v for k, v in wide.metrics.items() if k != "median_cloak_side_m"
+    }
+
+
+def test_all_windows_share_one_root():
+    # Alone, the second window's root would begin at its own least cell.
+    first, second = [(0, 0, 0), (60, 0, 0)], [(120, 37, 37), (180, 40, 40)]
+    cloaks = run(dataset([(i, [*first, *second]) for i in range(3)]), k=3, instants=2, cloak="quadrant")
+    assert cloaks.bounds.tolist() == [[0, 0, 1, 1]] * 2 + [[37, 37, 38, 38], [40, 40, 41, 41]]
+
+
+def test_figures_and_counts_are_plain_numbers():
+    cloaks = FAMILY.attach(run(walkers(9, 4), k=3), (data := walkers(9, 4)), requests_of(data, [(0, 0.0, 0)]))
+    assert json.loads(json.dumps({**cloaks.metrics, **cloaks.suppressed})) == {**cloaks.metrics, **cloaks.suppressed}
+
+
+def test_requests_are_joined_to_the_instant_whose_slot_holds_them():
+    data = dataset([still(i, i, 0) for i in range(3)])
+    cloaks = run(data, k=3, instants=2)
+    sent = [(0, 0.0, 1), (1, 59.99, 0), (2, 60.0, 2), (2, 239.9, 2)]
+    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    texts = [None if e < 0 else joined.extras[e] for e in joined.extra.tolist()]
+    both = '{"requests": [{"poi": "bank"}, {"poi": "rest"}]}'
+    assert texts == [both, '{"requests": [{"q": "x"}]}', None, '{"requests": [{"q": "x"}]}']
+    assert joined.metrics["requests_total"] == joined.metrics["requests_published"] == 4
+
+
+def test_equal_requests_of_an_instant_are_one():
+    data = dataset([still(i, i, 0) for i in range(3)])
+    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, [(0, 5.0, 1), (1, 6.0, 1), (1, 7.0, 1)]))
+    assert joined.extras == ('{"requests": [{"poi": "rest"}]}',)
+    assert joined.metrics["requests_published"] == 3
+
+
+def test_requests_nobody_carries_are_counted_by_reason():
+    data = dataset([*(still(i, i, 0) for i in range(3)), still(3, 0, 0, (0,))])
+    cloaks = run(data, k=3, instants=2, max_gap_s=0)
+    # Absent at 60; unknown sender; before the first window; after the last instant's slot.
+    sent = [(3, 0.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (0, 0.0, 1)]
+    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    assert joined.suppressed["requests"] == {"sender_not_published": 2, "outside_windows": 2}
+    assert joined.suppressed["windows"] == cloaks.suppressed["windows"]
+    assert joined.metrics["requests_published"] == 1
+
+
+def test_published_contents_of_one_subject_alone_are_counted():
+    data = dataset([still(i, i, 0) for i in range(3)])
+    # 0: two subjects; 1: one subject twice; 2: one publishes it, an unknown sender has it too.
+    sent = [(0, 0.0, 0), (1, 60.0, 0), (0, 0.0, 1), (0, 60.0, 1), (1, 0.0, 2), (-1, 0.0, 2)]
+    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, sent))
+    assert joined.metrics["requests_of_one_subject"] == 1
+
+
+def test_no_requests_leave_every_extra_null():
+    data = dataset([still(i, i, 0) for i in range(3)])
+    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, []))
+    assert set(joined.extra.tolist()) == {-1}
+    assert joined.suppressed["requests"] == {"sender_not_published": 0, "outside_windows": 0}
+
+
+SENT = st.lists(st.tuples(st.integers(-1, 29), st.floats(-100, 700, allow_nan=False), st.integers(0, 2)), max_size=40)
+
+
+@settings(deadline=None)
+@given(sent=SENT)
+def test_example_11_requests_never_change_who_is_with_whom(sent):
+    data = walkers(30, 10)
+    cloaks = run(data, k=4, instants=4)
+    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    for name in (
+        "record_id",
+        "seq",
+        "start",
+        "end",
+        "bounds",
+        "crowd",
+        "subjects",
+        "member_record",
+        "member_trajectory",
+    ):
+        assert np.array_equal(getattr(joined, name), getattr(cloaks, name))
+    expected = {}
+    for subject, t, content in sent:
+        rows = np.flatnonzero((cloaks.start <= t) & (t < cloaks.end))
+        own = cloaks.member_record[cloaks.member_trajectory == subject + 100]
+        expected.update({(r, content): 1 for r in rows if cloaks.record_id[r] in own})
+    made = {
+        (row, content)
+        for row, e in enumerate(joined.extra.tolist())
+        if e >= 0
+        for content in json.loads(joined.extras[e])["requests"]
+        for content in [["bank", "rest", "x"].index(next(iter(content.values())))]
+    }
+    assert made == set(expected)
