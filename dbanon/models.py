@@ -1,0 +1,183 @@
+"""The tables of schema dbanon as SQLAlchemy classes, for whoever reads them from Python.
+
+The revisions in ``migrations/`` make the tables; a test holds these classes against the catalog. Nothing in dbanon
+imports them, because psycopg and Arrow are faster and starting is too.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from geoalchemy2 import Geometry, WKBElement
+from psycopg.types.range import TimestamptzRange
+from sqlalchemy import BigInteger, ForeignKey, LargeBinary, MetaData, Text
+from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP, TSTZRANGE
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import Double
+
+_PATH = Geometry(geometry_type=None, spatial_index=False)
+
+
+class Base(DeclarativeBase):
+    """Base of all models; ``Base.metadata`` holds the tables."""
+
+    metadata = MetaData(schema="dbanon")
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
+        str: Text,
+        int: BigInteger,
+        float: Double,
+        bytes: LargeBinary,
+        datetime: TIMESTAMP(timezone=True),
+        dict[str, Any]: JSONB,
+        list[dict[str, Any]]: JSONB,
+    }
+
+
+class Dataset(Base):
+    """A named collection in one SRID with one space grid and one time grid."""
+
+    __tablename__ = "dataset"
+    dataset_id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    srid: Mapped[int]
+    grid_m: Mapped[float]
+    grid_s: Mapped[int]
+    revision: Mapped[int]
+    created_at: Mapped[datetime]
+    created_by: Mapped[str]
+
+
+class Trajectory(Base):
+    """One path of one subject; M is unix seconds."""
+
+    __tablename__ = "trajectory"
+    trajectory_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    subject: Mapped[str]
+    path: Mapped[WKBElement] = mapped_column(_PATH)
+
+
+class Load(Base):
+    """One load of files, and what became of their rows."""
+
+    __tablename__ = "load"
+    load_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    kind: Mapped[str]
+    source: Mapped[str]
+    rows_read: Mapped[int]
+    rows_kept: Mapped[int]
+    quarantined: Mapped[dict[str, Any]]
+    loaded_at: Mapped[datetime]
+    loaded_by: Mapped[str]
+
+
+class Quarantine(Base):
+    """A row a load could not use."""
+
+    __tablename__ = "quarantine"
+    quarantine_id: Mapped[int] = mapped_column(primary_key=True)
+    load_id: Mapped[int] = mapped_column(ForeignKey("dbanon.load.load_id"))
+    line: Mapped[int | None]
+    reason: Mapped[str]
+    content: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+
+
+class Request(Base):
+    """A request a subject sent to a location based service."""
+
+    __tablename__ = "request"
+    request_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    subject: Mapped[str]
+    sent_at: Mapped[datetime]
+    content: Mapped[dict[str, Any]]
+
+
+class Method(Base):
+    """A method family as the database knows it."""
+
+    __tablename__ = "method"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    summary: Mapped[str]
+    guarantee: Mapped[str]
+    region_type: Mapped[str]
+    attack: Mapped[str]
+    algorithms: Mapped[list[dict[str, Any]]]
+    columns: Mapped[list[dict[str, Any]]]
+
+
+class Run(Base):
+    """Method, algorithm, parameters, seed and dataset, and what came out."""
+
+    __tablename__ = "run"
+    run_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    dataset_revision: Mapped[int | None]
+    method: Mapped[str] = mapped_column(ForeignKey("dbanon.method.name"))
+    algorithm: Mapped[str]
+    params: Mapped[dict[str, Any]]
+    seed: Mapped[int | None]
+    status: Mapped[str]
+    metrics: Mapped[dict[str, Any]]
+    suppressed: Mapped[dict[str, Any]]
+    timings: Mapped[dict[str, Any]]
+    peak_rss_mb: Mapped[float | None]
+    error: Mapped[str | None]
+    program_version: Mapped[str | None]
+    created_at: Mapped[datetime]
+    created_by: Mapped[str]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class Cloak(Base):
+    """A region for a period: a row a run would publish."""
+
+    __tablename__ = "cloak"
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
+    record_id: Mapped[int] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(primary_key=True)
+    period: Mapped[TimestamptzRange] = mapped_column(TSTZRANGE)
+    region: Mapped[WKBElement] = mapped_column(_PATH)
+    crowd: Mapped[int]
+    subjects: Mapped[int]
+    extra: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+
+
+class Membership(Base):
+    """Whose data a record carries; the table has no key, the mapper's is record, trajectory and period."""
+
+    __tablename__ = "membership"
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
+    record_id: Mapped[int] = mapped_column(primary_key=True)
+    trajectory_id: Mapped[int] = mapped_column(primary_key=True)
+    period: Mapped[TimestamptzRange | None] = mapped_column(TSTZRANGE)
+
+
+class Verification(Base):
+    """An attack on the stored rows of a run, with its verdict."""
+
+    __tablename__ = "verification"
+    verification_id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"))
+    attack: Mapped[str]
+    passed: Mapped[bool]
+    figures: Mapped[dict[str, Any]]
+    digest: Mapped[bytes]
+    checked_at: Mapped[datetime]
+    checked_by: Mapped[str]
+
+
+class Release(Base):
+    """What was ever published; append-only."""
+
+    __tablename__ = "release"
+    release_id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"))
+    digest: Mapped[bytes]
+    rows: Mapped[int]
+    published_at: Mapped[datetime]
+    published_by: Mapped[str]
+    withdrawn_at: Mapped[datetime | None]
+    withdrawn_by: Mapped[str | None]

@@ -1,0 +1,208 @@
+"""Brings a database to the schema this program needs, and says when it is not there.
+
+Decides where the revisions and SQL files are, who may run them, and in what transaction: extension, roles, revisions,
+``sql/`` files and the table of methods are one transaction under one advisory lock, so that a broken upgrade leaves
+nothing behind and two at once do no harm. The tables are in ``migrations/``, what can be replaced is in ``sql/``.
+"""
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.methods import METHODS, Method
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+EXPECTED_REVISION = "0001"
+
+_UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
+_OLDEST_SERVER = 130000
+_INSTALLED = Path(__file__).parent
+_REPOSITORY = _INSTALLED.parent
+
+
+def check(connection: psycopg.Connection) -> None:
+    """Hold the revision of the schema against the one this program needs.
+
+    Raises
+    ------
+    SchemaMismatch
+        If the schema is missing, older or newer.
+    """
+    row = connection.execute("SELECT to_regclass('dbanon.alembic_version')::text").fetchone()
+    if row is None or row[0] is None:
+        raise SchemaMismatch(
+            f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; "
+            "run `dbanon db upgrade`."
+        )
+    found = connection.execute("SELECT max(version_num) FROM dbanon.alembic_version").fetchone()
+    revision = found[0] if found else None
+    if revision == EXPECTED_REVISION:
+        return
+    remedy = "run `dbanon db upgrade`" if (revision or "") < EXPECTED_REVISION else "install a newer dbanon"
+    raise SchemaMismatch(
+        f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}; {remedy}."
+    )
+
+
+def is_current(url: str) -> bool:
+    """Say whether `upgrade` would change nothing: same revision, same SQL files, same methods."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
+    return row is not None and row[0] == _stamp()
+
+
+def upgrade(url: str) -> str:
+    """Make or upgrade the schema in one transaction; safe to repeat and to run twice at once.
+
+    Parameters
+    ----------
+    url : str
+        libpq URI or key=value string of a login that is a superuser, or that may create roles and schemas in a database
+        that has PostGIS.
+
+    Returns
+    -------
+    str
+        The revision the database is at.
+
+    Raises
+    ------
+    StoreError
+        If the server is too old, has no PostGIS, or the login may not do it.
+    SchemaMismatch
+        If the database is at a revision this program does not know.
+    """
+    # Imported here: every other command is faster without them.
+    import sqlalchemy
+    from sqlalchemy.exc import DBAPIError
+
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sqlalchemy.NullPool
+    )
+    try:
+        with engine.begin() as connection:
+            _prepare(connection)
+            _migrate(connection)
+            _sync_methods(connection)
+            connection.exec_driver_sql(f"COMMENT ON TABLE dbanon.alembic_version IS '{_stamp()}'")
+    except DBAPIError as error:
+        raise _failure(error.orig) from error
+    except psycopg.Error as error:
+        raise _failure(error) from error
+    finally:
+        engine.dispose()
+    return EXPECTED_REVISION
+
+
+def _prepare(connection: "sqlalchemy.Connection") -> None:
+    connection.exec_driver_sql("SET LOCAL client_min_messages = warning")
+    version = int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one())
+    if version < _OLDEST_SERVER:
+        raise StoreError(
+            f"The server must be PostgreSQL 13 or later. Got version {version // 10000}. Move to a newer server."
+        )
+    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
+    found = "SELECT count(*) FROM pg_extension WHERE extname = 'postgis'"
+    if connection.exec_driver_sql(found).scalar_one():
+        return
+    try:
+        connection.exec_driver_sql("CREATE EXTENSION postgis")
+    except Exception as error:
+        cause = getattr(error, "orig", error)
+        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise StoreError(
+                "Extension postgis must be in the database. This login may not create it. "
+                "Run `CREATE EXTENSION postgis` in this database as a superuser.",
+                cause.sqlstate,
+            ) from error
+        if isinstance(cause, psycopg.errors.FeatureNotSupported | psycopg.errors.UndefinedFile):
+            raise StoreError(
+                "PostGIS must be installed on the server. Its extension was not found there. "
+                "Install PostGIS on the server's machine (on Debian: apt install postgresql-postgis).",
+                cause.sqlstate,
+            ) from error
+        raise
+
+
+def _migrate(connection: "sqlalchemy.Connection") -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = Config()
+    config.set_main_option("script_location", str(_folder("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    config.attributes["sql"] = _folder("sql")
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise SchemaMismatch(
+            f"Schema dbanon must be at a revision this program knows (up to {EXPECTED_REVISION}). "
+            "Got another one. Install a newer dbanon."
+        ) from error
+
+
+def _folder(name: str) -> Path:
+    """Find the migrations or SQL files: inside an installed package, else at the top of the repository."""
+    packed = _INSTALLED / f"_{name}"
+    return packed if packed.is_dir() else _REPOSITORY / name
+
+
+def _stamp() -> str:
+    """Describe what an upgrade leaves, as the comment of the table that holds the revision."""
+    content = [file.read_bytes() for file in sorted(_folder("sql").glob("*.sql"))]
+    content += [json.dumps(_row(method)).encode() for method in METHODS.values()]
+    whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
+    return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
+
+
+def _sync_methods(connection: "sqlalchemy.Connection") -> None:
+    for method in METHODS.values():
+        connection.exec_driver_sql(
+            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns)"
+            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s)"
+            " ON CONFLICT (name) DO UPDATE SET summary = excluded.summary, guarantee = excluded.guarantee,"
+            " region_type = excluded.region_type, attack = excluded.attack, algorithms = excluded.algorithms,"
+            " columns = excluded.columns",
+            _row(method),
+        )
+
+
+def _row(method: Method) -> dict[str, str]:
+    algorithms = [
+        {"name": a.name, "summary": a.summary, "comparison_only": a.comparison_only} for a in method.algorithms
+    ]
+    columns = [
+        {"name": c.name, "sql_type": c.sql_type, "default": c.default, "comment": c.comment} for c in method.columns
+    ]
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "guarantee": method.guarantee,
+        "region_type": "Polygon",
+        "attack": method.attack,
+        "algorithms": json.dumps(algorithms),
+        "columns": json.dumps(columns),
+    }
+
+
+def _failure(error: BaseException | None) -> StoreError:
+    sqlstate = getattr(error, "sqlstate", None)
+    said = str(error).strip().splitlines()[0] if error and str(error).strip() else type(error).__name__
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreError(
+            f"The login that upgrades must be a superuser or a member of dbanon_admin. The server said: {said}. "
+            "Run `dbanon db upgrade` as such a login.",
+            sqlstate,
+        )
+    return StoreError(
+        f"The upgrade must run through, and was undone. The server said: {said}. Mend that and repeat.", sqlstate
+    )

@@ -1,0 +1,253 @@
+-- What keeps the tables true: dataset revisions, rows of released runs, releases.
+--
+-- The four bulk tables (trajectory, request, cloak, membership) have no foreign keys: these statement triggers check the
+-- same once a statement, which costs two million rows half a second where row by row it costs eight.
+--
+-- Errors of dbanon's own, class DA:
+--   DA001 no such run or release              DA006 a release is never changed
+--   DA002 the name cannot be used             DA007 rows of a released run are never changed
+--   DA003 the name is taken                   DA008 wrong SRID
+--   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
+--   DA005 rows changed since verification
+
+CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    touched bigint[];
+    found_rows bigint;
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        UPDATE dbanon.dataset SET revision = revision + 1;
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        touched := ARRAY(SELECT DISTINCT a.dataset_id FROM added a);
+    ELSIF TG_OP = 'DELETE' THEN
+        touched := ARRAY(SELECT DISTINCT c.dataset_id FROM changed c);
+    ELSE
+        touched := ARRAY(SELECT a.dataset_id FROM added a UNION SELECT c.dataset_id FROM changed c);
+    END IF;
+    UPDATE dbanon.dataset d SET revision = d.revision + 1 WHERE d.dataset_id = ANY (touched);
+    GET DIAGNOSTICS found_rows = ROW_COUNT;
+    IF TG_OP = 'DELETE' THEN
+        RETURN NULL;
+    END IF;
+    IF found_rows < cardinality(touched) THEN
+        RAISE EXCEPTION 'Rows of dbanon.% must belong to a dataset that exists.', TG_TABLE_NAME
+            USING ERRCODE = 'DA009', DETAIL = format('%s of %s datasets exist.', found_rows, cardinality(touched)),
+                  HINT = 'Insert the dataset into dbanon.dataset first.';
+    END IF;
+    IF TG_TABLE_NAME = 'trajectory' THEN
+        PERFORM FROM (SELECT a.dataset_id, min(@postgis@.ST_SRID(a.path)) AS low, max(@postgis@.ST_SRID(a.path)) AS high
+                      FROM added a GROUP BY a.dataset_id) s
+            JOIN dbanon.dataset d USING (dataset_id)
+            WHERE s.low <> d.srid OR s.high <> d.srid;
+        IF FOUND THEN
+            RAISE EXCEPTION 'Every path must be in the SRID of its dataset. At least one is in another.'
+                USING ERRCODE = 'DA008', DETAIL = format('%s datasets were written to.', cardinality(touched)),
+                      HINT = 'Transform the paths with ST_Transform, or set their SRID with ST_SetSRID.';
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.bump_revision() IS
+'Raises dataset.revision whenever trajectories or requests of the dataset change, so that a verification of older data is
+known to be old; also checks that the dataset exists and that paths are in its SRID. Trigger on dbanon.trajectory and
+dbanon.request. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id;
+    DELETE FROM dbanon.request q WHERE q.dataset_id = OLD.dataset_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.delete_dataset_rows() IS
+'Deletes the trajectories and requests of a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
+Raises: nothing of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.delete_run_rows() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM dbanon.cloak c WHERE c.run_id = OLD.run_id;
+    DELETE FROM dbanon.membership m WHERE m.run_id = OLD.run_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.delete_run_rows() IS
+'Deletes the cloaks and members of a deleted run (a run with a release cannot be deleted). Trigger on dbanon.run. Takes:
+nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.guard_run_rows() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    touched bigint[];
+    there bigint[];
+    released bigint;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        touched := ARRAY(SELECT DISTINCT a.run_id FROM added a);
+    ELSIF TG_OP = 'DELETE' THEN
+        touched := ARRAY(SELECT DISTINCT c.run_id FROM changed c);
+    ELSIF TG_OP = 'UPDATE' THEN
+        touched := ARRAY(SELECT a.run_id FROM added a UNION SELECT c.run_id FROM changed c);
+    ELSE
+        touched := ARRAY(SELECT r.run_id FROM dbanon.release r);
+    END IF;
+    -- dbanon.publish holds these rows for itself from the digest to the end of the copy: a writer waits here, then sees
+    -- the release; and publish waits for a writer that was first.
+    there := ARRAY(SELECT l.run_id FROM (SELECT r.run_id FROM dbanon.run r WHERE r.run_id = ANY (touched)
+                                         ORDER BY r.run_id FOR SHARE) l);
+    IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
+        RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
+            USING ERRCODE = 'DA009', DETAIL = format('%s of %s runs exist.', cardinality(there), cardinality(touched)),
+                  HINT = 'Insert the run into dbanon.run first.';
+    END IF;
+    SELECT min(r.run_id) INTO released FROM dbanon.release r WHERE r.run_id = ANY (touched);
+    IF released IS NOT NULL THEN
+        RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
+                released, TG_OP, TG_TABLE_NAME
+            USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', released),
+                  HINT = 'Start another run: dbanon run.';
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_run_rows() IS
+'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
+grouping must be known for ever. Also checks that the run exists. Trigger on dbanon.cloak and dbanon.membership. Takes:
+nothing. Returns: nothing. Raises: DA007, DA009. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.guard_run() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dbanon.release r WHERE r.run_id = OLD.run_id) THEN
+        RAISE EXCEPTION 'What a published run was made from must stay. Run % was published.', OLD.run_id
+            USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', OLD.run_id),
+                  HINT = 'Start another run: dbanon run.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_run() IS
+'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published. Trigger on dbanon.run. Takes:
+nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.guard_release() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF OLD.withdrawn_at IS NULL
+            AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
+                = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by) THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RAISE EXCEPTION 'Table dbanon.release must only grow, and a release be withdrawn once. Got another %.', TG_OP
+        USING ERRCODE = 'DA006', DETAIL = 'What was published is known to an adversary for ever.',
+              HINT = 'Use dbanon.publish and dbanon.unpublish.';
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_release() IS
+'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once. Trigger on dbanon.release. Takes:
+nothing. Returns: the row. Raises: DA006. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.refuse_change() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
+        USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = 'Withdraw it with dbanon.unpublish and publish another run.';
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_change() IS
+'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
+Raises: DA006. Example: fires by itself.';
+
+DROP TRIGGER IF EXISTS bump_insert ON dbanon.trajectory;
+DROP TRIGGER IF EXISTS bump_update ON dbanon.trajectory;
+DROP TRIGGER IF EXISTS bump_delete ON dbanon.trajectory;
+DROP TRIGGER IF EXISTS bump_truncate ON dbanon.trajectory;
+CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.trajectory REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.trajectory REFERENCING OLD TABLE AS changed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.trajectory REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.trajectory
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+
+DROP TRIGGER IF EXISTS bump_insert ON dbanon.request;
+DROP TRIGGER IF EXISTS bump_update ON dbanon.request;
+DROP TRIGGER IF EXISTS bump_delete ON dbanon.request;
+DROP TRIGGER IF EXISTS bump_truncate ON dbanon.request;
+CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.request REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.request REFERENCING OLD TABLE AS changed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.request REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.request
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+
+DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
+CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
+    FOR EACH ROW EXECUTE FUNCTION dbanon.delete_dataset_rows();
+
+DROP TRIGGER IF EXISTS guard_insert ON dbanon.cloak;
+DROP TRIGGER IF EXISTS guard_update ON dbanon.cloak;
+DROP TRIGGER IF EXISTS guard_delete ON dbanon.cloak;
+DROP TRIGGER IF EXISTS guard_truncate ON dbanon.cloak;
+CREATE TRIGGER guard_insert AFTER INSERT ON dbanon.cloak REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_update AFTER UPDATE ON dbanon.cloak REFERENCING OLD TABLE AS changed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_delete AFTER DELETE ON dbanon.cloak REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.cloak
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+
+DROP TRIGGER IF EXISTS guard_insert ON dbanon.membership;
+DROP TRIGGER IF EXISTS guard_update ON dbanon.membership;
+DROP TRIGGER IF EXISTS guard_delete ON dbanon.membership;
+DROP TRIGGER IF EXISTS guard_truncate ON dbanon.membership;
+CREATE TRIGGER guard_insert AFTER INSERT ON dbanon.membership REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_update AFTER UPDATE ON dbanon.membership REFERENCING OLD TABLE AS changed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_delete AFTER DELETE ON dbanon.membership REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.membership
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+
+DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
+CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW
+    WHEN ((OLD.run_id, OLD.dataset_id, OLD.method, OLD.algorithm, OLD.params, OLD.seed)
+          IS DISTINCT FROM (NEW.run_id, NEW.dataset_id, NEW.method, NEW.algorithm, NEW.params, NEW.seed))
+    EXECUTE FUNCTION dbanon.guard_run();
+DROP TRIGGER IF EXISTS delete_rows ON dbanon.run;
+CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.run
+    FOR EACH ROW EXECUTE FUNCTION dbanon.delete_run_rows();
+
+DROP TRIGGER IF EXISTS guard_rows ON dbanon.release;
+DROP TRIGGER IF EXISTS guard_truncate ON dbanon.release;
+CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE ON dbanon.release
+    FOR EACH ROW EXECUTE FUNCTION dbanon.guard_release();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.release
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_release();

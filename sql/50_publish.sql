@@ -1,0 +1,270 @@
+-- The gate between a verified run and the schema analysts read.
+
+CREATE OR REPLACE FUNCTION dbanon.check_name(name text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
+    IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name THEN
+        RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
+                        'have at most 50 characters and be no SQL keyword. Got % instead.',
+                coalesce(quote_literal(left(name, 60)), 'NULL')
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(name), 0)),
+                  HINT = 'Choose a name such as cabs_june.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_name(text) IS
+'Refuses a name that would need quotes as a view''s name. Takes: name. Returns: nothing. Raises: DA002. Example:
+SELECT dbanon.check_name(''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.check_publishable(run_id bigint) RETURNS bytea
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    method dbanon.method;
+    algorithm jsonb;
+    verdict dbanon.verification;
+    digest bytea;
+BEGIN
+    SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = check_publishable.run_id;
+    SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;
+    SELECT a.value INTO algorithm FROM jsonb_array_elements(method.algorithms) a WHERE a.value ->> 'name' = run.algorithm;
+    IF algorithm IS NULL OR (algorithm ->> 'comparison_only')::boolean IS NOT FALSE THEN
+        RAISE EXCEPTION 'A run must use an algorithm that gives the guarantee of % to be published. Run % used %, which does not.',
+                run.method, run.run_id, run.algorithm
+            USING ERRCODE = 'DA004', DETAIL = 'Algorithms for comparison are run and measured, and never published.',
+                  HINT = format('Run another algorithm: dbanon run %s.', run.method);
+    END IF;
+    IF run.status <> 'verified' THEN
+        RAISE EXCEPTION 'A run must be verified to be published. Run % is %.', run.run_id, run.status
+            USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
+                  HINT = CASE run.status WHEN 'computed' THEN format('Verify it: dbanon verify %s.', run.run_id)
+                                         ELSE format('Start another run: dbanon run %s.', run.method) END;
+    END IF;
+    SELECT v.* INTO verdict FROM dbanon.verification v
+        WHERE v.run_id = run.run_id AND v.attack = method.attack
+        ORDER BY v.verification_id DESC LIMIT 1;
+    IF verdict.passed IS NOT TRUE THEN
+        RAISE EXCEPTION 'The latest verification of a run must have passed for it to be published. Run % has %.', run.run_id,
+                CASE WHEN verdict.passed IS NULL THEN 'none' ELSE 'a failed one' END
+            USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
+                  HINT = format('Verify it: dbanon verify %s.', run.run_id);
+    END IF;
+    digest := dbanon.run_digest(run.run_id);
+    IF digest IS DISTINCT FROM verdict.digest THEN
+        RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
+                run.run_id
+            USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
+                  HINT = format('Verify it again: dbanon verify %s.', run.run_id);
+    END IF;
+    RETURN digest;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_publishable(bigint) IS
+'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its method''s
+attack passed on exactly the rows stored now. Takes: run_id of a run that exists. Returns: the digest. Raises: DA004, DA005.
+Example: SELECT dbanon.check_publishable(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.release_columns(method text) RETURNS TABLE (
+    ord bigint, name text, sql_type text, value text, comment text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT k.ord, k.value ->> 'name', y.sql_type,
+        CASE y.sql_type
+            WHEN 'jsonb' THEN format('coalesce(c.extra -> %L, %L::jsonb)', k.value ->> 'name', k.value ->> 'default')
+            ELSE format('coalesce((c.extra ->> %L)::%s, %L::%s)',
+                        k.value ->> 'name', y.sql_type, k.value ->> 'default', y.sql_type)
+        END,
+        k.value ->> 'comment'
+    FROM dbanon.method m
+    CROSS JOIN LATERAL jsonb_array_elements(m.columns) WITH ORDINALITY AS k (value, ord)
+    -- Through regtype: only the name of a type that exists comes back out.
+    CROSS JOIN LATERAL (SELECT format_type((k.value ->> 'sql_type')::regtype, NULL) AS sql_type) y
+    WHERE m.name = release_columns.method
+$$;
+COMMENT ON FUNCTION dbanon.release_columns(text) IS
+'The method''s own columns of a release, as SQL. Takes: method. Returns: ord, name, sql_type, value (an expression over
+dbanon.cloak AS c), comment. Raises: nothing of its own. Example: SELECT * FROM dbanon.release_columns(''tp-aware'').';
+
+CREATE OR REPLACE FUNCTION dbanon.copy_release(run_id bigint, release_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '128MB'
+SET maintenance_work_mem = '256MB'
+AS $$
+DECLARE
+    target text := format('dbanon.release_%s', release_id);
+    region_type text;
+    region_value text := 'c.region';
+    method text;
+    srid integer;
+    definitions text;
+    own text;
+    copied bigint;
+BEGIN
+    SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
+        FROM dbanon.run r JOIN dbanon.method m ON m.name = r.method JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE r.run_id = copy_release.run_id;
+    IF region_type = 'MultiPolygon' THEN
+        region_value := '@postgis@.ST_Multi(c.region)';
+    END IF;
+    SELECT coalesce(string_agg(format(', %I %s NOT NULL', k.name, k.sql_type), '' ORDER BY k.ord), ''),
+           coalesce(string_agg(', ' || k.value, '' ORDER BY k.ord), '')
+        INTO definitions, own
+        FROM dbanon.release_columns(method) k;
+    EXECUTE format('CREATE TABLE %s (record_id bigint NOT NULL, seq integer NOT NULL, period tstzrange NOT NULL, '
+        'region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
+        'cloak_id bigint NOT NULL, valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
+        target, region_type, srid, definitions);
+    EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
+    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers tell nothing of the run's own.
+    EXECUTE format('INSERT INTO %s SELECT s.record_id, c.seq, c.period, %s, c.crowd, c.subjects, '
+        'row_number() OVER (ORDER BY s.record_id, c.seq), lower(c.period), upper(c.period)%s '
+        'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
+              'FROM (SELECT g.record_id, gen_random_uuid() AS draw '
+                    'FROM (SELECT DISTINCT o.record_id FROM dbanon.cloak o WHERE o.run_id = $1) g) d) s '
+        'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
+        'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
+    GET DIAGNOSTICS copied = ROW_COUNT;
+    EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
+    EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
+    EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
+    EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
+    EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.refuse_change()', target);
+    EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, never changed; read through its view.');
+    EXECUTE format('ANALYZE %s', target);
+    RETURN copied;
+END
+$$;
+COMMENT ON FUNCTION dbanon.copy_release(bigint, bigint) IS
+'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an order
+drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
+of its own. Example: SELECT dbanon.copy_release(1, 1).';
+
+CREATE OR REPLACE FUNCTION dbanon.show_release(run_id bigint, release_id bigint, name text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    names text;
+    claim text;
+    col record;
+BEGIN
+    SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
+        FROM pg_attribute a
+        WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+    EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
+    EXECUTE format('GRANT SELECT ON TABLE published.%I TO dbanon_analyst', name);
+    SELECT m.guarantee || coalesce(format(' Here k is %s.', r.params ->> 'k'), '')
+            || format(' Made with %s (%s).', r.method, r.algorithm)
+        INTO STRICT claim
+        FROM dbanon.run r JOIN dbanon.method m ON m.name = r.method WHERE r.run_id = show_release.run_id;
+    EXECUTE format('COMMENT ON VIEW published.%I IS %L', name, claim);
+    FOR col IN
+        SELECT b.name, b.comment FROM (VALUES
+            ('record_id', 'The published thing this row belongs to; numbered at random.'),
+            ('seq', 'Place of the row within its record, from 1.'),
+            ('period', 'When: a half-open span of time.'),
+            ('region', 'Where: somewhere in this area.'),
+            ('crowd', 'Distinct people this row hides.'),
+            ('subjects', 'How many people this row stands for: the column to sum.'),
+            ('cloak_id', 'Key of the row; numbered at random.'),
+            ('valid_from', 'Start of period.'),
+            ('valid_to', 'End of period, itself outside.')) b (name, comment)
+        UNION ALL
+        SELECT k.name, k.comment
+            FROM dbanon.run r CROSS JOIN LATERAL dbanon.release_columns(r.method) k
+            WHERE r.run_id = show_release.run_id
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', name, col.name, col.comment);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text) IS
+'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by dbanon_analyst. Part
+of dbanon.publish. Takes: run_id, release_id, name. Returns: nothing. Raises: nothing of its own. Example:
+SELECT dbanon.show_release(1, 1, ''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.publish(run_id bigint, name text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    digest bytea;
+    new_release bigint;
+    copied bigint;
+    lonely numeric;
+BEGIN
+    PERFORM dbanon.check_name(publish.name);
+    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.publish ' || publish.name, 0));
+    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
+    IF run.run_id IS NULL THEN
+        RAISE EXCEPTION 'The run to publish must exist. There is no run %.', coalesce(publish.run_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
+    END IF;
+    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL)
+        OR EXISTS (SELECT FROM pg_class c WHERE c.relname = publish.name AND c.relnamespace = 'published'::regnamespace) THEN
+        RAISE EXCEPTION 'The name of a release must be free. There is a "%" in schema published already.', publish.name
+            USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', publish.name),
+                  HINT = format('Choose another name, or withdraw that one: dbanon unpublish %s.', publish.name);
+    END IF;
+    -- From here to the end nobody loads into the dataset, verifies the run anew or writes its rows. The run's row is
+    -- written, not just locked, so that a writer on an older snapshot fails instead of overlooking the release.
+    PERFORM FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id FOR SHARE;
+    UPDATE dbanon.run r SET status = r.status WHERE r.run_id = publish.run_id;
+    digest := dbanon.check_publishable(publish.run_id);
+
+    new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
+    copied := dbanon.copy_release(publish.run_id, new_release);
+    PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
+    INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
+        VALUES (new_release, publish.name, publish.run_id, digest, copied);
+
+    SELECT (r.metrics ->> 'requests_of_one_subject')::numeric INTO lonely FROM dbanon.run r
+        WHERE r.run_id = publish.run_id AND jsonb_typeof(r.metrics -> 'requests_of_one_subject') = 'number';
+    IF lonely > 0 THEN
+        RAISE NOTICE '% published request values were only ever sent by one subject each: such a value can tell by itself who sent it.',
+            lonely;
+    END IF;
+    RETURN copied;
+END
+$$;
+COMMENT ON FUNCTION dbanon.publish(bigint, text) IS
+'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
+verification, copies the rows into an immutable table, and lets dbanon_analyst read the view. Takes: run_id; name
+(lower-case letters, digits and underscores). Returns: rows published. Raises: DA001 to DA005; a notice where request values
+that only one subject ever sent are among them. Example: SELECT dbanon.publish(1, ''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.unpublish(name text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    live dbanon.release;
+BEGIN
+    PERFORM dbanon.check_name(unpublish.name);
+    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.publish ' || unpublish.name, 0));
+    SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
+    IF live.release_id IS NULL THEN
+        RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: dbanon runs.';
+    END IF;
+    -- Views analysts made on it go too: a withdrawal must not wait for those it is withdrawn from.
+    EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', unpublish.name);
+    EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', live.release_id);
+    UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = live.release_id;
+    RETURN live.run_id;
+END
+$$;
+COMMENT ON FUNCTION dbanon.unpublish(text) IS
+'Withdraws a release: drops its view and table. The run, its rows and the entry in dbanon.release stay, because whoever read
+the view still knows it. Takes: name. Returns: the run it was. Raises: DA001, DA002; a notice names other views on it,
+which are dropped too. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -1,0 +1,121 @@
+-- What every schema, table, view and column is for (functions carry their own comments).
+
+COMMENT ON SCHEMA dbanon IS 'Private: datasets, runs, verdicts, releases. Analysts see nothing of it.';
+COMMENT ON SCHEMA published IS 'Releases, as views: the only thing analysts read.';
+
+COMMENT ON TABLE dbanon.dataset IS 'A named collection of trajectories in one metric SRID, with one space grid and one time grid.';
+COMMENT ON COLUMN dbanon.dataset.dataset_id IS 'Key.';
+COMMENT ON COLUMN dbanon.dataset.name IS 'The name users give it.';
+COMMENT ON COLUMN dbanon.dataset.srid IS 'Metric SRID of all its geometries.';
+COMMENT ON COLUMN dbanon.dataset.grid_m IS 'Side of a space cell in metres; cells start at the origin.';
+COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; slots start at 1970 UTC.';
+COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of its trajectories or requests; part of every digest.';
+COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
+COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
+
+COMMENT ON TABLE dbanon.trajectory IS 'One path of one subject; a subject may have several.';
+COMMENT ON COLUMN dbanon.trajectory.trajectory_id IS 'Key.';
+COMMENT ON COLUMN dbanon.trajectory.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.trajectory.subject IS 'The person or vehicle whose privacy is protected.';
+COMMENT ON COLUMN dbanon.trajectory.path IS 'True positions: LINESTRING M, or POINT M for one fix; M is unix seconds, strictly increasing.';
+
+COMMENT ON VIEW dbanon.fix IS 'Trajectories taken apart: one observed position at one time a row.';
+COMMENT ON COLUMN dbanon.fix.trajectory_id IS 'The trajectory.';
+COMMENT ON COLUMN dbanon.fix.dataset_id IS 'Its dataset.';
+COMMENT ON COLUMN dbanon.fix.subject IS 'Its subject.';
+COMMENT ON COLUMN dbanon.fix.seq IS 'Place within the trajectory, from 1.';
+COMMENT ON COLUMN dbanon.fix.t IS 'When.';
+COMMENT ON COLUMN dbanon.fix.position IS 'Where: a POINT in the dataset''s SRID.';
+
+COMMENT ON TABLE dbanon.load IS 'One load of files into a dataset, and what became of their rows.';
+COMMENT ON COLUMN dbanon.load.load_id IS 'Key.';
+COMMENT ON COLUMN dbanon.load.dataset_id IS 'The dataset loaded into.';
+COMMENT ON COLUMN dbanon.load.kind IS 'What was loaded: trajectories, requests, ...';
+COMMENT ON COLUMN dbanon.load.source IS 'The files it came from.';
+COMMENT ON COLUMN dbanon.load.rows_read IS 'Rows in the files.';
+COMMENT ON COLUMN dbanon.load.rows_kept IS 'Rows that were used.';
+COMMENT ON COLUMN dbanon.load.quarantined IS 'Rows that could not be used, by reason: {reason: count}.';
+COMMENT ON COLUMN dbanon.load.loaded_at IS 'When.';
+COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';
+
+COMMENT ON TABLE dbanon.quarantine IS 'Rows a load could not use, kept with their reason.';
+COMMENT ON COLUMN dbanon.quarantine.quarantine_id IS 'Key.';
+COMMENT ON COLUMN dbanon.quarantine.load_id IS 'The load.';
+COMMENT ON COLUMN dbanon.quarantine.line IS 'Line of the file, from 1; null where the file has none.';
+COMMENT ON COLUMN dbanon.quarantine.reason IS 'Why it could not be used.';
+COMMENT ON COLUMN dbanon.quarantine.content IS 'The row as it was read.';
+
+COMMENT ON TABLE dbanon.request IS 'A request a subject sent to a location based service.';
+COMMENT ON COLUMN dbanon.request.request_id IS 'Key.';
+COMMENT ON COLUMN dbanon.request.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.request.subject IS 'The sender.';
+COMMENT ON COLUMN dbanon.request.sent_at IS 'When it was sent.';
+COMMENT ON COLUMN dbanon.request.content IS 'Its name-value pairs, an object.';
+
+COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
+COMMENT ON COLUMN dbanon.method.name IS 'Key.';
+COMMENT ON COLUMN dbanon.method.summary IS 'What it does.';
+COMMENT ON COLUMN dbanon.method.guarantee IS 'What it promises; the comment of every release.';
+COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
+COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, comparison_only}].';
+COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
+
+COMMENT ON TABLE dbanon.run IS 'Method, algorithm, parameters, seed and dataset, and what came out.';
+COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
+COMMENT ON COLUMN dbanon.run.dataset_id IS 'The dataset.';
+COMMENT ON COLUMN dbanon.run.dataset_revision IS 'Revision of the dataset that was read; null before it is read.';
+COMMENT ON COLUMN dbanon.run.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.run.params IS 'All its parameters, an object.';
+COMMENT ON COLUMN dbanon.run.seed IS 'Seed of all random choices but the numbering of releases. Never published.';
+COMMENT ON COLUMN dbanon.run.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
+COMMENT ON COLUMN dbanon.run.metrics IS 'Figures of the run, an object of numbers.';
+COMMENT ON COLUMN dbanon.run.suppressed IS 'What was left out, by reason.';
+COMMENT ON COLUMN dbanon.run.timings IS 'Seconds by phase.';
+COMMENT ON COLUMN dbanon.run.peak_rss_mb IS 'Greatest memory of the process, MB.';
+COMMENT ON COLUMN dbanon.run.error IS 'Why it failed, in one sentence.';
+COMMENT ON COLUMN dbanon.run.program_version IS 'Version of dbanon that computed it.';
+COMMENT ON COLUMN dbanon.run.created_at IS 'When it was submitted.';
+COMMENT ON COLUMN dbanon.run.created_by IS 'Login that submitted it.';
+COMMENT ON COLUMN dbanon.run.started_at IS 'When computing began.';
+COMMENT ON COLUMN dbanon.run.finished_at IS 'When it ended.';
+
+COMMENT ON TABLE dbanon.cloak IS 'A region for a period: the rows a run would publish.';
+COMMENT ON COLUMN dbanon.cloak.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.cloak.record_id IS 'The published thing the row belongs to, numbered by the run; a release numbers anew.';
+COMMENT ON COLUMN dbanon.cloak.seq IS 'Place within the record, from 1.';
+COMMENT ON COLUMN dbanon.cloak.period IS 'Half-open, finite, never empty.';
+COMMENT ON COLUMN dbanon.cloak.region IS 'Polygon or MultiPolygon in the dataset''s SRID; its area is never zero.';
+COMMENT ON COLUMN dbanon.cloak.crowd IS 'Distinct subjects the row hides.';
+COMMENT ON COLUMN dbanon.cloak.subjects IS 'How many people the row stands for: the only column to sum.';
+COMMENT ON COLUMN dbanon.cloak.extra IS 'Values of the method''s own columns, an object; null where all have their defaults.';
+
+COMMENT ON TABLE dbanon.membership IS 'Whose data a record carries. Private; every verification needs it.';
+COMMENT ON COLUMN dbanon.membership.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.membership.record_id IS 'The record of that run.';
+COMMENT ON COLUMN dbanon.membership.trajectory_id IS 'The trajectory (checked by the attack).';
+COMMENT ON COLUMN dbanon.membership.period IS 'The stretch it is carried for; null: the whole record.';
+
+COMMENT ON TABLE dbanon.verification IS 'An attack on the stored rows of a run, with its verdict.';
+COMMENT ON COLUMN dbanon.verification.verification_id IS 'Key; the greatest is the latest.';
+COMMENT ON COLUMN dbanon.verification.run_id IS 'The run.';
+COMMENT ON COLUMN dbanon.verification.attack IS 'The attack.';
+COMMENT ON COLUMN dbanon.verification.passed IS 'True if the attack failed to break the guarantee.';
+COMMENT ON COLUMN dbanon.verification.figures IS 'What was counted, by clause.';
+COMMENT ON COLUMN dbanon.verification.digest IS 'dbanon.run_digest of the rows the verdict is about.';
+COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
+COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
+
+COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: whoever read a withdrawn release still knows it.';
+COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';
+COMMENT ON COLUMN dbanon.release.name IS 'The view in schema published; free again once withdrawn.';
+COMMENT ON COLUMN dbanon.release.run_id IS 'The run it is a copy of.';
+COMMENT ON COLUMN dbanon.release.digest IS 'dbanon.run_digest when it was published.';
+COMMENT ON COLUMN dbanon.release.rows IS 'Rows published.';
+COMMENT ON COLUMN dbanon.release.published_at IS 'When.';
+COMMENT ON COLUMN dbanon.release.published_by IS 'Login that published.';
+COMMENT ON COLUMN dbanon.release.withdrawn_at IS 'When it was withdrawn; null while live.';
+COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
+
+COMMENT ON COLUMN dbanon.alembic_version.version_num IS 'The revision.';

@@ -1,0 +1,50 @@
+"""A small verified run, made by hand with SQL, for the tests of what the database does with runs."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+# Ten people in two bundles over two instants, as in docs/contracts.md; p0 and p3 ask for a pharmacy.
+_RUN = """
+INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('ten', 32610, 1, 60);
+INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)
+SELECT 100 + i, d.dataset_id, 'p' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(x, x, 1212566400),
+                                                               ST_MakePointM(x + 10, x, 1212566460)), 32610)
+FROM dbanon.dataset d, generate_series(0, 9) i, LATERAL (SELECT i / 5 * 70 + i AS x) p WHERE d.name = 'ten';
+INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
+SELECT d.dataset_id, s, '2008-06-04 08:00:30+00', '{"poi": "pharmacy"}'
+FROM dbanon.dataset d, unnest(ARRAY['p0', 'p3']) s WHERE d.name = 'ten';
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics)
+SELECT dataset_id, revision, 'tp-aware', 'traj-anon', '{"k": 5, "step_s": 60, "instants": 2}', 424242, 'verified',
+    '{"requests_of_one_subject": 0}' FROM dbanon.dataset WHERE name = 'ten';
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
+SELECT 1, r, s, tstzrange(t, t + interval '1 min'), ST_MakeEnvelope(70 * r - 70, 0, 70 * r - 30, 90, 32610), 5, 5,
+    CASE WHEN (r, s) = (1, 1) THEN '{"requests": [{"poi": "pharmacy"}]}'::jsonb END
+FROM generate_series(1, 2) r, generate_series(1, 2) s,
+    LATERAL (SELECT timestamptz '2008-06-04 07:59:00+00' + s * interval '1 min' AS t) p;
+INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
+SELECT 1, 1 + i / 5, 100 + i FROM generate_series(0, 9) i;
+"""
+
+
+@pytest.fixture
+def verify() -> Callable[[psycopg.Connection], None]:
+    """Write a passed verification of run 1 as it is now."""
+
+    def make(connection: psycopg.Connection, passed: bool = True) -> None:
+        connection.execute(
+            "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+            " SELECT 1, 'tp-aware', %s, dbanon.run_digest(1)",
+            [passed],
+        )
+
+    return make
+
+
+@pytest.fixture
+def run(connection: psycopg.Connection, verify: Callable[[psycopg.Connection], None]) -> int:
+    """Key of a verified run of ten people in two bundles."""
+    connection.execute(_RUN)
+    verify(connection)
+    return 1

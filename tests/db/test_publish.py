@@ -1,0 +1,464 @@
+"""The gate: what it lets through, what it refuses, and that what was let through stays."""
+
+import re
+import threading
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from psycopg import sql
+
+Verify = Callable[..., None]
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+    row = connection.execute(query, params).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def publish(connection: psycopg.Connection, name: str = "ten", run: int = 1) -> object:
+    return value(connection, "SELECT dbanon.publish(%s, %s)", run, name)
+
+
+def refusal(connection: psycopg.Connection, statement: str, *params: object) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement, params)
+    assert caught.value.sqlstate is not None
+    assert caught.value.sqlstate.startswith("DA"), caught.value
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return caught.value
+
+
+def copies(connection: psycopg.Connection) -> list[tuple[object, ...]]:
+    return connection.execute(
+        "SELECT seq, period, ST_AsText(region), crowd, subjects, valid_from, valid_to, requests FROM published.ten"
+        " ORDER BY ST_XMin(region), seq"
+    ).fetchall()
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Connection, run: int) -> None:
+    assert publish(connection) == 4
+    stored = connection.execute(
+        "SELECT seq, period, ST_AsText(region), crowd, subjects, lower(period), upper(period),"
+        " coalesce(extra -> 'requests', '[]') FROM dbanon.cloak ORDER BY ST_XMin(region), seq"
+    ).fetchall()
+    assert copies(connection) == stored
+    assert connection.execute(
+        "SELECT name, run_id, rows, digest = dbanon.run_digest(1) FROM dbanon.release"
+    ).fetchall() == [("ten", 1, 4, True)]
+
+
+def test_the_view_has_the_fixed_columns_first_and_then_the_methods_own(
+    connection: psycopg.Connection, run: int
+) -> None:
+    publish(connection)
+    columns = connection.execute(
+        "SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute"
+        " WHERE attrelid = 'published.ten'::regclass AND attnum > 0 ORDER BY attnum"
+    ).fetchall()
+    assert [row[0] for row in columns] == [
+        "record_id bigint",
+        "seq integer",
+        "period tstzrange",
+        "region geometry(Polygon,32610)",
+        "crowd integer",
+        "subjects integer",
+        "cloak_id bigint",
+        "valid_from timestamp with time zone",
+        "valid_to timestamp with time zone",
+        "requests jsonb",
+    ]
+
+
+def test_the_view_selects_everything_without_a_condition(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
+    assert "WHERE" not in definition
+    assert re.search(r"FROM dbanon\.release_\d+;", definition)
+
+
+def test_the_releases_table_is_indexed_by_space_time_and_key(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    rows = connection.execute(
+        "SELECT indexdef FROM pg_indexes WHERE tablename LIKE 'release\\_%' AND tablename <> 'release'"
+    )
+    text = " ".join(row[0] for row in rows)
+    for part in ("gist (region)", "(cloak_id)", "(record_id, seq)", "(valid_from, valid_to)"):
+        assert part in text
+
+
+def test_comments_tell_the_guarantee_and_k_but_no_seed(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    claim = str(value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')"))
+    assert "at least k subjects" in claim
+    assert "k is 5" in claim
+    bare = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
+    assert value(connection, bare + " AND col_description(attrelid, attnum) IS NULL") == 0
+    assert value(connection, "SELECT count(*) FROM pg_description WHERE description LIKE '%%424242%%'") == 0
+
+
+def test_ids_are_numbered_from_one_in_the_order_rows_are_stored(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    release = value(connection, "SELECT max(release_id) FROM dbanon.release")
+    query = sql.SQL("SELECT record_id, seq, cloak_id FROM dbanon.{} ORDER BY ctid").format(
+        sql.Identifier(f"release_{release}")
+    )
+    assert connection.execute(query).fetchall() == [(1, 1, 1), (1, 2, 2), (2, 1, 3), (2, 2, 4)]
+
+
+def test_the_numbering_differs_from_release_to_release(connection: psycopg.Connection, run: int) -> None:
+    firsts = set()
+    for number in range(40):
+        publish(connection, f"r{number}")
+        firsts.add(value(connection, f"SELECT ST_XMin(region) FROM published.r{number} WHERE cloak_id = 1"))
+    assert firsts == {0.0, 70.0}
+
+
+def test_a_notice_says_how_many_request_values_identify_by_themselves(connection: psycopg.Connection, run: int) -> None:
+    notices: list[str | None] = []
+    connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
+    publish(connection, "none")
+    assert notices == []
+    connection.execute("""UPDATE dbanon.run SET metrics = '{"requests_of_one_subject": 3}'""")
+    publish(connection, "three")
+    assert len(notices) == 1
+    assert "3 published request values were only ever sent by one subject" in str(notices[0])
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_does_not_exist_is_refused(connection: psycopg.Connection) -> None:
+    assert refusal(connection, "SELECT dbanon.publish(99, 'ten')").sqlstate == "DA001"
+    assert refusal(connection, "SELECT dbanon.publish(NULL, 'ten')").sqlstate == "DA001"
+
+
+@pytest.mark.parametrize("status", ["queued", "running", "computed", "refused", "failed", "cancelled"])
+def test_only_verified_runs_are_published(connection: psycopg.Connection, run: int, status: str) -> None:
+    connection.execute("UPDATE dbanon.run SET status = %s", [status])
+    error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
+    assert error.sqlstate == "DA004"
+    assert str(error.diag.message_primary) == f"A run must be verified to be published. Run 1 is {status}."
+
+
+def test_a_run_without_a_verification_is_refused(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("DELETE FROM dbanon.verification")
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+
+
+def test_the_latest_verification_counts(connection: psycopg.Connection, run: int, verify: Verify) -> None:
+    verify(connection, passed=False)
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    verify(connection)
+    assert publish(connection) == 4
+
+
+def test_a_verification_by_another_attack_does_not_count(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("UPDATE dbanon.verification SET attack = 'gentle'")
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+
+
+@pytest.mark.parametrize("algorithm", ["fast", "unheard-of"])
+def test_algorithms_without_the_guarantee_are_never_published(
+    connection: psycopg.Connection, run: int, verify: Verify, algorithm: str
+) -> None:
+    connection.execute(
+        """UPDATE dbanon.method SET algorithms = algorithms || '[{"name": "fast", "comparison_only": true}]'::jsonb"""
+    )
+    connection.execute("UPDATE dbanon.run SET algorithm = %s", [algorithm])
+    verify(connection)
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+
+
+TAMPERINGS = {
+    "a cloak moved": "UPDATE dbanon.cloak SET region = ST_Translate(region, 1, 0) WHERE (record_id, seq) = (1, 1)",
+    "a period shortened": "UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) - interval '1 us')"
+    " WHERE (record_id, seq) = (2, 2)",
+    "a cloak dropped": "DELETE FROM dbanon.cloak WHERE (record_id, seq) = (2, 2)",
+    "a crowd raised": "UPDATE dbanon.cloak SET crowd = 6 WHERE (record_id, seq) = (1, 1)",
+    "subjects lowered": "UPDATE dbanon.cloak SET subjects = 4 WHERE (record_id, seq) = (1, 1)",
+    "a request invented": """UPDATE dbanon.cloak SET extra = '{"requests": [{"poi": "bar"}]}' WHERE (record_id, seq) = (2, 1)""",
+    "a request dropped": "UPDATE dbanon.cloak SET extra = NULL",
+    "two rows swapped": "UPDATE dbanon.cloak c SET extra = o.extra FROM dbanon.cloak o"
+    " WHERE c.record_id = 1 AND o.record_id = 1 AND o.seq = 3 - c.seq",
+    "a row invented": "INSERT INTO dbanon.cloak SELECT run_id, 3, seq, period, region, crowd, subjects, extra"
+    " FROM dbanon.cloak WHERE record_id = 1",
+    "a member dropped": "DELETE FROM dbanon.membership WHERE trajectory_id = 104",
+    "a member doubled": "INSERT INTO dbanon.membership SELECT * FROM dbanon.membership WHERE trajectory_id = 104",
+    "a member in two bundles": "INSERT INTO dbanon.membership VALUES (1, 2, 104, NULL)",
+    "a member for a stretch": "UPDATE dbanon.membership SET period = '[2008-06-04,2008-06-05)' WHERE trajectory_id = 104",
+    "two members exchanged": "UPDATE dbanon.membership SET trajectory_id = 209 - trajectory_id"
+    " WHERE trajectory_id IN (104, 105)",
+    "k lowered": """UPDATE dbanon.run SET params = params || '{"k": 4}'""",
+    "a fix moved": "UPDATE dbanon.trajectory SET path = ST_Translate(path, 1, 0) WHERE trajectory_id = 104",
+    "a trajectory loaded": "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+    " VALUES (1, 'late', 'SRID=32610;POINT M (1 1 1)')",
+    "a subject renamed": "UPDATE dbanon.trajectory SET subject = 'p1' WHERE trajectory_id = 104",
+    "a request loaded": "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'p1', now(), '{}')",
+    "the grid changed": "UPDATE dbanon.dataset SET grid_m = 2",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPERINGS.values(), ids=TAMPERINGS.keys())
+def test_any_change_since_the_verification_is_refused(connection: psycopg.Connection, run: int, statement: str) -> None:
+    connection.execute(statement)
+    error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
+    assert error.sqlstate == "DA005"
+    assert error.diag.message_hint == "Verify it again: dbanon verify 1."
+    assert value(connection, "SELECT count(*) FROM dbanon.release") == 0
+
+
+def test_undoing_a_change_of_rows_makes_the_verdict_good_again(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("UPDATE dbanon.cloak SET crowd = crowd + 1")
+    connection.execute("UPDATE dbanon.cloak SET crowd = crowd - 1")
+    assert publish(connection) == 4
+
+
+def test_a_name_is_free_again_only_after_withdrawal(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    assert publish(connection) == 4
+
+
+def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("CREATE TABLE published.ten (a integer)")
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA003"
+
+
+# --- the digest -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "TimeZone = 'Pacific/Kiritimati'",
+        "DateStyle = 'German, DMY'",
+        "bytea_output = 'escape'",
+        "client_encoding = 'LATIN1'",
+        "search_path = 'public, dbanon'",
+        "extra_float_digits = -10",
+        "IntervalStyle = 'sql_standard'",
+        "enable_sort = off",
+        "enable_indexscan = off",
+        "enable_hashagg = off",
+    ],
+)
+def test_the_digest_does_not_depend_on_settings(connection: psycopg.Connection, run: int, setting: str) -> None:
+    connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [{"poi": "Zoë", "n": 1.50}]}' WHERE seq = 1""")
+    before = value(connection, "SELECT dbanon.run_digest(1)")
+    connection.execute(f"SET {setting}")
+    assert value(connection, "SELECT dbanon.run_digest(1)") == before
+
+
+def test_the_digest_does_not_depend_on_the_order_rows_lie_in(connection: psycopg.Connection, run: int) -> None:
+    before = value(connection, "SELECT dbanon.run_digest(1)")
+    connection.execute("UPDATE dbanon.membership SET record_id = record_id WHERE trajectory_id % 2 = 0")
+    connection.execute("UPDATE dbanon.cloak SET crowd = crowd WHERE seq = 1")
+    assert value(connection, "SELECT dbanon.run_digest(1)") == before
+
+
+def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psycopg.Connection, run: int) -> None:
+    assert value(connection, "SELECT dbanon.run_digest(99)") is None
+    connection.execute("DELETE FROM dbanon.cloak")
+    connection.execute("DELETE FROM dbanon.membership")
+    assert len(bytes(value(connection, "SELECT dbanon.run_digest(1)"))) == 32  # type: ignore[call-overload]
+
+
+# --- what stays -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dbanon.release_1 SET crowd = 9",
+        "DELETE FROM dbanon.release_1",
+        "INSERT INTO dbanon.release_1 SELECT * FROM dbanon.release_1",
+        "TRUNCATE dbanon.release_1",
+        "UPDATE published.ten SET crowd = 9",
+        "DELETE FROM dbanon.release",
+        "UPDATE dbanon.release SET name = 'other'",
+        "UPDATE dbanon.release SET digest = ''",
+        "TRUNCATE dbanon.release",
+    ],
+)
+def test_a_release_is_never_changed(connection: psycopg.Connection, run: int, statement: str) -> None:
+    publish(connection)
+    assert refusal(connection, statement).sqlstate == "DA006"
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dbanon.cloak SET crowd = 9 WHERE seq = 1",
+        "DELETE FROM dbanon.cloak",
+        "INSERT INTO dbanon.cloak SELECT run_id, 3, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE record_id = 1",
+        "TRUNCATE dbanon.cloak",
+        "UPDATE dbanon.membership SET record_id = 2",
+        "DELETE FROM dbanon.membership WHERE record_id = 2",
+        "INSERT INTO dbanon.membership VALUES (1, 1, 105, NULL)",
+        "TRUNCATE dbanon.membership",
+        "UPDATE dbanon.run SET params = '{}'",
+        "UPDATE dbanon.run SET seed = 1",
+    ],
+)
+def test_what_was_ever_published_keeps_its_grouping(
+    connection: psycopg.Connection, run: int, statement: str, withdrawn: bool
+) -> None:
+    publish(connection)
+    if withdrawn:
+        connection.execute("SELECT dbanon.unpublish('ten')")
+    assert refusal(connection, statement).sqlstate == "DA007"
+
+
+def test_rows_cannot_be_moved_into_a_released_run(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
+    connection.execute("INSERT INTO dbanon.membership VALUES (2, 1, 100, NULL)")
+    assert refusal(connection, "UPDATE dbanon.membership SET run_id = 1 WHERE run_id = 2").sqlstate == "DA007"
+
+
+def test_a_released_run_cannot_be_deleted_nor_its_dataset(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    for table in ("run", "dataset"):
+        with pytest.raises(psycopg.errors.IntegrityError):
+            connection.execute(f"DELETE FROM dbanon.{table}")
+
+
+def test_other_runs_can_be_written_beside_a_released_one(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
+    connection.execute(
+        "INSERT INTO dbanon.membership SELECT 2, record_id, trajectory_id, period FROM dbanon.membership"
+    )
+    connection.execute("DELETE FROM dbanon.run WHERE run_id = 2")
+    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 10
+
+
+# --- withdrawal -------------------------------------------------------------------------------------------------------
+
+
+def test_withdrawal_drops_the_rows_and_keeps_the_record_of_it(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    assert value(connection, "SELECT dbanon.unpublish('ten')") == 1
+    assert value(connection, "SELECT to_regclass('published.ten')") is None
+    assert value(connection, "SELECT to_regclass('dbanon.release_1')") is None
+    row = connection.execute("SELECT withdrawn_at IS NOT NULL, withdrawn_by = session_user, name FROM dbanon.release")
+    assert row.fetchone() == (True, True, "ten")
+    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 10
+
+
+def test_withdrawing_twice_says_there_is_none(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    assert refusal(connection, "SELECT dbanon.unpublish('ten')").sqlstate == "DA001"
+    assert refusal(connection, "UPDATE dbanon.release SET withdrawn_at = now()").sqlstate == "DA006"
+
+
+def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Connection, run: int) -> None:
+    publish(connection)
+    connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    assert value(connection, "SELECT to_regclass('public.mine')") is None
+
+
+# --- two at once ------------------------------------------------------------------------------------------------------
+
+
+def in_background(url: str, statement: str) -> tuple[threading.Thread, list[object]]:
+    found: list[object] = []
+
+    def work() -> None:
+        try:
+            with psycopg.connect(url, autocommit=True) as other:
+                cursor = other.execute(statement)
+                found.append(cursor.fetchone() if cursor.description else cursor.rowcount)
+        except psycopg.Error as error:
+            found.append(error.sqlstate)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, found
+
+
+def test_of_two_publishing_one_name_at_once_one_is_refused(database: str, run: int) -> None:
+    with psycopg.connect(database) as first:
+        publish(first)
+        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
+        thread.join(0.3)
+        assert thread.is_alive()
+        first.commit()
+    thread.join(10)
+    assert found == ["DA003"]
+
+
+def test_a_writer_that_was_first_makes_publishing_wait_and_refuse(database: str, run: int) -> None:
+    with psycopg.connect(database) as first:
+        first.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
+        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
+        thread.join(0.3)
+        assert thread.is_alive()
+        first.commit()
+    thread.join(10)
+    assert found == ["DA005"]
+
+
+def test_a_load_that_was_first_makes_publishing_wait_and_refuse(database: str, run: int) -> None:
+    with psycopg.connect(database) as first:
+        first.execute("DELETE FROM dbanon.request")
+        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
+        thread.join(0.3)
+        assert thread.is_alive()
+        first.commit()
+    thread.join(10)
+    assert found == ["DA005"]
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_a_writer_that_comes_during_publishing_waits_and_is_refused(database: str, run: int, isolation: str) -> None:
+    with psycopg.connect(database) as first, psycopg.connect(database) as second:
+        second.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        second.execute("SELECT count(*) FROM dbanon.release")  # an older snapshot, where there are snapshots
+        publish(first)
+        first.commit()
+        with pytest.raises(psycopg.Error) as caught:
+            second.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
+    assert caught.value.sqlstate == ("DA007" if isolation == "READ COMMITTED" else "40001")
+
+
+# --- the dead ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["running", "computed"])
+def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connection, run: int, status: str) -> None:
+    connection.execute("UPDATE dbanon.run SET status = %s", [status])
+    assert value(connection, "SELECT dbanon.reap_runs()") == 1
+    row = connection.execute("SELECT status, error, finished_at IS NOT NULL FROM dbanon.run").fetchone()
+    assert row == ("failed", "the process that computed this run went away", True)
+    assert value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+    assert value(connection, "SELECT count(*) FROM dbanon.membership") == 0
+
+
+@pytest.mark.parametrize("status", ["queued", "verified", "refused", "failed", "cancelled"])
+def test_runs_that_wait_or_are_done_are_left_alone(connection: psycopg.Connection, run: int, status: str) -> None:
+    connection.execute("UPDATE dbanon.run SET status = %s", [status])
+    assert value(connection, "SELECT dbanon.reap_runs()") == 0
+    assert value(connection, "SELECT status FROM dbanon.run") == status
+
+
+def test_a_run_held_by_another_session_or_this_one_is_left_alone(
+    database: str, connection: psycopg.Connection, run: int
+) -> None:
+    connection.execute("UPDATE dbanon.run SET status = 'running'")
+    with psycopg.connect(database, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")
+        assert value(connection, "SELECT dbanon.reap_runs()") == 0
+        assert value(holder, "SELECT dbanon.reap_runs()") == 0
+    assert value(connection, "SELECT dbanon.reap_runs()") == 1
