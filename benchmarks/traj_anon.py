@@ -1,4 +1,4 @@
-"""How much faster is the optimised Traj-anon than Algorithm 1 as the paper prints it, and how does it grow?
+"""How much faster the optimised Traj-anon is than Algorithm 1 as the paper prints it, and how it grow with the data.
 
 Run with ``./dev bench``. The plain side is the tests' oracle (Algorithm 1 with k-summing on the materialised binary
 US-tree, in Python), run in the same process on the same data, and the costs of both are held against each other.
@@ -56,8 +56,8 @@ def against_the_paper() -> None:
 
 
 def growth() -> None:
-    print("\nthe whole method in memory (alignment, tree, configuration, policy, rectangles), l = 30, k = 50, 20 km square")
-    print(f"{'n':>8} {'seconds':>10} {'us a trajectory':>16} {'peak MB so far':>15} {'mean cloak side m':>18}")
+    print("\nthe whole method in memory, alignment to rectangles: l = 30, k = 50, a square of 20 km")
+    print(f"{'n':>8} {'seconds':>10} {'us a trajectory':>16} {'peak MB so far':>15} {'mean side m':>12}")
     family = methods.method("tp-aware")
     params = family.parse({"k": 50})
     for n in (2_000, 10_000, 50_000, 200_000):
@@ -78,7 +78,7 @@ def growth() -> None:
         seconds = time.perf_counter() - began
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         side = (cloaks.metrics["mbr_cost_m2"] / (30 * n)) ** 0.5
-        print(f"{n:>8} {seconds:>10.2f} {1e6 * seconds / n:>16.1f} {peak:>15.0f} {side:>18.0f}")
+        print(f"{n:>8} {seconds:>10.2f} {1e6 * seconds / n:>16.1f} {peak:>15.0f} {side:>12.0f}")
 
 
 if __name__ == "__main__":

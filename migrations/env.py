@@ -31,8 +31,10 @@ END $$
 BECOME_ADMIN = """
 DO $$ DECLARE
     role text;
+    -- From version 16 on, who makes a role is a member that may not become it.
+    right_to_become text := CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END;
 BEGIN
-    IF NOT pg_has_role('dbanon_admin', 'MEMBER') THEN
+    IF NOT pg_has_role('dbanon_admin', right_to_become) THEN
         EXECUTE format('GRANT dbanon_admin TO %I', current_user);
     END IF;
     FOREACH role IN ARRAY ARRAY['dbanon_admin', 'dbanon_operator', 'dbanon_worker', 'dbanon_analyst'] LOOP

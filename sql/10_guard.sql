@@ -238,8 +238,8 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.membership
 
 DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW
-    WHEN ((OLD.run_id, OLD.dataset_id, OLD.method, OLD.algorithm, OLD.params, OLD.seed)
-          IS DISTINCT FROM (NEW.run_id, NEW.dataset_id, NEW.method, NEW.algorithm, NEW.params, NEW.seed))
+    WHEN (OLD.run_id <> NEW.run_id OR OLD.dataset_id <> NEW.dataset_id OR OLD.method <> NEW.method
+          OR OLD.algorithm <> NEW.algorithm OR OLD.params <> NEW.params OR OLD.seed IS DISTINCT FROM NEW.seed)
     EXECUTE FUNCTION dbanon.guard_run();
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.run;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.run

@@ -50,15 +50,17 @@ CREATE OR REPLACE FUNCTION dbanon.request_evidence(run_id bigint) RETURNS TABLE 
     published boolean, record_id bigint, seq integer, subject text, t double precision, content text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT true, c.record_id, c.seq, NULL::text, NULL::double precision, e.value::text
+    SELECT true, o.record_id, o.seq, NULL::text, NULL::double precision, o.content
+    FROM (SELECT c.record_id, c.seq, e.value::text AS content
     FROM dbanon.cloak c
     -- A value that is no array becomes an array inside an array: no request looks like that, so the attack refuses it.
     CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(
         CASE pg_catalog.jsonb_typeof(c.extra -> 'requests')
             WHEN 'array' THEN c.extra -> 'requests'
             ELSE pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_array(c.extra -> 'requests'))
-        END) e
+        END) WITH ORDINALITY e
     WHERE c.run_id = request_evidence.run_id AND c.extra ? 'requests'
+    ORDER BY c.record_id, c.seq, e.ordinality) o  -- the attack looks at the order within a row
     UNION ALL
     SELECT false, NULL, NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
     FROM dbanon.run r

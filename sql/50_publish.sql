@@ -96,6 +96,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
 SET maintenance_work_mem = '256MB'
+-- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
+SET enable_nestloop = off
 AS $$
 DECLARE
     target text := format('dbanon.release_%s', release_id);

@@ -11,12 +11,12 @@ GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analys
 -- Operators load, submit and publish. They set no revision, status or verdict: the columns are named.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request,
     dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
-GRANT INSERT (name, srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
+GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
 GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request TO dbanon_operator;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT INSERT (dataset_id, method, algorithm, params, seed) ON dbanon.run TO dbanon_operator;
+GRANT INSERT (dataset_id, method, algorithm, params, seed), DELETE ON dbanon.run TO dbanon_operator;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text),
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 

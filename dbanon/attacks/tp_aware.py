@@ -311,10 +311,15 @@ def _unmasked(sighting: Sighting, pair: Int, first: Int, held: Float, cell_m: fl
 
 def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajectories: int) -> int:
     """Count trajectories that supply a member's position and are not listed with its record."""
-    there = sighting.there[pair]
-    owner = np.broadcast_to(record[:, None], there.shape)[there]
-    supplies = [owner * trajectories + side[pair][there] for side in (sighting.before, sighting.after)]
-    return len(np.setdiff1d(np.concatenate(supplies), listed))
+    if not len(pair):
+        return 0
+    supplies = []
+    for side in (sighting.before[pair], sighting.after[pair]):
+        there = sighting.there[pair]
+        there[:, 1:] &= (side[:, 1:] != side[:, :-1]) | ~there[:, :-1]  # who supplies two instants on end counts once
+        owner = np.broadcast_to(record[:, None], there.shape)[there]
+        supplies.append(owner * trajectories + side[there])
+    return int((_find(listed, np.unique(np.concatenate(supplies))) < 0).sum())
 
 
 def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rules: Rules) -> int:

@@ -64,8 +64,8 @@ def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: A
         else:
             order[zeros], word[zeros] = order[p], word[p]
             zeros += 1
-    order[zeros:hi] = spare_order[:ones]
-    word[zeros:hi] = spare_word[:ones]
+    for p in range(ones):
+        order[zeros + p], word[zeros + p] = spare_order[p], spare_word[p]
     return zeros
 
 
@@ -173,7 +173,8 @@ def _grown(buffer: Any, need: Any) -> Any:
     if need <= len(buffer):
         return buffer
     bigger = np.empty(max(need, 2 * len(buffer)), buffer.dtype)
-    bigger[: len(buffer)] = buffer
+    for i in range(len(buffer)):
+        bigger[i] = buffer[i]
     return bigger
 
 
@@ -238,7 +239,8 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0
         if most >= len(temp):
             temp, best = np.empty(2 * most), np.empty(2 * most)
             best_s, share = np.empty(2 * most, np.int32), np.empty(2 * most, np.int32)
-        temp[: most + 1] = np.inf
+        for s in range(most + 1):
+            temp[s] = np.inf
         for i in range(n1):
             c1 = rows[r1 + i]
             for j in range(n2):
@@ -279,7 +281,8 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0
         used += length
         if both:
             share_at[m] = used
-            choice[used : used + most + 1] = share[: most + 1]
+            for s in range(most + 1):
+                choice[used + s] = share[s]
             used += most + 1
         row_at[m], row_len[m] = top, length
         top += length
@@ -305,17 +308,17 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0
 @numba.njit(cache=True)
 def _farthest_last(x: Any, y: Any, pool: Any) -> Any:
     """Order a pool by its members' L1 distance, over all instants, to its coordinatewise median; ties by index."""
-    pool = np.sort(pool)
-    size = len(pool)
-    column = np.empty(size, np.int32)
-    distance = np.zeros(size, np.int64)
+    # One kind of sort of one type: each costs a second to compile.
+    column = pool.astype(np.int64)
+    pool = pool[np.argsort(column, kind="mergesort")]
+    distance = np.zeros(len(pool), np.int64)
     for v in (x, y):
         for j in range(v.shape[1]):
-            for p in range(size):
+            for p in range(len(pool)):
                 column[p] = v[pool[p], j]
-            middle = np.int64(np.sort(column)[(size - 1) // 2])
-            for p in range(size):
-                distance[p] += abs(np.int64(column[p]) - middle)
+            middle = column[np.argsort(column, kind="mergesort")[(len(pool) - 1) // 2]]
+            for p in range(len(pool)):
+                distance[p] += abs(column[p] - middle)
     return pool[np.argsort(distance, kind="mergesort")]
 
 
@@ -348,17 +351,19 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
             begin = node[left, 1]
         elif right >= 0:
             end = node[right, 0]
-        pool[waiting : waiting + end - begin] = order[begin:end]
-        waiting += max(end - begin, 0)
+        for p in range(begin, end):
+            pool[waiting] = order[p]
+            waiting += 1
         if kept[m] == 0:
             continue
         base = waiting - kept[m] - passed[m]
+        chosen = pool[base:waiting].copy()
         if passed[m] > 0:
-            sorted_pool = _farthest_last(x, y, pool[base:waiting])
-            members[done : done + kept[m]] = sorted_pool[: kept[m]]
-            pool[base : base + passed[m]] = sorted_pool[kept[m] :]
-        else:
-            members[done : done + kept[m]] = pool[base:waiting]
+            chosen = _farthest_last(x, y, chosen)
+        for p in range(kept[m]):
+            members[done + p] = chosen[p]
+        for p in range(passed[m]):
+            pool[base + p] = chosen[kept[m] + p]
         waiting = base + passed[m]
         done += kept[m]
         offset.append(np.int64(done))
@@ -367,22 +372,18 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
 
 
 @numba.njit(cache=True)
-def _box_of(v: Any, members: Any, low: Any, high: Any) -> None:
-    for j in range(v.shape[1]):
-        low[j] = high[j] = v[members[0], j]
-    for i in members:
-        for j in range(v.shape[1]):
-            low[j] = min(low[j], v[i, j])
-            high[j] = max(high[j], v[i, j])
-
-
-@numba.njit(cache=True)
 def boxes(x: Any, y: Any, members: Any, offset: Any) -> Any:
     """Minimum bounding rectangles of bundles at every instant: half-open int32[R, l, 4] in cells."""
     box = np.empty((len(offset) - 1, x.shape[1], 4), np.int32)
     for r in range(len(offset) - 1):
-        part = members[offset[r] : offset[r + 1]]
-        _box_of(x, part, box[r, :, 0], box[r, :, 2])
-        _box_of(y, part, box[r, :, 1], box[r, :, 3])
-        box[r, :, 2:] += 1
+        for p in range(offset[r], offset[r + 1]):
+            i = members[p]
+            for j in range(x.shape[1]):
+                if p == offset[r]:
+                    box[r, j, 0], box[r, j, 1], box[r, j, 2], box[r, j, 3] = x[i, j], y[i, j], x[i, j] + 1, y[i, j] + 1
+                else:
+                    box[r, j, 0] = min(box[r, j, 0], x[i, j])
+                    box[r, j, 1] = min(box[r, j, 1], y[i, j])
+                    box[r, j, 2] = max(box[r, j, 2], x[i, j] + 1)
+                    box[r, j, 3] = max(box[r, j, 3], y[i, j] + 1)
     return box

@@ -21,6 +21,7 @@ from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import _align, _binary_us_tree, parameter
 from dbanon.trajectory import Cloaks, Float, Int, Requests, Trajectories
 
+LATEST_S = 10**11  # the year 5138: what lies beyond is no unix time
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
@@ -103,11 +104,14 @@ def anonymise(
     ------
     ParameterError
         If `step_s` or `start` does not fit the dataset's time grid.
+    DataError
+        If fixes lie too far apart, in time or space, to be one dataset's.
     InfeasibleError
         If no window has k subjects at all its instants.
     """
     bundle = ALGORITHMS[algorithm]
     cell_m = _cell_m(params, data.grid_m)
+    _sane_times(data)
     line = _align.merge(data)
     surveys = _surveys(line, _windows(data, line, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
@@ -143,7 +147,8 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
         With `extra`, the counts of requests that no record carries, and three more metrics.
     """
     span = cloaks.suppressed["windows"]
-    time = np.floor(requests.t).astype(np.int64)  # bounds are whole seconds: t < end exactly where floor(t) < end
+    # Bounds are whole seconds: t < end exactly where floor(t) < end.
+    time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     step = int(cloaks.end[0] - cloaks.start[0])
     window_start = np.array([w["start"] for w in span], np.int64)
     last = span[-1]["start"] + span[-1]["instants"] * step
@@ -242,12 +247,20 @@ def _unix_seconds(text: str) -> int:
         except ValueError:
             moment = None
         seconds = moment.timestamp() if moment is not None and moment.tzinfo is not None else math.nan
-    if not seconds.is_integer() or abs(seconds) > 1e11:
+    if not seconds.is_integer() or abs(seconds) > LATEST_S:
         raise ParameterError(
             "The 'start' parameter of tp-aware must be ISO 8601 with a zone, or unix seconds, in whole seconds. "
             f"Got {text!r} instead."
         )
     return int(seconds)
+
+
+def _sane_times(data: Trajectories) -> None:
+    wild = int((np.abs(data.t) > LATEST_S).sum())
+    if wild:
+        raise DataError(
+            f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
+        )
 
 
 def _cell_m(params: Parameters, grid_m: float) -> float:

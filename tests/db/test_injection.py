@@ -1,7 +1,22 @@
 """Hostile names and values stay names and values."""
 
+from collections.abc import Callable
+
 import psycopg
 import pytest
+
+
+@pytest.fixture
+def connection(scratch: psycopg.Connection) -> psycopg.Connection:
+    """Nothing here commits."""
+    return scratch
+
+
+@pytest.fixture
+def run(scratch: psycopg.Connection) -> int:
+    """The run is there already."""
+    return 1
+
 
 HOSTILE = [
     "",
@@ -33,7 +48,7 @@ HOSTILE = [
 def test_a_name_that_would_need_quotes_is_refused(
     connection: psycopg.Connection, run: int, name: str | None, call: str
 ) -> None:
-    with pytest.raises(psycopg.Error) as caught:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
         connection.execute(f"SELECT {call}", [name])
     assert caught.value.sqlstate == "DA002"
     assert len(str(caught.value.diag.message_primary)) < 300
@@ -48,16 +63,16 @@ def test_plain_names_are_accepted(connection: psycopg.Connection, run: int, name
 NASTY = "'); DROP TABLE dbanon.run; --\"%I%L%s$$"
 
 
-def test_texts_of_runs_and_methods_are_only_texts(connection: psycopg.Connection, run: int) -> None:
+def test_texts_of_runs_and_methods_are_only_texts(
+    connection: psycopg.Connection, run: int, verify: Callable[..., None]
+) -> None:
     connection.execute(
         "UPDATE dbanon.method SET guarantee = %(n)s, columns = jsonb_build_array(jsonb_build_object("
         "'name', %(n)s::text, 'sql_type', 'text', 'default', %(n)s::text, 'comment', %(n)s::text))",
         {"n": NASTY},
     )
     connection.execute("UPDATE dbanon.run SET params = jsonb_build_object('k', %s::text)", [NASTY])
-    connection.execute(
-        "INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', true, dbanon.run_digest(1)"
-    )
+    verify(connection)
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     row = connection.execute("SELECT to_jsonb(t) -> %s FROM published.ten t LIMIT 1", [NASTY]).fetchone()
     assert row == (NASTY,)
@@ -70,7 +85,7 @@ def test_a_column_type_must_be_the_name_of_a_type(connection: psycopg.Connection
     connection.execute(
         "UPDATE dbanon.method SET columns = jsonb_set(columns, '{0,sql_type}', to_jsonb(%s::text))", [kind]
     )
-    with pytest.raises(psycopg.Error):
+    with pytest.raises(psycopg.Error), connection.transaction():
         connection.execute("SELECT dbanon.publish(1, 'ten')")
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
@@ -82,6 +97,6 @@ def test_objects_of_the_caller_do_not_stand_in_for_those_of_the_gate(connection:
     connection.execute("CREATE TEMP TABLE pg_class (relname name, relnamespace regnamespace)")
     connection.execute("SET search_path = evil, pg_temp, pg_catalog, public")
     connection.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
-    with pytest.raises(psycopg.Error) as caught:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
         connection.execute("SELECT dbanon.publish(1, 'ten')")
     assert caught.value.sqlstate == "DA005"

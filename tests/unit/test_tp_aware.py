@@ -140,6 +140,11 @@ def test_a_fix_of_a_wild_time_is_refused_or_costs_nothing():
         run(dataset([*calm, still(9, 0, 0, (1e10,))]), instants=2)
 
 
+def test_a_time_that_is_no_unix_time_is_refused():
+    with pytest.raises(DataError, match=r"Every time must be unix seconds before the year 5138\. Got 1 "):
+        run(dataset([*(still(i, i, 0) for i in range(5)), still(9, 0, 0, (1e300,))]))
+
+
 def test_a_wild_position_is_refused_with_a_sentence_without_coordinates():
     calm = [still(i, i, 0) for i in range(6)]
     with pytest.raises(DataError, match=r"Positions must lie within 2\^30 cells of one another\. Got 1e\+12 cells"):
@@ -232,9 +237,9 @@ def test_requests_nobody_carries_are_counted_by_reason():
     data = dataset([*(still(i, i, 0) for i in range(3)), still(3, 0, 0, (0,))])
     cloaks = run(data, k=3, instants=2, max_gap_s=0)
     # Absent at 60; unknown sender; before the first window; after the last instant's slot.
-    sent = [(3, 0.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (0, 0.0, 1)]
+    sent = [(3, 0.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (1, 1e300, 0), (0, 0.0, 1)]
     joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
-    assert joined.suppressed["requests"] == {"sender_not_published": 2, "outside_windows": 2}
+    assert joined.suppressed["requests"] == {"sender_not_published": 2, "outside_windows": 3}
     assert joined.suppressed["windows"] == cloaks.suppressed["windows"]
     assert joined.metrics["requests_published"] == 1
 

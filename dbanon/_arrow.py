@@ -1,0 +1,127 @@
+"""Query results as NumPy arrays: Arrow over COPY (ADBC), without a Python object per row.
+
+Whatever is read through one cursor comes from one snapshot of the database.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_postgresql import dbapi
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError
+
+POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
+    'pg_catalog, ' || (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e
+     JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis') || ', pg_temp', true)"""
+"""Makes PostGIS's functions visible wherever it lives, and nobody else's, until the transaction ends."""
+
+_FIX = 24  # bytes of one point of WKB with M: x, y, m
+
+
+@contextmanager
+def snapshot(url: str) -> Iterator[Any]:
+    """Open a cursor whose queries all see one state of the database, and can change nothing."""
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor.execute(POSTGIS_PATH)
+        cursor.fetchall()
+        yield cursor
+
+
+def table(cursor: Any, query: str) -> pa.Table:
+    """Run a query without parameters (bound ones would keep ADBC from using COPY) and fetch all of it."""
+    cursor.execute(query)
+    return cursor.fetch_arrow_table()
+
+
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column of numbers or booleans without nulls as an array of its own type."""
+    return np.asarray(column.to_numpy())
+
+
+@dataclass(frozen=True)
+class TextCodes:
+    """The distinct texts of a column in the order of their UTF-8 bytes; a text's code is its place there.
+
+    So codes depend on the texts alone, whichever query they came from.
+    """
+
+    texts: pa.Array
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> "TextCodes":
+        """Number the distinct texts of a column."""
+        distinct = pc.unique(column)
+        return cls(distinct.take(pc.sort_indices(distinct)))
+
+    def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
+        """Codes of a column's texts; -1 for null and for texts that are not among them."""
+        codes = pc.fill_null(pc.index_in(column, value_set=self.texts, skip_nulls=True), -1)
+        return np.asarray(codes.to_numpy()).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Trajectories as they come from the database: fixes of path i are ``[offset[i], offset[i + 1])``."""
+
+    trajectory_id: NDArray[np.int64]
+    subject: pa.ChunkedArray
+    offset: NDArray[np.int64]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    t: NDArray[np.float64]
+
+
+def paths(cursor: Any, dataset_id: int) -> Paths:
+    """Read all trajectories of a dataset, sorted by id, batch by batch.
+
+    WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix, so the server cuts off what 24 leaves over
+    and the bytes of a whole batch are one array of doubles.
+    """
+    cursor.execute(
+        f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
+        FROM (SELECT trajectory_id, subject, ST_AsBinary(path, 'NDR') AS wkb FROM dbanon.trajectory
+              WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
+    )
+    reader = cursor.fetch_record_batch()
+    ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
+    x, y, t = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    for batch in reader:
+        count, fixes = _fixes(batch.column("fixes"))
+        ids.append(batch.column("trajectory_id").to_numpy())
+        subjects.append(batch.column("subject"))
+        counts.append(count)
+        for pieces, column in ((x, 0), (y, 1), (t, 2)):
+            pieces.append(np.ascontiguousarray(fixes[:, column]))
+    return Paths(
+        trajectory_id=np.concatenate(ids),
+        subject=pa.chunked_array(subjects, pa.string()),
+        offset=np.cumsum(np.concatenate(counts)),
+        x=_joined(x),
+        y=_joined(y),
+        t=_joined(t),
+    )
+
+
+def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Cut a batch of paths into the number of fixes of each and all their (x, y, m)."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    size = np.diff(ends)
+    if column.null_count or (size % _FIX).any() or (size == 0).any():
+        raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
+    doubles = np.frombuffer(data or b"", "<f8", int(size.sum()) // 8, int(ends[0]))
+    return size // _FIX, doubles.reshape(-1, 3)
+
+
+def _joined(pieces: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Concatenate and forget the pieces, so that only one column is ever held twice."""
+    whole = np.concatenate(pieces)
+    pieces.clear()
+    return whole

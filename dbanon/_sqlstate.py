@@ -1,0 +1,81 @@
+"""What a driver's error means to the user, by its SQLSTATE: the one place where they are translated.
+
+The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do: they do not.
+"""
+
+import adbc_driver_manager
+import psycopg
+
+from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+
+DriverError = psycopg.Error | adbc_driver_manager.Error
+
+_OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
+    "DA001": ParameterError,
+    "DA002": ParameterError,
+    "DA003": ParameterError,
+    "DA004": VerificationFailed,
+    "DA005": VerificationFailed,
+    "DA008": DataError,
+}
+_NO_SCHEMA = (
+    "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
+)
+_LOST = "The server must stay up until the work is done. The connection was lost and nothing was kept; run it again."
+_SENTENCES = {
+    "53100": "The server must have room on its disk. It ran out and nothing was kept; free some and run it again.",
+    "53200": "The server must have enough memory. It ran out and nothing was kept; lower its work_mem or free some.",
+    "53300": "The server must have a connection left. It has none; close some or raise max_connections.",
+    "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
+    "(run, verify) or dbanon_admin granted to it.",
+    "57014": "The statement must be left to end. It was cancelled and nothing was kept; run it again.",
+    "55P03": "The rows must be free. Another session holds them; try again when it is done.",
+    "40001": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
+    "40P01": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
+    "25006": "The server must accept writing. It is read-only; connect to the primary.",
+    "28P01": "The password must be right. The server refused it; check --dsn, PGPASSWORD or ~/.pgpass.",
+    "28000": "The login must be allowed in. The server refused it; check --dsn and the server's pg_hba.conf.",
+    "3D000": "The database must exist. The server has none of that name; create it or check --dsn.",
+    "2BP01": "Nothing else may depend on a release to withdraw. Other views do; drop those first.",
+}
+
+
+def translated(error: DriverError) -> DbanonError:
+    """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
+    state = error.sqlstate
+    if state is not None and state.startswith("DA"):
+        return _translate_own(error, state)
+    if state in ("3F000", "42P01", "42883", "42703"):
+        return SchemaMismatch(_NO_SCHEMA)
+    if state in ("22021", "22P05"):
+        return DataError("Texts must be UTF-8 without NUL characters. Got others; clean the file.")
+    if state in _SENTENCES:
+        return StoreError(_SENTENCES[state], state)
+    return StoreError(_other(error, state), state)
+
+
+def _other(error: DriverError, state: str | None) -> str:
+    if state is not None and state[:3] in ("080", "57P"):
+        return _LOST
+    if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.Error):
+        return _unreachable(error)
+    constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
+    about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
+    return f"The server must accept the statement. It refused ({about}); see its log, or use --debug."
+
+
+def _translate_own(error: DriverError, state: str) -> DbanonError:
+    diag = getattr(error, "diag", None)
+    message = (diag.message_primary if diag else None) or "The database refused it."
+    sentence = " ".join(part for part in (message, diag.message_hint if diag else None) if part)
+    family = _OWN.get(state)
+    return family(sentence) if family else StoreError(sentence, state)
+
+
+def _unreachable(error: DriverError) -> str:
+    words = str(error)
+    if any(sign in words for sign in ("server closed", "terminat", "consuming input", "the connection is")):
+        return _LOST
+    if "authentication" in words or "password" in words:
+        return _SENTENCES["28P01"]
+    return "The server must answer. It does not; check that it is up, and --dsn or the PG* variables."

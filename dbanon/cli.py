@@ -1,0 +1,389 @@
+"""The command line: parse, call, print, exit code. No logic.
+
+Exit codes: 0 done; 2 bad usage or parameter; 3 bad data; 4 infeasible; 5 refused by the attack; 1 anything else.
+Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from dbanon.errors import DbanonError, ParameterError
+
+if TYPE_CHECKING:
+    from dbanon.load import LoadReport
+    from dbanon.pipeline import Database
+
+GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
+
+
+def _group(help_text: str) -> typer.Typer:
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+app = _group("Publish trajectories from PostGIS as cloaked views that are attacked before anyone may read them.")
+db_app = _group("The embedded server, and the schema on any server.")
+load_app = _group("Load data files into a dataset.")
+app.add_typer(db_app, name="db", epilog=GLOBAL)
+app.add_typer(load_app, name="load", epilog=GLOBAL)
+
+
+@dataclass
+class _Options:
+    dsn: str | None = None
+    json: bool = False
+    debug: bool = False
+
+
+_options = _Options()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dbanon import __version__
+
+        print(f"dbanon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Database: URI, key=value, service=NAME or SQLAlchemy URL. Else DBANON_DSN, else the PG* variables, "
+            "else the embedded server."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    _options.dsn, _options.json, _options.debug = dsn, as_json, debug
+
+
+def _open() -> "Database":
+    from dbanon.pipeline import open_database
+    from dbanon.report import stderr_line
+
+    return open_database(_options.dsn, announce=stderr_line)
+
+
+def _print(text: Callable[[], str], value: Callable[[], Any]) -> None:
+    from dbanon.report import as_json
+
+    print(as_json(value()) if _options.json else text())
+
+
+# ---- db ------------------------------------------------------------------------------------------------------------
+
+
+@db_app.command("up", epilog=GLOBAL)
+def db_up() -> None:
+    """Start the embedded server and migrate it."""
+    from dbanon import schema, server
+
+    target = server.EmbeddedServer().start()
+    revision = schema.upgrade(target.url)
+    _print(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
+
+
+@db_app.command("down", epilog=GLOBAL)
+def db_down() -> None:
+    """Stop the embedded server."""
+    from dbanon import server
+
+    stopped = server.EmbeddedServer().stop()
+    _print(lambda: "The embedded server is down." if stopped else "It was not running.", lambda: {"stopped": stopped})
+
+
+@db_app.command("status", epilog=GLOBAL)
+def db_status() -> None:
+    """Say whether the embedded server runs, where, and with which version."""
+    from dbanon import report, server
+
+    status = vars(server.EmbeddedServer().status())
+    _print(lambda: report.table(["embedded server", ""], list(status.items())), lambda: status)
+
+
+@db_app.command("url", epilog=GLOBAL)
+def db_url() -> None:
+    """Print a URL that psql, QGIS and pandas can connect with."""
+    from dbanon import server
+
+    target = server.resolve(_options.dsn)
+    _print(lambda: target.url, lambda: {"url": target.url})
+
+
+@db_app.command("upgrade", epilog=GLOBAL)
+def db_upgrade() -> None:
+    """Create or upgrade dbanon's schema on the chosen server."""
+    from dbanon import schema, server, store
+    from dbanon.report import stderr_line
+
+    target = server.resolve(_options.dsn)
+    stderr_line(target.label)
+    with store.errors_translated():
+        revision = schema.upgrade(target.url)
+    _print(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
+
+
+@db_app.command(
+    "psql",
+    epilog=GLOBAL,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def db_psql(context: typer.Context) -> None:
+    """Open psql on the chosen server; arguments are passed on."""
+    from dbanon import server
+    from dbanon.report import stderr_line
+
+    target = server.resolve(_options.dsn)
+    stderr_line(target.label)
+    try:
+        raise typer.Exit(subprocess.call(["psql", "-d", target.url, *context.args]))
+    except FileNotFoundError:
+        raise DbanonError("The program psql must be installed. It was not found; install postgresql-client.") from None
+
+
+# ---- load ----------------------------------------------------------------------------------------------------------
+
+Dataset = Annotated[str, typer.Option("--dataset", help="Name of the dataset.")]
+Subject = Annotated[str, typer.Option("--subject", help="Column of the person or vehicle; '-' makes each row its own.")]
+Time = Annotated[str, typer.Option("--time", help="Column of the time: unix seconds or ISO 8601.")]
+Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that name none, such as Europe/Berlin.")]
+
+
+@load_app.command("trajectories", epilog=GLOBAL)
+def load_trajectories(
+    files: Annotated[list[Path], typer.Argument(help="CSV (also .gz) or Parquet, one fix a row.")],
+    dataset: Dataset,
+    subject: Subject = "subject",
+    time: Time = "time",
+    x: Annotated[str, typer.Option(help="Column of the longitude or easting.")] = "x",
+    y: Annotated[str, typer.Option(help="Column of the latitude or northing.")] = "y",
+    trip: Annotated[str | None, typer.Option(help="Column that tells a subject's trips apart.")] = None,
+    crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
+    srid: Annotated[int | None, typer.Option(help="Metric SRID of the dataset; else the UTM zone of the data.")] = None,
+    grid_m: Annotated[float, typer.Option(help="Side of a space cell in metres.")] = 1.0,
+    grid_s: Annotated[int, typer.Option(help="Length of a time slot in seconds.")] = 1,
+    split_gap_s: Annotated[int | None, typer.Option(help="Cut a trajectory where no fix came for longer (s).")] = None,
+    tz: Zone = None,
+    append: Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing dataset's trajectories.")] = False,
+) -> None:
+    """Load trajectories; creates the dataset."""
+    from dbanon.load import Columns
+
+    if append and replace:
+        raise ParameterError("Only one of --append and --replace may be given. Got both; choose one.")
+    columns = Columns(subject=subject, time=time, x=x, y=y, trip=trip)
+    mode = "append" if append else "replace" if replace else "create"
+    options = {"columns": columns, "crs": crs, "srid": srid, "grid_m": grid_m, "grid_s": grid_s, "mode": mode}
+    _load(
+        lambda database, progress: database.load_trajectories(
+            files, dataset=dataset, progress=progress, tz=tz, split_gap_s=split_gap_s, **options
+        )
+    )
+
+
+@load_app.command("requests", epilog=GLOBAL)
+def load_requests(
+    file: Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet, one request a row.")],
+    dataset: Dataset,
+    columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
+    subject: Subject = "subject",
+    time: Time = "time",
+    tz: Zone = None,
+) -> None:
+    """Load the requests subjects sent to a location-based service."""
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    _load(
+        lambda database, progress: database.load_requests(
+            file, dataset=dataset, columns=names, subject=subject, time=time, tz=tz, progress=progress
+        )
+    )
+
+
+def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
+    from dbanon import report
+
+    with _open() as database, report.Progress() as progress:
+        loaded = work(database, progress)
+    _print(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+
+
+# ---- runs ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("methods", epilog=GLOBAL)
+def list_methods() -> None:
+    """List every method, algorithm and parameter with its unit, default and limits."""
+    from dbanon import methods, report
+
+    described = [(family, methods.describe(family)) for family in methods.METHODS.values()]
+    _print(lambda: report.methods_text(described), lambda: report.methods_json(described))
+
+
+@app.command(epilog=GLOBAL)
+def run(
+    method: Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")],
+    dataset: Dataset,
+    algorithm: Annotated[str | None, typer.Option(help="The algorithm; else the family's first.")] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", help="A parameter as name=value; may be repeated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")] = None,
+    publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
+) -> None:
+    """Compute cloaks, write them, attack them, and publish them if asked to."""
+    from dbanon import report
+
+    params = dict(_name_and_value(text) for text in parameter or [])
+    with _open() as database, report.Progress() as progress:
+        result = database.run(
+            method, dataset=dataset, algorithm=algorithm, params=params, seed=seed, publish=publish, progress=progress
+        )
+    _print(lambda: report.run_text(result), lambda: report.run_json(result))
+    _say(result.notices)
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+def verify(run_id: Annotated[int, typer.Argument(metavar="RUN", help="The run's number.")]) -> None:
+    """Attack the stored rows of a run again."""
+    from dbanon import report
+
+    with _open() as database, report.Progress() as progress:
+        result = database.verify(run_id, progress=progress)
+    _print(lambda: report.run_text(result), lambda: report.run_json(result))
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+def publish(
+    run_id: Annotated[int, typer.Argument(metavar="RUN", help="The run's number.")],
+    name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+) -> None:
+    """Make a verified run a view in the schema published."""
+    from dbanon import report
+
+    with _open() as database:
+        rows, notices = database.publish(run_id, name)
+    value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
+    _print(lambda: report.published_text(name, rows), lambda: value)
+    _say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def unpublish(name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")]) -> None:
+    """Withdraw a release."""
+    with _open() as database:
+        database.unpublish(name)
+    _print(lambda: f"Withdrew published.{name}.", lambda: {"release": name, "withdrawn": True})
+
+
+@app.command("runs", epilog=GLOBAL)
+def list_runs() -> None:
+    """List all runs."""
+    from dbanon import report
+
+    with _open() as database:
+        rows = database.runs()
+    header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
+    _print(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"runs": rows})
+
+
+@app.command(epilog=GLOBAL)
+def demo() -> None:
+    """Go the whole way on a small generated city, and show rows of the published view."""
+    from dbanon import demo as whole_way
+    from dbanon import report
+
+    with _open() as database, report.Progress() as progress:
+        shown = whole_way.play(database, progress)
+    _print(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
+    shown.result.require_verified()
+
+
+# ---- plumbing ------------------------------------------------------------------------------------------------------
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
+    return name.strip(), value.strip()
+
+
+def _say(notices: tuple[str, ...]) -> None:
+    from dbanon.report import stderr_line
+
+    for notice in notices:
+        stderr_line(notice)
+
+
+def _hoist(arguments: list[str]) -> list[str]:
+    """Move the options that are meant everywhere to the front, where Click looks for them; psql's own stay its own."""
+    front: list[str] = []
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == "--" or (argument == "psql" and rest[-1:] == ["db"]):
+            rest += [argument, *waiting]
+        elif argument in ("--json", "--debug") or argument.startswith("--dsn="):
+            front.append(argument)
+        elif argument == "--dsn":
+            front += [argument, *(value for value in [next(waiting, None)] if value is not None)]
+        else:
+            rest.append(argument)
+    return front + rest
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    if _options.debug:
+        traceback.print_exc()
+    if _options.json:
+        print(json.dumps({"error": sentence, "exit_code": code}))
+    print(f"dbanon: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Without the program's name; ``sys.argv`` by default.
+    """
+    given = _hoist(sys.argv[1:] if arguments is None else arguments)
+    _options.json, _options.debug = "--json" in given, "--debug" in given
+    try:
+        code = app(given, prog_name="dbanon", standalone_mode=False)
+    except typer.TyperException as error:
+        told = error.format_message() if hasattr(error, "format_message") else str(error)
+        if told.startswith("Usage:"):  # called without a command: its help, not an error sentence
+            print(told, file=sys.stderr)
+            sys.exit(2)
+        _fail(" ".join(told.split()), 2)
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("Interrupted; nothing more was done.", 1)
+    except DbanonError as error:
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _fail(
+            f"Something went wrong that should not ({type(error).__name__}). Run again with --debug and report it.", 1
+        )
+    sys.exit(code if isinstance(code, int) else 0)

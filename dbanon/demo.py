@@ -1,0 +1,82 @@
+"""``dbanon demo``: the whole way on a small generated city, as a user would go it with files of their own."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbanon import load, methods, report, store, synth
+from dbanon.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dbanon.load import LoadReport
+    from dbanon.pipeline import Database, RunResult
+
+DATASET = "demo"
+RELEASE = "demo_k5"
+PARAMETERS = {"k": 5, "instants": 30, "step_s": 60}
+ROWS_SHOWN = 8
+COLUMNS_SHOWN = ("record_id", "seq", "valid_from", "region", "crowd", "requests")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """What the demo did: the loads (none where the dataset was there already), the run, rows of the view."""
+
+    loads: "tuple[LoadReport, ...]"
+    result: "RunResult"
+    header: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def play(database: "Database", progress: report.Progress) -> Demo:
+    """Generate, load, run, attack, publish and read as an analyst; may be played again and again."""
+    loads = () if _is_loaded(database) else _load(database, progress)
+    if any(row["releases"] and RELEASE in row["releases"].split(", ") for row in database.runs()):
+        database.unpublish(RELEASE)
+    result = database.run("tp-aware", dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, progress=progress)
+    result.require_verified()
+    header, rows = database.release_rows(RELEASE, ROWS_SHOWN)
+    return Demo(loads=loads, result=result, header=header, rows=rows)
+
+
+def _is_loaded(database: "Database") -> bool:
+    try:
+        store.dataset_row(database.connection, DATASET)
+    except ParameterError:
+        return False
+    return True
+
+
+def _load(database: "Database", progress: report.Progress) -> "tuple[LoadReport, ...]":
+    with tempfile.TemporaryDirectory(prefix="dbanon-demo-") as folder:
+        progress("generating a city", 0, None)
+        trajectories, requests = synth.write_demo(Path(folder))
+        columns = {"columns": load.Columns(**synth.CSV_COLUMNS)}
+        first = database.load_trajectories([trajectories], dataset=DATASET, progress=progress, **columns)
+        second = database.load_requests(requests, dataset=DATASET, columns=["poi"], progress=progress)
+    return first, second
+
+
+def text(shown: Demo) -> str:
+    """The demo for people, ending with what to do next."""
+    family = methods.method(shown.result.method)
+    parts = [report.load_text(loaded) for loaded in shown.loads]
+    parts += [
+        report.run_text(shown.result),
+        f"SELECT {', '.join(COLUMNS_SHOWN)} FROM published.{RELEASE} LIMIT {ROWS_SHOWN};  -- as an analyst sees it\n"
+        + report.table(COLUMNS_SHOWN, [[row[shown.header.index(c)] for c in COLUMNS_SHOWN] for row in shown.rows]),
+        f"The guarantee (k = {PARAMETERS['k']}): {family.guarantee}",
+        "Next, with data of your own:\n"
+        "  dbanon load trajectories FILE.csv --dataset mine --subject COL --time COL --x LON --y LAT\n"
+        "  dbanon load requests REQUESTS.csv --dataset mine --subject COL --time COL --columns a,b\n"
+        "  dbanon run tp-aware --dataset mine -p k=5 --publish mine_k5\n"
+        "  dbanon db psql -c 'SELECT * FROM published.mine_k5 LIMIT 5'",
+    ]
+    return "\n\n".join(parts)
+
+
+def as_dict(shown: Demo) -> dict[str, Any]:
+    """The demo as ``--json`` prints it."""
+    rows = [dict(zip(shown.header, row, strict=True)) for row in shown.rows]
+    return {"loads": [report.load_json(one) for one in shown.loads], "run": report.run_json(shown.result), "rows": rows}

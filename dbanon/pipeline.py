@@ -1,0 +1,352 @@
+"""From run to release: load, compute, write, verify, publish. The only place that knows the order.
+
+The invariants kept here: a run's row is committed before its computation starts, and its holder keeps an advisory lock
+on it; cloaks and members become visible together with the status ``computed`` or not at all; a run is ``verified`` only
+by an attack that read the stored rows; what an attack cannot decide is a refusal.
+"""
+
+import resource
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import psycopg
+
+from dbanon import load, methods, schema, server, store
+from dbanon.attacks import ATTACKS, Clause, Verdict
+from dbanon.errors import DbanonError, StoreError, VerificationFailed
+from dbanon.trajectory import Cloaks
+
+Progress = Callable[[str, int, int | None], None]
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What ``dbanon run`` and ``dbanon verify`` report."""
+
+    run_id: int
+    method: str
+    algorithm: str
+    status: str
+    metrics: Mapping[str, Any]
+    verdict: Verdict
+    timings: Mapping[str, float] = field(default_factory=dict)
+    suppressed: Mapping[str, Any] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
+    release: str | None = None
+    rows_published: int | None = None
+    notices: tuple[str, ...] = ()
+
+    def require_verified(self) -> None:
+        """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
+        if not self.verdict.passed:
+            broken = " ".join(f"[{c.name}] {c.sentence}" for c in self.verdict.clauses if not c.passed)
+            raise VerificationFailed(
+                f"Run {self.run_id} must withstand the {self.verdict.attack} attack to be published. It did not: "
+                f"{broken} "
+                f"Nothing was published; run it again, and report it if it is refused again."
+            )
+
+
+class Database:
+    """The verbs of the command line on one database.
+
+    Parameters
+    ----------
+    target : server.Target
+        Where it is.
+
+    Notes
+    -----
+    Made by `dbanon.connect`. Not safe for use from several threads at once; open one for each.
+    """
+
+    def __init__(self, target: server.Target) -> None:
+        self.target = target
+        self.connection: psycopg.Connection[Any] = store.connect(target.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; an embedded server stays up."""
+        self.connection.close()
+
+    def load_trajectories(
+        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = _silent, **options: Any
+    ) -> load.LoadReport:
+        """Load one fix a row; options as for `dbanon.load.load_trajectories`."""
+        paths = [Path(f) for f in files]
+        with store.errors_translated():
+            return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
+
+    def load_requests(
+        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = _silent, **options: Any
+    ) -> load.LoadReport:
+        """Load LBS requests; the named columns become the name-value pairs."""
+        with store.errors_translated():
+            return load.load_requests(
+                self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
+            )
+
+    def run(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        publish: str | None = None,
+        progress: Progress = _silent,
+    ) -> RunResult:
+        """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
+
+        Parameters
+        ----------
+        method, algorithm : str
+            See ``dbanon methods``; the algorithm defaults to the family's first.
+        dataset : str
+        params : mapping, optional
+            Parameter names and values.
+        seed : int, optional
+            Same data, parameters and seed: same cloaks. Drawn at random when not given.
+        publish : str, optional
+            Name of the release.
+        progress : callable, optional
+            Called with a stage, what is done and the total or None.
+
+        Returns
+        -------
+        RunResult
+            Its `status` is ``verified`` or ``refused``; a refused run is never published.
+        """
+        family = methods.method(method)
+        chosen = family.algorithm(algorithm)
+        parsed = family.parse(params or {})
+        seed = secrets.randbelow(2**53) if seed is None else seed
+        with store.errors_translated():
+            store.reap_runs(self.connection)
+            data = store.dataset_row(self.connection, dataset)
+            if publish is not None:
+                store.check_release_name(self.connection, publish)
+            run_id = store.create_run(
+                self.connection, data.dataset_id, family.name, chosen.name, asdict(parsed), seed=seed
+            )
+            with self._holding(run_id):
+                return self._execute(_Job(run_id, family, chosen, parsed, seed, data, publish), progress)
+
+    def verify(self, run_id: int, *, progress: Progress = _silent) -> RunResult:
+        """Attack the stored rows of a run again and record the verdict."""
+        with store.errors_translated():
+            row = store.run_row(self.connection, run_id)
+            with store.lock_run(self.connection, run_id):
+                verdict, seconds = self._attack(run_id, row.method, progress)
+                status = self._record(run_id, verdict)
+            return RunResult(
+                run_id=run_id,
+                method=row.method,
+                algorithm=row.algorithm,
+                status=status,
+                metrics=row.metrics,
+                verdict=verdict,
+                timings={"verify_s": seconds},
+                suppressed=row.suppressed,
+                peak_rss_mb=_peak_rss_mb(),
+            )
+
+    def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
+        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices."""
+        with store.errors_translated():
+            return store.publish(self.connection, run_id, name)
+
+    def unpublish(self, name: str) -> None:
+        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record."""
+        with store.errors_translated():
+            store.unpublish(self.connection, name)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """List all runs, newest last."""
+        with store.errors_translated():
+            store.reap_runs(self.connection)
+            return store.list_runs(self.connection)
+
+    def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Read rows of a published view with the analyst's rights."""
+        with store.errors_translated():
+            return store.release_rows(self.connection, name, limit)
+
+    @contextmanager
+    def _holding(self, run_id: int) -> Iterator[None]:
+        """Hold a run's lock, and leave it ``failed`` or ``cancelled`` if the body does not come to an end."""
+        with store.lock_run(self.connection, run_id):
+            try:
+                yield
+            except KeyboardInterrupt:
+                self._give_up(run_id, "cancelled", "The run was interrupted.")
+                raise
+            except BaseException as error:
+                told = str(error) if isinstance(error, DbanonError) else "The run failed; see its error with --debug."
+                if isinstance(error, psycopg.Error):
+                    told = str(store.translate(error))
+                self._give_up(run_id, "failed", told)
+                raise
+
+    def _give_up(self, run_id: int, status: str, error: str) -> None:
+        """Record how a run ended; if the connection is gone, whoever looks next finds no lock holder and fails it."""
+        if not self.connection.closed:
+            store.set_status(self.connection, run_id, status, error=error)
+
+    def _execute(self, job: "_Job", progress: Progress) -> RunResult:
+        began = time.perf_counter()
+        store.set_status(self.connection, job.run_id, "running")
+        watch = _Stopwatch()
+        progress("reading trajectories", 0, None)
+        with watch("load_s"):
+            data = store.read_trajectories(self.target.url, job.dataset.dataset_id)
+            requests = (
+                store.read_requests(self.target.url, job.dataset.dataset_id) if job.family.reads_requests else None
+            )
+        progress("computing cloaks", 0, None)
+        with watch("compute_s"):
+            cloaks = job.family.anonymise(data, job.algorithm.name, job.params, np.random.default_rng(job.seed))
+            if requests is not None:
+                cloaks = job.family.attach(cloaks, data, requests)
+        del data, requests
+        progress("writing cloaks", 0, len(cloaks.record_id))
+        with watch("write_s"):
+            self._write(job, cloaks)
+        verdict, watch.seconds["verify_s"] = self._attack(job.run_id, job.family.name, progress)
+        watch.seconds["total_s"] = time.perf_counter() - began
+        status = self._record(job.run_id, verdict, timings=watch.seconds, peak_rss_mb=_peak_rss_mb())
+        result = RunResult(
+            run_id=job.run_id,
+            method=job.family.name,
+            algorithm=job.algorithm.name,
+            status=status,
+            metrics=cloaks.metrics,
+            verdict=verdict,
+            timings=watch.seconds,
+            suppressed=cloaks.suppressed,
+            peak_rss_mb=_peak_rss_mb(),
+        )
+        return self._publish_result(job, result, progress)
+
+    def _write(self, job: "_Job", cloaks: Cloaks) -> None:
+        with self.connection.transaction():
+            store.write_cloaks(self.connection, job.run_id, job.dataset, cloaks)
+            store.set_status(
+                self.connection, job.run_id, "computed", metrics=cloaks.metrics, suppressed=cloaks.suppressed
+            )
+
+    def _publish_result(self, job: "_Job", result: RunResult, progress: Progress) -> RunResult:
+        if job.publish is None or not result.verdict.passed:
+            return result
+        progress("publishing", 0, None)
+        rows, notices = store.publish(self.connection, job.run_id, job.publish)
+        return RunResult(**{**vars(result), "release": job.publish, "rows_published": rows, "notices": notices})
+
+    def _attack(self, run_id: int, method: str, progress: Progress) -> tuple[Verdict, float]:
+        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
+        began = time.perf_counter()
+        progress("attacking the stored rows", 0, None)
+        name = methods.method(method).attack
+        digest = store.run_digest(self.connection, run_id)
+        verdict = _judge(name, self.target.url, run_id)
+        store.add_verification(self.connection, run_id, verdict, digest)
+        return verdict, time.perf_counter() - began
+
+    def _record(self, run_id: int, verdict: Verdict, **columns: Any) -> str:
+        status = "verified" if verdict.passed else "refused"
+        store.set_status(self.connection, run_id, status, **columns)
+        return status
+
+
+@dataclass(frozen=True)
+class _Job:
+    run_id: int
+    family: methods.Method
+    algorithm: methods.Algorithm
+    params: Any
+    seed: int
+    dataset: store.DatasetRow
+    publish: str | None
+
+
+class _Stopwatch:
+    """Seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - began
+
+
+def _judge(name: str, url: str, run_id: int) -> Verdict:
+    """Run an attack; whatever keeps it from deciding is a refusal."""
+    try:
+        return ATTACKS[name](store.read_evidence(url, run_id))
+    except StoreError:  # the server went away: nothing was decided, and nothing is recorded
+        raise
+    except Exception as error:
+        told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
+        clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
+        return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
+
+
+def _peak_rss_mb() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:
+    """Resolve a DSN, migrate the embedded server if that is what is used, check the schema of any other.
+
+    Parameters
+    ----------
+    dsn : str, optional
+        See `dbanon.connect`.
+    announce : callable, optional
+        Told which server is used, before anything is done there.
+
+    Raises
+    ------
+    SchemaMismatch
+        If the schema is missing or of another revision.
+    """
+    target = server.resolve(dsn)
+    if announce is not None:
+        announce(target.label)
+    with store.errors_translated():
+        database = Database(target)
+        try:
+            _check_or_migrate(database)
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def _check_or_migrate(database: Database) -> None:
+    """Check the schema; only the embedded server is migrated unasked."""
+    if database.target.embedded and not schema.is_current(database.target.url):
+        schema.upgrade(database.target.url)
+    schema.check(database.connection)

@@ -1,0 +1,222 @@
+"""What people and scripts are shown: tables on stdout, progress on stderr, one JSON object with ``--json``.
+
+Nothing here computes; nothing here shows a subject, a true position or a seed.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from dbanon.load import LoadReport
+    from dbanon.methods import Method
+    from dbanon.pipeline import RunResult
+
+Rows = Iterable[Sequence[Any]]
+
+
+class Progress:
+    """Progress on stderr: a bar on a terminal, plain lines otherwise.
+
+    Called with a stage, what is done and the total (None where it is not known); a context manager.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._bar: RichProgress | None = None
+        self._task: Any = None
+        self._stage = ""
+        self._said = 0.0
+
+    def __enter__(self) -> Self:
+        if self._stream.isatty():
+            from rich.console import Console  # Rich is slow to import and only needed on a terminal
+            from rich.progress import Progress as RichProgress
+
+            self._bar = RichProgress(console=Console(file=self._stream), transient=True)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, stage: str, done: int, total: int | None) -> None:
+        """Show that `done` of `total` of a stage is done."""
+        if self._bar is not None:
+            self._draw(stage, done, total)
+        elif stage != self._stage or time.monotonic() - self._said > 5:
+            self._said = time.monotonic()
+            amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
+            print(f"{stage}{amount} ...", file=self._stream, flush=True)
+        self._stage = stage
+
+    def _draw(self, stage: str, done: int, total: int | None) -> None:
+        assert self._bar is not None  # noqa: S101 - for the type checker; the caller has looked
+        if stage != self._stage:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(stage, total=total)
+        self._bar.update(self._task, completed=done, total=total)
+
+
+def table(header: Sequence[str], rows: Rows) -> str:
+    """Lay out rows as aligned text columns; numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(r[i]) for r in [list(header), *cells]) for i in range(len(header))]
+    right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(header))]
+    lines = [_line(header, widths, right), _line(["-" * w for w in widths], widths, right)]
+    return "\n".join([*lines, *(_line(row, widths, right) for row in cells)])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S%z")
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text == "" or text.replace(",", "").replace(".", "").lstrip("-").isdigit()
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def as_json(value: Any) -> str:
+    """Make the one JSON object of ``--json``."""
+    return json.dumps(value, default=_plain, sort_keys=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
+
+
+def load_json(report: "LoadReport") -> dict[str, Any]:
+    """A load as ``--json`` prints it."""
+    return dict(vars(report))
+
+
+def load_text(report: "LoadReport") -> str:
+    """A load as a table: rows read, kept, and quarantined by reason."""
+    rows: list[tuple[str, int]] = [("rows read", report.read), ("rows kept", report.kept)]
+    rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
+    if report.trajectories:
+        rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
+    return table(["dataset " + report.dataset, "count"], rows)
+
+
+def run_json(result: "RunResult") -> dict[str, Any]:
+    """A run as ``--json`` prints it; the keys are an interface."""
+    verdict = result.verdict
+    attack = {
+        "attack": verdict.attack,
+        "passed": verdict.passed,
+        "figures": dict(verdict.figures),
+        "clauses": [
+            {"name": c.name, "passed": c.passed, "violations": c.violations, "sentence": c.sentence}
+            for c in verdict.clauses
+        ],
+    }
+    return {
+        "run_id": result.run_id,
+        "method": result.method,
+        "algorithm": result.algorithm,
+        "status": result.status,
+        "metrics": dict(result.metrics),
+        "verification": {"passed": verdict.passed, "attacks": [attack]},
+        "timings": dict(result.timings),
+        "suppressed": dict(result.suppressed),
+        "peak_rss_mb": result.peak_rss_mb,
+        "release": result.release,
+        "rows_published": result.rows_published,
+    }
+
+
+def run_text(result: "RunResult") -> str:
+    """A run for people: what was computed, what was left out, what the attack found."""
+    parts = [f"Run {result.run_id} ({result.method}, {result.algorithm}): {result.status}"]
+    if result.metrics:
+        parts.append(table(["figure", "value"], [(name, value) for name, value in result.metrics.items()]))
+    left_out = {**result.suppressed.get("subjects", {}), **result.suppressed.get("requests", {})}
+    if left_out:
+        parts.append(table(["left out", "count"], sorted(left_out.items())))
+    clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
+    parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
+    if result.timings:
+        seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
+        parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")
+    if result.release:
+        parts.append(published_text(result.release, result.rows_published or 0))
+    return "\n\n".join(parts)
+
+
+def published_text(name: str, rows: int) -> str:
+    """Say that a release is there, and how to read it."""
+    return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"
+
+
+def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:
+    """All families, algorithms and parameters as ``--json`` prints them."""
+    return {
+        "methods": [
+            {
+                "name": family.name,
+                "summary": family.summary,
+                "guarantee": family.guarantee,
+                "paper": family.paper,
+                "algorithms": [vars(algorithm) for algorithm in family.algorithms],
+                "parameters": parameters,
+            }
+            for family, parameters in described
+        ]
+    }
+
+
+def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
+    """All families, algorithms and parameters for people."""
+    parts = []
+    for family, parameters in described:
+        algorithms = [
+            (a.name, a.summary + (" (comparison only)" if a.comparison_only else "")) for a in family.algorithms
+        ]
+        parts += [
+            f"{family.name}: {family.summary}\n{family.guarantee}\nPaper: {family.paper}",
+            table(["algorithm", "does"], algorithms),
+            table(
+                ["parameter", "default", "must be", "meaning"],
+                [(p["name"], p["default_text"], p["requirement"], p["help"]) for p in parameters],
+            ),
+        ]
+    return "\n\n".join(parts)
+
+
+def stderr_line(say: str) -> None:
+    """Write one line to stderr."""
+    print(say, file=sys.stderr, flush=True)
+
+
+Announce = Callable[[str], None]

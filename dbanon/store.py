@@ -1,0 +1,511 @@
+"""Everything read from and written to the tables of runs: data in, cloaks out, run rows, releases.
+
+Arrays cross this module in bulk: Arrow over COPY on the way out, binary COPY on the way in. Driver errors leave it as
+the errors of `dbanon.errors`; their texts never reach a user, because they may quote data.
+"""
+
+import difflib
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import adbc_driver_manager
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from psycopg.rows import class_row, dict_row
+from psycopg.types.json import Jsonb
+
+from dbanon import _arrow, _sqlstate, binary_copy
+from dbanon.attacks import Evidence, Verdict
+from dbanon.errors import DbanonError, ParameterError, StoreError
+from dbanon.trajectory import Cloaks, Requests, Trajectories
+
+Connection = psycopg.Connection[Any]
+
+LARGEST_RUN_BYTES = 50 * 1024**3
+"""A run that would write more than this is refused before it writes."""
+
+_CLOAK_BYTES = 260  # a row of dbanon.cloak without extra, and its place in the primary key
+_MEMBER_BYTES = 90
+
+
+# ---- connections and errors ------------------------------------------------------------------------------------------
+
+
+def connect(url: str) -> Connection:
+    """Open an autocommit connection.
+
+    Raises
+    ------
+    StoreError
+        If there is no answer, or no entry.
+    """
+    with errors_translated():
+        return psycopg.connect(url, autocommit=True, application_name="dbanon")
+
+
+@contextmanager
+def errors_translated() -> Iterator[None]:
+    """Let driver errors leave the block as errors of dbanon, with the original as their cause."""
+    try:
+        yield
+    except (psycopg.Error, adbc_driver_manager.Error) as error:
+        raise translate(error) from error
+
+
+def translate(error: psycopg.Error | adbc_driver_manager.Error) -> DbanonError:
+    """Make an error of dbanon from a driver's; it quotes no value that the server reported."""
+    return _sqlstate.translated(error)
+
+
+# ---- datasets and runs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRow:
+    """A row of ``dbanon.dataset``."""
+
+    dataset_id: int
+    name: str
+    srid: int
+    grid_m: float
+    grid_s: int
+    revision: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """A row of ``dbanon.run``, with the name of its dataset."""
+
+    run_id: int
+    dataset_id: int
+    dataset: str
+    method: str
+    algorithm: str
+    params: Mapping[str, Any]
+    seed: int | None
+    status: str
+    metrics: Mapping[str, Any]
+    suppressed: Mapping[str, Any]
+    timings: Mapping[str, Any]
+    error: str | None
+
+
+def dataset_row(connection: Connection, name: str) -> DatasetRow:
+    """Look up a dataset by name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, naming the nearest.
+    """
+    with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
+        found = cursor.execute(
+            "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset WHERE name = %s", [name]
+        ).fetchone()
+    if found is not None:
+        return found
+    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset ORDER BY name")]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean '{near[0]}'?" if near else "Load one with `dbanon load trajectories`."
+    raise ParameterError(f"The dataset must exist. There is none named '{name}'. {hint}")
+
+
+def create_run(
+    connection: Connection, dataset_id: int, method: str, algorithm: str, params: Mapping[str, Any], *, seed: int | None
+) -> int:
+    """Queue a run and return its id; committed at once on an autocommit connection."""
+    return cast(
+        "int",
+        _one(
+            connection,
+            "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed) VALUES (%s, %s, %s, %s, %s) "
+            "RETURNING run_id",
+            [dataset_id, method, algorithm, _json(params), seed],
+        ),
+    )
+
+
+_RUN_COLUMNS = ("metrics", "suppressed", "timings", "error", "peak_rss_mb")
+_MARKS: dict[str, sql.SQL] = {
+    "running": sql.SQL(
+        ", started_at = clock_timestamp(), program_version = {}, dataset_revision = "
+        "(SELECT d.revision FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id)"
+    ),
+    "computed": sql.SQL(""),
+    "queued": sql.SQL(""),
+}
+
+
+def set_status(connection: Connection, run_id: int, status: str, **columns: Any) -> None:
+    """Move a run on, and store what is known about it: metrics, suppressed, timings, error, peak_rss_mb."""
+    unknown = set(columns) - set(_RUN_COLUMNS)
+    if unknown:
+        raise ValueError(f"no columns of a run: {sorted(unknown)}")
+    values = {name: _json(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
+    mark = _MARKS.get(status, sql.SQL(", finished_at = clock_timestamp()"))
+    assigned = sql.SQL("").join(sql.SQL(", {} = {}").format(sql.Identifier(n), sql.Placeholder(n)) for n in values)
+    statement = sql.SQL("UPDATE dbanon.run SET status = %(status)s{}{} WHERE run_id = %(run_id)s").format(
+        assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon")))
+    )
+    if connection.execute(statement, {"status": status, "run_id": run_id, **values}).rowcount != 1:
+        raise _no_run(run_id)
+
+
+def run_row(connection: Connection, run_id: int) -> RunRow:
+    """Look up a run.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    with connection.cursor(row_factory=class_row(RunRow)) as cursor:
+        found = cursor.execute(
+            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.method, r.algorithm, r.params, r.seed, r.status, "
+            "r.metrics, r.suppressed, r.timings, r.error FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
+            "WHERE r.run_id = %s",
+            [run_id],
+        ).fetchone()
+    if found is None:
+        raise _no_run(run_id)
+    return found
+
+
+def list_runs(connection: Connection) -> list[dict[str, Any]]:
+    """List all runs, newest last, each with the names of its live releases."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            "SELECT r.run_id, d.name AS dataset, r.method, r.algorithm, r.params, r.seed, r.status, r.metrics, "
+            "(SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l "
+            " WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases, "
+            "r.created_at, r.started_at, r.finished_at, r.error "
+            "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) ORDER BY r.run_id"
+        ).fetchall()
+
+
+@contextmanager
+def lock_run(connection: Connection, run_id: int) -> Iterator[None]:
+    """Hold a run's advisory lock for the length of the block.
+
+    Raises
+    ------
+    StoreError
+        If another session holds it.
+    """
+    if not _one(connection, "SELECT pg_try_advisory_lock(dbanon.run_lock_key(%s))", [run_id]):
+        raise StoreError(
+            f"Nobody else may work on run {run_id} meanwhile. Another session does; wait until it is done."
+        )
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # a lost connection has lost its locks
+            connection.execute("SELECT pg_advisory_unlock(dbanon.run_lock_key(%s))", [run_id])
+
+
+def reap_runs(connection: Connection) -> int:
+    """Fail every run that nobody works on any more; returns how many."""
+    return cast("int", _one(connection, "SELECT dbanon.reap_runs()"))
+
+
+def run_digest(connection: Connection, run_id: int) -> bytes:
+    """Hash the run's stored rows, parameters and the dataset's revision as they are now."""
+    return bytes(_one(connection, "SELECT dbanon.run_digest(%s)", [run_id]))
+
+
+def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
+    """Record what an attack found on the rows of `digest`."""
+    connection.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest) VALUES (%s, %s, %s, %s, %s)",
+        [run_id, verdict.attack, verdict.passed, _json(verdict.figures), digest],
+    )
+
+
+# ---- releases --------------------------------------------------------------------------------------------------------
+
+
+def check_release_name(connection: Connection, name: str) -> None:
+    """Raise `ParameterError` if a release could not be given this name; spares a run that could not be published."""
+    if not re.fullmatch("[a-z][a-z0-9_]{0,49}", name) or _one(connection, "SELECT quote_ident(%s)", [name]) != name:
+        raise ParameterError(
+            "The name of a release must be lower-case letters, digits and underscores, start with a letter, have at "
+            f"most 50 characters and be no SQL keyword. Got {name[:60]!r}; choose one such as cabs_june."
+        )
+    if _one(connection, "SELECT count(*) FROM dbanon.release WHERE name = %s AND withdrawn_at IS NULL", [name]):
+        raise ParameterError(
+            f"The name of a release must be free. There is a '{name}' already; choose another, or withdraw that one "
+            f"with `dbanon unpublish {name}`."
+        )
+
+
+def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
+    """Publish a verified run; returns the number of rows and what the server has to say about them.
+
+    Raises
+    ------
+    VerificationFailed
+        If the run is not verified, or its rows changed since.
+    ParameterError
+        If there is no such run, or the name cannot be used.
+    """
+    notices: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    try:
+        rows = cast("int", _one(connection, "SELECT dbanon.publish(%s, %s)", [run_id, name]))
+    finally:
+        connection.remove_notice_handler(keep)
+    return rows, tuple(notices)
+
+
+def unpublish(connection: Connection, name: str) -> None:
+    """Withdraw a release."""
+    connection.execute("SELECT dbanon.unpublish(%s)", [name])
+
+
+def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Read the first rows of a release as an analyst would; geometries as WKT.
+
+    Where the login may become ``dbanon_analyst`` it does for this query.
+    """
+    with connection.transaction():
+        analyst = "SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = 'dbanon_analyst'"
+        if _one(connection, analyst):
+            connection.execute("SET LOCAL ROLE dbanon_analyst")
+        connection.execute(_arrow.POSTGIS_PATH)
+        view = sql.Identifier("published", name)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
+            names = [column.name for column in cursor.description or ()]
+            as_text = sql.SQL("ST_AsText(region, 1)")
+            chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
+            query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
+            rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()
+    return names, rows
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_trajectories(url: str, dataset_id: int) -> Trajectories:
+    """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
+
+    Parameters
+    ----------
+    url : str
+        A connection of its own is opened: Arrow comes through another driver.
+    dataset_id : int
+
+    Returns
+    -------
+    Trajectories
+        Of one snapshot.
+    """
+    with errors_translated(), _arrow.snapshot(url) as cursor:
+        return _trajectories(cursor, dataset_id)[0]
+
+
+def read_requests(url: str, dataset_id: int, data: Trajectories | None = None) -> Requests:
+    """Read all requests of a dataset, sorted by time, subject and content.
+
+    Parameters
+    ----------
+    url : str
+    dataset_id : int
+    data : Trajectories, optional
+        Those the requests go with: checked to be of the same subjects.
+    """
+    with errors_translated(), _arrow.snapshot(url) as cursor:
+        codes = _subject_codes(cursor, dataset_id)
+        if data is not None and len(codes.texts) != data.subjects:
+            raise StoreError("Nobody may load into the dataset during a run. Its subjects changed; run it again.")
+        table = _arrow.table(
+            cursor,
+            "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM dbanon.request "
+            f"WHERE dataset_id = {int(dataset_id)}",
+        )
+    contents = _arrow.TextCodes.of(table["content"])
+    subject, t, content = codes.encode(table["subject"]), _arrow.numbers(table["t"]), contents.encode(table["content"])
+    order = np.lexsort((content, subject, t))
+    return Requests(
+        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
+    )
+
+
+def read_evidence(url: str, run_id: int) -> Evidence:
+    """Read what an attack is given: the stored rows of a run and its dataset, in one snapshot.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    """
+    number = int(run_id)
+    with errors_translated(), _arrow.snapshot(url) as cursor:
+        run = _arrow.table(
+            cursor,
+            "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
+            f"FROM dbanon.run WHERE run_id = {number}",
+        ).to_pylist()
+        if not run:
+            raise _no_run(run_id)
+        trajectories, codes = _trajectories(cursor, run[0]["dataset_id"])
+        cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({number})")
+        members = _arrow.table(cursor, f"SELECT * FROM dbanon.membership_evidence({number})")
+        requests = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({number})")
+    return Evidence(
+        method=run[0]["method"],
+        algorithm=run[0]["algorithm"],
+        params=json.loads(run[0]["params"]),
+        suppressed=json.loads(run[0]["suppressed"]),
+        trajectories=trajectories,
+        **_cloak_columns(cloaks),
+        member_record=_arrow.numbers(members["record_id"]),
+        member_trajectory=_arrow.numbers(members["trajectory_id"]),
+        member_whole=_arrow.numbers(members["whole"]),
+        **_request_columns(requests, codes),
+    )
+
+
+def _cloak_columns(table: pa.Table) -> dict[str, Any]:
+    named = {
+        "record": "record_id", "seq": "seq", "start_s": "lower_s", "end_s": "upper_s", "rectangle": "rectangle",
+        "srid": "srid", "crowd": "crowd", "subjects": "subjects", "other_keys": "other_keys",
+    }  # fmt: skip
+    columns = {f"cloak_{field}": _arrow.numbers(table[column]) for field, column in named.items()}
+    bounds = [_arrow.numbers(table[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
+    return {**columns, "cloak_bounds": np.column_stack(bounds)}
+
+
+def _request_columns(table: pa.Table, subjects: _arrow.TextCodes) -> dict[str, Any]:
+    """Split the requests into published and sent ones, with codes of their contents that both share."""
+    content = _arrow.TextCodes.of(table["content"]).encode(table["content"])
+    published = _arrow.numbers(table["published"]).astype(bool)
+    shown, sent = table.filter(pa.array(published)), table.filter(pa.array(~published))
+    return {
+        "published_request_record": _arrow.numbers(shown["record_id"]).astype(np.int64),
+        "published_request_seq": _arrow.numbers(shown["seq"]).astype(np.int64),
+        "published_request_content": content[published],
+        "request_subject": subjects.encode(sent["subject"]),
+        "request_t": _arrow.numbers(sent["t"]).astype(np.float64),
+        "request_content": content[~published],
+    }
+
+
+def _trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.TextCodes]:
+    grid = _arrow.table(
+        cursor, f"SELECT srid, grid_m, grid_s FROM dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
+    ).to_pylist()
+    if not grid:
+        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
+    paths = _arrow.paths(cursor, dataset_id)
+    codes = _arrow.TextCodes.of(paths.subject)
+    data = Trajectories(
+        trajectory_id=paths.trajectory_id,
+        subject=codes.encode(paths.subject),
+        offset=paths.offset,
+        t=paths.t,
+        x=paths.x,
+        y=paths.y,
+        **grid[0],
+    )
+    return data, codes
+
+
+def _subject_codes(cursor: Any, dataset_id: int) -> _arrow.TextCodes:
+    query = f"SELECT DISTINCT subject FROM dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    return _arrow.TextCodes.of(_arrow.table(cursor, query)["subject"])
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_cloaks(connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks) -> None:
+    """Write a run's cloaks and members by binary COPY, in the caller's transaction.
+
+    Raises
+    ------
+    StoreError
+        If they would take more than `LARGEST_RUN_BYTES`; nothing is written then.
+    """
+    _check_size(cloaks)
+    with errors_translated():
+        columns = "run_id, record_id, seq, period, region, crowd, subjects, extra"
+        with copying(connection, f"dbanon.cloak ({columns})") as copy:
+            extras = pa.array([*cloaks.extras, None], pa.string())
+            for part in binary_copy.batches(len(cloaks.record_id)):
+                copy.write(memoryview(binary_copy.rows(_cloak_rows(run_id, dataset.srid, cloaks, extras, part))))
+        with copying(connection, "dbanon.membership (run_id, record_id, trajectory_id)") as copy:
+            for part in binary_copy.batches(len(cloaks.member_record)):
+                record, trajectory = cloaks.member_record[part], cloaks.member_trajectory[part]
+                copy.write(memoryview(binary_copy.rows([np.full(len(record), run_id, np.int64), record, trajectory])))
+
+
+@contextmanager
+def copying(connection: Connection, target: str) -> Iterator[psycopg.Copy]:
+    """Open a binary COPY into a table and columns named by the program; header and trailer are written here."""
+    statement = sql.SQL(cast("Any", f"COPY {target} FROM STDIN (FORMAT binary)"))
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(binary_copy.HEADER)
+        yield copy
+        copy.write(binary_copy.TRAILER)
+
+
+def _cloak_rows(run_id: int, srid: int, cloaks: Cloaks, extras: pa.Array, part: slice) -> list[binary_copy.Column]:
+    record = np.asarray(cloaks.record_id[part], np.int64)
+    none = len(extras) - 1
+    extra = np.full(len(record), none)
+    if cloaks.extra is not None:
+        extra = np.where(cloaks.extra[part] < 0, none, cloaks.extra[part])
+    return [
+        np.full(len(record), run_id, np.int64),
+        record,
+        cloaks.seq[part].astype(np.int32),
+        binary_copy.periods(cloaks.start[part], cloaks.end[part]),
+        binary_copy.rectangles(cloaks.bounds[part], srid),
+        cloaks.crowd[part].astype(np.int32),
+        cloaks.subjects[part].astype(np.int32),
+        binary_copy.jsonb(extras.take(pa.array(extra))),
+    ]
+
+
+def _check_size(cloaks: Cloaks) -> None:
+    size = len(cloaks.record_id) * _CLOAK_BYTES + len(cloaks.member_record) * _MEMBER_BYTES
+    if cloaks.extra is not None and cloaks.extras:
+        length = np.array([len(text) for text in cloaks.extras], np.int64)
+        size += int(length[cloaks.extra[cloaks.extra >= 0]].sum())
+    if size > LARGEST_RUN_BYTES:
+        raise StoreError(
+            f"A run may write at most {LARGEST_RUN_BYTES / 1024**3:.0f} GB. This one would write "
+            f"{size / 1024**3:.0f} GB in {len(cloaks.record_id)} cloaks; use fewer instants or a shorter time."
+        )
+
+
+# ---- small things ----------------------------------------------------------------------------------------------------
+
+
+def _one(connection: Connection, query: str, params: list[Any] | None = None) -> Any:
+    row = connection.execute(sql.SQL(cast("Any", query)), params).fetchone()
+    return row[0] if row else None
+
+
+def _json(value: Mapping[str, Any]) -> Jsonb:
+    return Jsonb(dict(value), dumps=lambda v: json.dumps(v, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else dict(value)
+
+
+def _no_run(run_id: int) -> ParameterError:
+    return ParameterError(f"The run must exist. There is no run {run_id}; list them with `dbanon runs`.")

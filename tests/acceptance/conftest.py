@@ -1,0 +1,49 @@
+"""A small generated city, loaded and verified once; every test gets a database of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbanon import synth
+from dbanon.load import Columns
+from dbanon.pipeline import Database, open_database
+from dbanon.server import Target, parse
+from dbanon.testing import cloned_database
+
+REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
+# Real data are not part of the repository; where they lie beside it, they are tested.
+collect_ignore = [] if REAL_DATA.is_dir() else ["test_taxis.py"]
+
+
+@pytest.fixture(scope="session")
+def city_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return synth.write_demo(tmp_path_factory.mktemp("city"))
+
+
+@pytest.fixture(scope="session")
+def city_template(
+    dbanon_server: Target, dbanon_template: str, city_files: tuple[Path, Path]
+) -> Iterator[tuple[str, int]]:
+    """Name of a database with a loaded city and one verified run, to be cloned, and the run's id."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        with open_database(url) as database:
+            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+            database.load_requests(city_files[1], dataset="city", columns=["poi"])
+            result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
+            result.require_verified()
+        yield parse(url)["dbname"], result.run_id
+
+
+@pytest.fixture
+def city_url(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
+    """URL of a database of the test's own with a loaded city and a verified run."""
+    with cloned_database(dbanon_server, city_template[0]) as clone:
+        yield clone
+
+
+@pytest.fixture
+def verified_city(city_url: str, city_template: tuple[str, int]) -> Iterator[tuple[Database, int]]:
+    """An open database with a verified run, and the run's id."""
+    with open_database(city_url) as database:
+        yield database, city_template[1]

@@ -1,0 +1,127 @@
+"""The command line of a user: the whole way, exit codes, one sentence on stderr, one JSON object on stdout."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+pytestmark = pytest.mark.db
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def dbanon(database: str) -> Run:
+    def call(*arguments: str, dsn: str = database) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "dbanon", "--dsn", dsn, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    return call
+
+
+def test_the_whole_way_from_files_to_rows_an_analyst_reads(
+    dbanon: Run, city_files: tuple[Path, Path], login: Callable[[str], str]
+) -> None:
+    trajectories, requests = map(str, city_files)
+    loaded = dbanon("load", "trajectories", trajectories, "--dataset", "city", "--x", "lon", "--y", "lat", "--json")
+    assert loaded.returncode == 0, loaded.stderr
+    assert json.loads(loaded.stdout)["kept"] > 0
+    assert dbanon("load", "requests", requests, "--dataset", "city", "--columns", "poi").returncode == 0
+
+    ran = dbanon("run", "tp-aware", "--dataset", "city", "-p", "k=5", "--seed", "3", "--publish", "city_k5", "--json")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert {"run_id", "method", "algorithm", "status", "metrics", "timings", "suppressed", "peak_rss_mb"} <= set(told)
+    assert told["verification"]["passed"] is True
+    assert set(told["timings"]) == {"load_s", "compute_s", "write_s", "verify_s", "total_s"}
+
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        cursor = analyst.execute("SELECT * FROM published.city_k5 ORDER BY cloak_id")
+        assert [c.name for c in cursor.description] == [
+            *("record_id", "seq", "period", "region", "crowd", "subjects"),
+            *("cloak_id", "valid_from", "valid_to", "requests"),
+        ]
+        assert len(cursor.fetchall()) == told["rows_published"]
+
+    again = dbanon("verify", str(told["run_id"]))
+    assert again.returncode == 0, again.stderr
+    assert dbanon("unpublish", "city_k5").returncode == 0
+    assert dbanon("publish", str(told["run_id"]), "city_again").returncode == 0
+    listed = json.loads(dbanon("runs", "--json").stdout)
+    assert [run["status"] for run in listed["runs"]] == ["verified"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("run", "tp-awre", "--dataset", "x"), 2, "Did you mean 'tp-aware'?"),
+        (("run", "tp-aware", "--dataset", "nowhere"), 2, "none named 'nowhere'"),
+        (("run", "tp-aware", "--dataset", "x", "-p", "k=1"), 2, "must be an integer >= 2. Got '1' instead."),
+        (("run", "tp-aware", "--dataset", "x", "-p", "kk=5"), 2, "Did you mean 'k'?"),
+        (("run", "tp-aware", "--dataset", "x", "-p", "k"), 2, "-p name=value"),
+        (("run", "tp-aware", "--dataset", "x", "--algorithm", "traj-anom"), 2, "Did you mean 'traj-anon'?"),
+        (("load", "trajectories", "missing.csv", "--dataset", "x"), 3, "missing.csv"),
+        (("verify", "999"), 2, "999"),
+        (("publish", "999", "name"), 2, "999"),
+        (("unpublish", "never"), 2, "never"),
+        (("frobnicate",), 2, "No such command"),
+    ],
+)
+def test_every_error_is_one_sentence_with_its_exit_code(
+    dbanon: Run, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = dbanon(*arguments)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert len([line for line in done.stderr.splitlines() if line.startswith("dbanon: ")]) == 1
+
+
+def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(dbanon: Run, tmp_path: Path) -> None:
+    few = tmp_path / "few.csv"
+    few.write_text("subject,time,x,y\n" + "".join(f"s{i},{60 * t},8.2,53.1\n" for i in range(3) for t in range(3)))
+    assert dbanon("load", "trajectories", str(few), "--dataset", "few").returncode == 0
+    done = dbanon("run", "tp-aware", "--dataset", "few", "-p", "k=5")
+    assert done.returncode == 4, done.stderr
+    assert "3" in done.stderr
+    assert "s1" not in done.stderr
+    status = json.loads(dbanon("runs", "--json").stdout)["runs"][0]
+    assert status["status"] == "failed"
+    assert status["error"] in done.stderr
+
+
+def test_a_refused_run_ends_with_5_and_is_not_published(dbanon: Run, city_url: str) -> None:
+    with psycopg.connect(city_url, autocommit=True) as connection:
+        connection.execute("DELETE FROM dbanon.membership WHERE record_id = 1")
+    done = dbanon("verify", "1", dsn=city_url)
+    assert done.returncode == 5, done.stderr
+    assert "crowd" in done.stderr
+    assert dbanon("publish", "1", "refused", dsn=city_url).returncode == 5
+
+
+def test_a_schema_that_is_missing_says_what_to_run(dbanon: Run, dbanon_server: object) -> None:
+    done = dbanon("runs", dsn=str(dbanon_server.url))
+    assert done.returncode == 1
+    assert "dbanon db upgrade" in done.stderr
+
+
+def test_an_unreachable_server_is_one_sentence(dbanon: Run, tmp_path: Path) -> None:
+    done = dbanon("runs", dsn=f"postgresql:///nothing?host={tmp_path}")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command_and_starts_quickly(dbanon: Run) -> None:
+    done = dbanon("--help")
+    assert done.returncode == 0
+    for command in ("run", "verify", "publish", "unpublish", "runs", "methods", "demo", "load", "db"):
+        assert f"  {command} " in done.stdout
+    slow = (
+        "import sys; import dbanon.cli; print(sorted({'numpy', 'numba', 'sqlalchemy', 'psycopg'} & set(sys.modules)))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", slow], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "[]"

@@ -1,0 +1,80 @@
+"""Fixtures of dbanon's own tests: short names for those of `dbanon.testing`, real logins, and the session's seed."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+
+import hypothesis.core
+import numpy as np
+import psycopg
+import pytest
+from psycopg import sql
+
+from dbanon.testing import database_url
+
+SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-seed", None) is None:
+        hypothesis.core.global_force_seed = SEED
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    given = config.getoption("--hypothesis-seed", None)
+    server = os.environ.get("DBANON_TEST_SERVER") or (
+        "DBANON_TEST_DSN" if os.environ.get("DBANON_TEST_DSN") else "auto"
+    )
+    return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "dbanon_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("db")
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of the session, printed in the header."""
+    return SEED
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """A fresh generator from the session's seed."""
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def database(dbanon_database: str) -> str:
+    """URL of a fresh migrated database."""
+    return dbanon_database
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection]:
+    """Autocommit connection of the owner to `database`."""
+    with psycopg.connect(database, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def login(database: str) -> Iterator[Callable[[str], str]]:
+    """``login("dbanon_analyst")`` is the URL of a new user that is a member of the role and nothing else."""
+    users: list[str] = []
+
+    def make(role: str) -> str:
+        user, password = f"dbanon_login_{secrets.token_hex(4)}", secrets.token_hex(12)
+        with psycopg.connect(database, autocommit=True) as owner:
+            statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
+            owner.execute(statement.format(sql.Identifier(user), sql.Literal(password), sql.Identifier(role)))
+        users.append(user)
+        return database_url(database, user=user, password=password)
+
+    yield make
+    with psycopg.connect(database, autocommit=True) as owner:
+        for user in users:
+            owner.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
+            owner.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(user)))
+            owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))

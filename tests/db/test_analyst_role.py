@@ -1,0 +1,106 @@
+"""What a real login of role dbanon_analyst can do: read the releases, and nothing else."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+
+@pytest.fixture
+def analyst(connection: psycopg.Connection, run: int, login: Callable[[str], str]) -> Iterator[psycopg.Connection]:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    connection.execute("ANALYZE")
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as opened:
+        yield opened
+
+
+def test_an_analyst_reads_a_release(analyst: psycopg.Connection) -> None:
+    row = analyst.execute("SELECT count(*), sum(ST_Area(region)), sum(subjects) FROM published.ten").fetchone()
+    assert row == (4, 14400.0, 20)
+
+
+def test_an_analyst_finds_the_release_and_its_promise(analyst: psycopg.Connection) -> None:
+    assert analyst.execute(
+        "SELECT f_table_name, type, srid FROM geometry_columns WHERE f_table_schema = 'published'"
+    ).fetchall() == [("ten", "POLYGON", 32610)]
+    row = analyst.execute("SELECT obj_description('published.ten'::regclass, 'pg_class')").fetchone()
+    assert row
+    assert "k is 5" in row[0]
+
+
+def test_an_analyst_reads_no_private_table(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
+    names = connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace AND relkind IN ('r', 'v', 'S')"
+    ).fetchall()
+    assert len(names) > 12
+    for (name,) in names:
+        with pytest.raises(errors.InsufficientPrivilege):
+            analyst.execute(f"SELECT * FROM dbanon.{name}")
+
+
+def test_an_analyst_sees_no_statistics_of_private_tables(analyst: psycopg.Connection) -> None:
+    for view in ("pg_stats", "pg_stats_ext"):
+        assert analyst.execute(f"SELECT count(*) FROM {view} WHERE schemaname = 'dbanon'").fetchone() == (0,)
+
+
+FORBIDDEN = (
+    "SELECT dbanon.publish(1, 'more')",
+    "SELECT dbanon.unpublish('ten')",
+    "SELECT dbanon.run_digest(1)",
+    "SELECT * FROM dbanon.cloak_evidence(1)",
+    "SELECT * FROM dbanon.membership_evidence(1)",
+    "SELECT * FROM dbanon.request_evidence(1)",
+    "SELECT dbanon.reap_runs()",
+    "CREATE TABLE published.mine (a integer)",
+    "CREATE TABLE dbanon.mine (a integer)",
+    "CREATE VIEW published.mine AS SELECT 1",
+    "CREATE FUNCTION published.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION dbanon.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+    "CREATE OR REPLACE VIEW published.ten AS SELECT 1",
+    "UPDATE published.ten SET crowd = 9",
+    "DELETE FROM published.ten",
+    "INSERT INTO published.ten SELECT * FROM published.ten",
+    "DROP VIEW published.ten",
+    "SET ROLE dbanon_admin",
+    "SET ROLE dbanon_worker",
+    "SET ROLE dbanon_operator",
+)
+
+
+def test_an_analyst_does_nothing_else(analyst: psycopg.Connection) -> None:
+    for statement in FORBIDDEN:
+        with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
+            analyst.execute(statement)
+
+
+def test_an_analyst_passes_nothing_on(analyst: psycopg.Connection) -> None:
+    analyst.execute("GRANT SELECT ON published.ten TO PUBLIC")  # the server only warns that nothing was granted
+    row = analyst.execute("SELECT has_table_privilege('pg_monitor', 'published.ten', 'SELECT')").fetchone()
+    assert row == (False,)
+
+
+def test_a_leaky_function_of_an_analyst_sees_only_published_values(analyst: psycopg.Connection) -> None:
+    analyst.execute(
+        "CREATE FUNCTION pg_temp.leak(integer) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS"
+        " $$BEGIN RAISE NOTICE '%', $1; RETURN true; END$$"
+    )
+    heard: list[str | None] = []
+    analyst.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
+    analyst.execute("SELECT FROM published.ten WHERE pg_temp.leak(crowd)")
+    assert heard == ["5"] * 4
+
+
+def test_a_login_without_a_role_sees_nothing(
+    connection: psycopg.Connection, run: int, login: Callable[[str], str]
+) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    connection.execute("DROP ROLE IF EXISTS dbanon_test_nobody")
+    connection.execute("CREATE ROLE dbanon_test_nobody")
+    try:
+        with psycopg.connect(login("dbanon_test_nobody"), autocommit=True) as nobody:
+            for name in ("published.ten", "dbanon.dataset"):
+                with pytest.raises(errors.InsufficientPrivilege):
+                    nobody.execute(f"SELECT * FROM {name}")
+    finally:
+        connection.execute("DROP ROLE dbanon_test_nobody")

@@ -1,0 +1,164 @@
+"""What real logins of roles dbanon_operator and dbanon_worker can and cannot do."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+Login = Callable[[str], str]
+
+
+@pytest.fixture
+def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def worker(run: int, login: Login) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login("dbanon_worker"), autocommit=True) as opened:
+        yield opened
+
+
+def allow(connection: psycopg.Connection, *statements: str) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def refuse(connection: psycopg.Connection, *statements: str) -> None:
+    for statement in statements:
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute(statement)
+
+
+def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> None:
+    allow(
+        operator,
+        "CREATE TEMP TABLE staging (a integer)",
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('mine', 32610, 1, 1)",
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (2, 's', 'SRID=32610;POINT M (1 1 1)')",
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (2, 's', now(), '{}')",
+        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept)"
+        " VALUES (2, 'trajectories', 'f', 2, 1)",
+        "INSERT INTO dbanon.quarantine (load_id, line, reason, content) VALUES (1, 2, 'bad time', '{}')",
+        "DELETE FROM dbanon.trajectory WHERE dataset_id = 2",
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed) "
+        " VALUES (2, 'tp-aware', 'traj-anon', '{}', 1)",
+        "UPDATE dbanon.dataset SET grid_m = 2 WHERE dataset_id = 2",
+        "DELETE FROM dbanon.run WHERE dataset_id = 2",
+        "SELECT * FROM dbanon.run",
+        "SELECT * FROM dbanon.verification",
+        "SELECT * FROM dbanon.release",
+        "SELECT * FROM dbanon.fix",
+        "SELECT dbanon.reap_runs()",
+    )
+    assert operator.execute(
+        "SELECT revision, created_by = session_user FROM dbanon.dataset WHERE dataset_id = 2"
+    ).fetchone() == (
+        3,
+        True,
+    )
+
+
+def test_an_operator_publishes_and_withdraws(operator: psycopg.Connection) -> None:
+    assert operator.execute("SELECT dbanon.publish(1, 'ten')").fetchone() == (4,)
+    row = operator.execute("SELECT published_by = session_user FROM dbanon.release").fetchone()
+    assert row == (True,)
+    allow(operator, "SELECT dbanon.unpublish('ten')")
+
+
+def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
+    refuse(
+        operator,
+        "UPDATE dbanon.dataset SET revision = 0",
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, revision) VALUES ('m', 32610, 1, 1, 9)",
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, status)"
+        " VALUES (1, 'tp-aware', 'traj-anon', 'verified')",
+        "UPDATE dbanon.run SET status = 'verified'",
+        "INSERT INTO dbanon.cloak SELECT * FROM dbanon.cloak",
+        "UPDATE dbanon.cloak SET crowd = 9",
+        "DELETE FROM dbanon.cloak",
+        "INSERT INTO dbanon.membership VALUES (1, 1, 1, NULL)",
+        "UPDATE dbanon.membership SET record_id = 2",
+        "DELETE FROM dbanon.membership",
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest) VALUES (1, 'tp-aware', true, '')",
+        "UPDATE dbanon.verification SET passed = true",
+        "DELETE FROM dbanon.verification",
+        "INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('x', 1, '', 0)",
+        "UPDATE dbanon.release SET withdrawn_at = now()",
+        "UPDATE dbanon.method SET algorithms = '[]'",
+        "TRUNCATE dbanon.trajectory",
+        "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
+        "SELECT dbanon.copy_release(1, 9)",
+        "SELECT dbanon.show_release(1, 9, 'x')",
+        "CREATE TABLE dbanon.mine (a integer)",
+        "CREATE VIEW published.mine AS SELECT 1",
+        "SET ROLE dbanon_worker",
+    )
+
+
+def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
+    allow(
+        worker,
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, status) VALUES (1, 'tp-aware', 'traj-anon', 'running')",
+        "SELECT pg_advisory_lock(dbanon.run_lock_key(2))",
+        "INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak",
+        "INSERT INTO dbanon.membership SELECT 2, record_id, trajectory_id, period FROM dbanon.membership",
+        "UPDATE dbanon.run SET status = 'computed', metrics = '{}' WHERE run_id = 2",
+        "SELECT * FROM dbanon.cloak_evidence(2)",
+        "SELECT * FROM dbanon.membership_evidence(2)",
+        "SELECT * FROM dbanon.request_evidence(2)",
+        "SELECT * FROM dbanon.trajectory",
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT 2, 'tp-aware', true, dbanon.run_digest(2)",
+        "UPDATE dbanon.run SET status = 'verified' WHERE run_id = 2",
+        "DELETE FROM dbanon.cloak WHERE run_id = 2",
+        "SELECT dbanon.reap_runs()",
+    )
+
+
+def test_a_worker_loads_and_publishes_nothing(worker: psycopg.Connection) -> None:
+    refuse(
+        worker,
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (1, 's', 'SRID=32610;POINT M (1 1 1)')",
+        "DELETE FROM dbanon.trajectory",
+        "UPDATE dbanon.dataset SET revision = 0",
+        "DELETE FROM dbanon.request",
+        "UPDATE dbanon.verification SET passed = true",
+        "DELETE FROM dbanon.verification",
+        "SELECT dbanon.publish(1, 'ten')",
+        "SELECT dbanon.unpublish('ten')",
+        "INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('x', 1, '', 0)",
+        "DELETE FROM dbanon.run",
+        "CREATE VIEW published.mine AS SELECT 1",
+        "SET ROLE dbanon_admin",
+    )
+
+
+def test_a_worker_cannot_change_a_released_run(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    for statement in ("DELETE FROM dbanon.cloak", "UPDATE dbanon.run SET params = '{}'"):
+        with pytest.raises(psycopg.Error) as caught:
+            worker.execute(statement)
+        assert caught.value.sqlstate == "DA007"
+
+
+def test_both_roles_may_check_the_schema(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
+    from dbanon import schema
+
+    schema.check(operator)
+    schema.check(worker)
+
+
+def test_nothing_is_granted_to_everyone(connection: psycopg.Connection) -> None:
+    rows = connection.execute(
+        "SELECT p.oid::regprocedure::text"
+        " FROM pg_proc p CROSS JOIN aclexplode(coalesce(proacl, acldefault('f', proowner))) a"
+        " WHERE p.pronamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND a.grantee = 0"
+        " UNION ALL SELECT c.oid::regclass::text FROM pg_class c CROSS JOIN aclexplode(c.relacl) a"
+        " WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND a.grantee = 0"
+        " UNION ALL SELECT n.nspname FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) a"
+        " WHERE n.nspname IN ('dbanon', 'published') AND a.grantee = 0"
+    ).fetchall()
+    assert rows == []

@@ -1,0 +1,245 @@
+"""The embedded server for real: made once, then killed, raced, moved and refused."""
+
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon._postgres import find_binaries, installations
+from dbanon.errors import StoreError
+from dbanon.server import EmbeddedServer, psql
+from dbanon.testing import database_url
+
+pytestmark = [
+    pytest.mark.db,
+    pytest.mark.skipif(
+        not any(item.postgis for item in installations()) and os.environ.get("DBANON_TEST_SERVER") != "embedded",
+        reason="no PostgreSQL programs with PostGIS on this machine",
+    ),
+]
+FORGETFUL = {"fsync": "off"}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A directory that the server's user may enter, unlike pytest's own."""
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[EmbeddedServer]:
+    """One cluster for the module; each test finds it up or down."""
+    embedded = EmbeddedServer(place / "home", settings=FORGETFUL)
+    yield embedded
+    embedded.stop()
+
+
+def pid_of(server: EmbeddedServer) -> int:
+    return int((server.data / "postmaster.pid").read_text().splitlines()[0])
+
+
+def ask(url: str, query: str) -> object:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def wait_until_gone(pid: int) -> None:
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+
+
+def test_a_first_start_makes_role_database_and_postgis(server: EmbeddedServer) -> None:
+    target = server.start()
+    assert target.embedded
+    assert ask(target.url, "SELECT current_user || '@' || current_database()") == "dbanon@dbanon"
+    assert str(ask(target.url, "SELECT postgis_version()"))[0] == "3"
+    assert ask(target.url, "SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname='dbanon'") == "UTF8"
+
+
+def test_a_second_start_finds_it_running(server: EmbeddedServer) -> None:
+    first = server.start()
+    pid = pid_of(server)
+    assert EmbeddedServer(server.home).start() == first
+    assert pid_of(server) == pid
+    assert server.status().running
+
+
+def test_it_is_reachable_through_a_private_socket_only(server: EmbeddedServer) -> None:
+    target = server.start()
+    assert ask(target.url, "SHOW listen_addresses") == ""
+    for directory in (server.data, server._socket_directory, server.log.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_it_runs_as_an_unprivileged_user(server: EmbeddedServer) -> None:
+    server.start()
+    owner = Path(f"/proc/{pid_of(server)}").stat().st_uid
+    assert owner != 0
+    assert owner == server.data.stat().st_uid
+
+
+def test_statements_and_their_data_stay_out_of_the_log(server: EmbeddedServer) -> None:
+    target = server.start()
+    with psycopg.connect(target.url) as connection, pytest.raises(psycopg.Error):
+        connection.execute("SELECT 'p0-at-home'::integer")
+    assert "p0-at-home" not in server.log.read_text()
+
+
+def test_it_syncs_to_disk_unless_a_test_says_otherwise(place: Path) -> None:
+    assert "fsync=on" in EmbeddedServer(place / "home")._options()
+
+
+def test_stop_says_whether_it_was_up(server: EmbeddedServer) -> None:
+    server.start()
+    assert server.stop()
+    assert not server.stop()
+    assert not server.status().running
+
+
+def test_it_starts_again_after_being_killed(server: EmbeddedServer) -> None:
+    with psycopg.connect(server.start().url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS number")
+        pid = pid_of(server)
+        os.kill(pid, signal.SIGKILL)  # its backend lives on for a moment and holds the shared memory
+        wait_until_gone(pid)
+        assert ask(server.start().url, "SELECT number FROM kept") == 7
+
+
+def test_a_process_id_that_somebody_else_has_now_is_no_server(server: EmbeddedServer) -> None:
+    server.start()
+    content = (server.data / "postmaster.pid").read_text()
+    server.stop()
+    other = str(os.getpid())
+    (server.data / "postmaster.pid").write_text("\n".join([other, *content.splitlines()[1:], ""]))
+    assert not server.status().running
+    assert ask(server.start().url, "SELECT 1") == 1
+
+
+def test_an_interrupted_creation_is_begun_again(place: Path) -> None:
+    home = place / "interrupted"
+    (home / "data.new/base").mkdir(parents=True)
+    (home / "data.new/PG_VERSION").write_text("15\n")
+    embedded = EmbeddedServer(home, settings=FORGETFUL)
+    try:
+        assert ask(embedded.start().url, "SELECT 1") == 1
+        assert not (home / "data.new").exists()
+    finally:
+        embedded.stop()
+
+
+def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) -> None:
+    home = place / "raced"
+    code = (
+        f"from pathlib import Path; from dbanon.server import *; print(EmbeddedServer(Path({str(home)!r})).start().url)"
+    )
+    try:
+        racers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        said = {racer.communicate(timeout=120)[0].strip() for racer in racers}
+        assert len(said) == 1
+        assert ask(said.pop(), "SELECT 1") == 1
+    finally:
+        EmbeddedServer(home).stop()
+
+
+def test_a_home_too_deep_for_a_socket_works(place: Path) -> None:
+    embedded = EmbeddedServer(place / ("deep" * 30), settings=FORGETFUL)
+    try:
+        assert ask(embedded.start().url, "SELECT 1") == 1
+        assert stat.S_IMODE(embedded._socket_directory.stat().st_mode) == 0o700
+    finally:
+        embedded.stop()
+    assert not embedded._socket_directory.exists()
+
+
+def test_a_short_socket_directory_that_is_a_link_is_refused(place: Path) -> None:
+    embedded = EmbeddedServer(place / ("trap" * 30))
+    embedded._socket_directory.symlink_to(place)
+    try:
+        with pytest.raises(StoreError, match="must be a private directory"):
+            embedded.start()
+    finally:
+        embedded._socket_directory.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another user")
+def test_a_directory_that_the_servers_user_cannot_enter_is_named(place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(StoreError, match="must be able to enter") as caught:
+        EmbeddedServer(closed / "home").start()
+    assert f"Got {closed};" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_it_works_for_a_user_who_is_not_root(place: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    home = place / "nobody"
+    home.mkdir(mode=0o700)
+    os.chown(home, nobody.pw_uid, nobody.pw_gid)
+    pid = os.fork()
+    if pid == 0:  # a fork, because the interpreter itself may lie where nobody may look
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(nobody.pw_gid)
+            os.setuid(nobody.pw_uid)
+            embedded = EmbeddedServer(home, settings=FORGETFUL)
+            embedded.start()
+            code = 0 if embedded.status().running and embedded.stop() else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (home / "data").stat().st_uid == nobody.pw_uid
+
+
+def test_a_server_that_cannot_start_says_why_in_a_sentence(place: Path) -> None:
+    embedded = EmbeddedServer(place / "home", settings={"shared_buffers": "no"})
+    embedded.stop()
+    with pytest.raises(StoreError, match=r"must start\. Got: invalid value for parameter"):
+        embedded.start()
+
+
+def test_psql_reaches_it_and_its_exit_code_comes_back(server: EmbeddedServer) -> None:
+    url = server.start().url
+    assert psql(url, ["-Xqc", "SELECT 1"]) == 0
+    assert psql(url, ["-Xqc", "SELECT nonsense"]) == 1
+
+
+def test_the_chosen_programs_have_postgis() -> None:
+    assert find_binaries().postgis
+
+
+def test_each_test_has_a_database_of_its_own(database: str, connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE mine (x int)")
+    assert ask(database, "SELECT to_regclass('dbanon.run') IS NOT NULL")
+
+
+def test_the_next_test_does_not_see_it(connection: psycopg.Connection) -> None:
+    row = connection.execute("SELECT to_regclass('mine')").fetchone()
+    assert row == (None,)
+
+
+def test_a_login_is_a_member_of_its_role_and_nothing_else(login, database: str) -> None:
+    url = login("dbanon_analyst")
+    roles = "SELECT string_agg(r.rolname, ',') FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid "
+    assert ask(url, roles + "WHERE m.member = current_user::regrole") == "dbanon_analyst"
+    assert url != database_url(database)
