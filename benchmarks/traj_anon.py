@@ -1,4 +1,4 @@
-"""How much faster the optimised Traj-anon is than Algorithm 1 as the paper prints it, and how it grow with the data.
+"""How much faster the optimised Traj-anon is than Algorithm 1 as the paper prints it, and how both grow with the data.
 
 Run with ``./dev bench``. The plain side is the tests' oracle (Algorithm 1 with k-summing on the materialised binary
 US-tree, in Python), run in the same process on the same data, and the costs of both are held against each other.

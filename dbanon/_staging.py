@@ -67,15 +67,18 @@ class Reasons:
         self.names = ["kept"]
 
     def mark(self, name: str, bad: NDArray[np.bool_]) -> None:
+        """Give a reason to the bad rows that have none."""
         self.names.append(name)
         self.code[(self.code == 0) & bad] = len(self.names) - 1
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        return self.code == 0
+        """Rows that nothing was found against."""
+        return np.asarray(self.code == 0)
 
 
 def is_null(column: pa.Array) -> NDArray[np.bool_]:
+    """Where a column is null."""
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 

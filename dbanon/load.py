@@ -1,8 +1,8 @@
 """From files to trajectories and requests: stage, sort out, reproject, store; all in one transaction or nothing.
 
 Invariants: a row of a file is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
-and never both; fixes of a subject that contradict each other are decided by their order in the files; lines are made and
-reprojected in PostGIS, so M and SRID are right by construction. No message holds a coordinate or a subject.
+and never both; fixes of a subject that contradict each other are decided by their order in the files; lines are made
+and reprojected in PostGIS, so M and SRID are right by construction. No message holds a coordinate or a subject.
 """
 
 import math

@@ -1,0 +1,317 @@
+"""Reading and writing: what went in comes out, and what the server refuses becomes one sentence."""
+
+import dataclasses
+
+import numpy as np
+import psycopg
+import pytest
+
+from dbanon import store
+from dbanon.attacks import Clause, Verdict
+from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.trajectory import Cloaks
+
+
+def _value(connection, query, *params):
+    return connection.execute(query, params).fetchone()[0]
+
+
+def _cloaks(count, *, extras=(), extra=None):
+    number = np.arange(count)
+    low = number.astype(float) * 10 - 500
+    return Cloaks(
+        record_id=number // 3 + 1,
+        seq=(number % 3 + 1).astype(np.int32),
+        start=1_212_562_800 + number * 60,
+        end=1_212_562_860 + number * 60,
+        bounds=np.column_stack([low, low + 1, low + 5, low + 8]),
+        crowd=np.full(count, 5, np.int32),
+        subjects=np.full(count, 4, np.int32),
+        member_record=number // 3 + 1,
+        member_trajectory=number + 100,
+        suppressed={"subjects": {}},
+        metrics={},
+        extra=extra,
+        extras=extras,
+    )
+
+
+@pytest.fixture
+def dataset(connection):
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 2.5, 30)")
+    return store.dataset_row(connection, "d")
+
+
+@pytest.fixture
+def new_run(connection, dataset):
+    return store.create_run(connection, dataset.dataset_id, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+
+
+def _add(connection, dataset, subject, wkt):
+    query = "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, ST_GeomFromText(%s, 32610))"
+    connection.execute(query, [dataset.dataset_id, subject, wkt])
+
+
+def test_trajectories_come_back_with_every_fix_in_order(database, connection, dataset):
+    _add(connection, dataset, "b", "LINESTRING M (1 2 10, 3 4 20.25, 5 6 30)")
+    _add(connection, dataset, "ä", "POINT M (7.5 8.5 11)")
+    _add(connection, dataset, "a", "LINESTRING M (9 10 12, 11 12 13)")
+    _add(connection, dataset, "b", "POINT M (13 14 15)")
+    data = store.read_trajectories(database, dataset.dataset_id)
+    assert data.offset.tolist() == [0, 3, 4, 6, 7]
+    assert data.x.tolist() == [1, 3, 5, 7.5, 9, 11, 13]
+    assert data.y.tolist() == [2, 4, 6, 8.5, 10, 12, 14]
+    assert data.t.tolist() == [10, 20.25, 30, 11, 12, 13, 15]
+    assert data.subject.tolist() == [1, 2, 0, 1]
+    assert (data.srid, data.grid_m, data.grid_s) == (32610, 2.5, 30)
+    assert not data.x.flags.writeable
+
+
+def test_subject_codes_follow_the_texts_not_the_order_of_rows(database, connection, dataset):
+    names = ["10", "9", "Z", "a", "é", "𝒳"]
+    for name in reversed(names):
+        _add(connection, dataset, name, "POINT M (0 0 0)")
+    assert store.read_trajectories(database, dataset.dataset_id).subject.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, dataset):
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT %s, 's' || i %% 997, ST_SetSRID(ST_MakeLine(array_agg(ST_MakePointM(i + j, -i, j) ORDER BY j)), 32610) "
+        "FROM generate_series(1, 20000) i, generate_series(0, 11) j GROUP BY i",
+        [dataset.dataset_id],
+    )
+    data = store.read_trajectories(database, dataset.dataset_id)
+    assert (len(data.trajectory_id), data.fixes, data.subjects) == (20_000, 240_000, 997)
+    expected = connection.execute(
+        "SELECT sum(ST_X(position)), sum(ST_Y(position)), sum(extract(epoch FROM t))::float8 FROM dbanon.fix"
+    ).fetchone()
+    assert (data.x.sum(), data.y.sum(), data.t.sum()) == expected
+
+
+def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
+    data = store.read_trajectories(database, dataset.dataset_id)
+    assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
+    assert len(store.read_requests(database, dataset.dataset_id, data).t) == 0
+
+
+def test_reading_a_dataset_that_is_not_there_is_refused(database):
+    with pytest.raises(ParameterError, match="dataset"):
+        store.read_trajectories(database, 12345)
+
+
+def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(database, connection, dataset):
+    for name in ("b", "c", "a"):
+        _add(connection, dataset, name, "POINT M (0 0 0)")
+    for sender, t, content in [("c", 5.5, '{"z": "1"}'), ("zz", 6, '{"b":"2"}'), ("a", 1, '{ "z" : "1" }')]:
+        query = (
+            "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, to_timestamp(%s), %s)"
+        )
+        connection.execute(query, [dataset.dataset_id, sender, t, content])
+    data = store.read_trajectories(database, dataset.dataset_id)
+    requests = store.read_requests(database, dataset.dataset_id, data)
+    assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
+    assert requests.t.tolist() == [1, 5.5, 6]
+    assert requests.subject.tolist() == [0, 2, -1]
+    assert requests.content.tolist() == [1, 1, 0]
+    _add(connection, dataset, "d", "POINT M (0 0 0)")
+    with pytest.raises(StoreError, match="during a run"):
+        store.read_requests(database, dataset.dataset_id, data)
+
+
+def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
+    extras = ('{"requests": [{"a": "ü"}]}', '{"requests": []}')
+    extra = np.array([-1, 0, 1, 0, -1, -1, 1])
+    cloaks = _cloaks(7, extras=extras, extra=extra)
+    with connection.transaction():
+        store.write_cloaks(connection, new_run, dataset, cloaks)
+    rows = connection.execute(
+        "SELECT record_id, seq, extract(epoch FROM lower(period))::bigint, extract(epoch FROM upper(period))::bigint, "
+        "lower_inc(period), upper_inc(period), ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region), "
+        "crowd, subjects, extra::text, ST_SRID(region), ST_OrderingEquals(ST_Normalize(region), "
+        "ST_Normalize(ST_MakeEnvelope(ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region), 32610))) "
+        "FROM dbanon.cloak WHERE run_id = %s ORDER BY period",
+        [new_run],
+    ).fetchall()
+    for i, row in enumerate(rows):
+        bounds = cloaks.bounds[i].tolist()
+        text = extras[extra[i]] if extra[i] >= 0 else None
+        assert row == (
+            *(int(cloaks.record_id[i]), int(cloaks.seq[i]), int(cloaks.start[i]), int(cloaks.end[i])),
+            *(True, False, *bounds, 5, 4, text, 32610, True),
+        )
+    assert len(rows) == 7
+    members = connection.execute(
+        "SELECT record_id, trajectory_id, period FROM dbanon.membership WHERE run_id = %s ORDER BY 2", [new_run]
+    ).fetchall()
+    assert members == [(i // 3 + 1, i + 100, None) for i in range(7)]
+
+
+def test_cloaks_without_extra_and_none_at_all_are_written(connection, dataset, new_run):
+    store.write_cloaks(connection, new_run, dataset, _cloaks(4))
+    assert _value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
+    store.write_cloaks(connection, new_run, dataset, _cloaks(0))
+
+
+def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection, dataset, new_run, monkeypatch):
+    monkeypatch.setattr(store, "LARGEST_RUN_BYTES", 1000)
+    with pytest.raises(StoreError, match="at most"):
+        store.write_cloaks(connection, new_run, dataset, _cloaks(9))
+    assert _value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+
+
+def test_evidence_is_what_the_tables_hold(database, connection, run):
+    evidence = store.read_evidence(database, run)
+    assert (evidence.method, evidence.algorithm, evidence.params["k"]) == ("tp-aware", "traj-anon", 5)
+    order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
+    assert evidence.cloak_record[order].tolist() == [1, 1, 2, 2]
+    assert evidence.cloak_bounds[order][0].tolist() == [0, 0, 40, 90]
+    assert (evidence.cloak_end_s - evidence.cloak_start_s == 60).all()
+    assert evidence.cloak_rectangle.all()
+    assert evidence.member_whole.all()
+    assert sorted(evidence.member_trajectory.tolist()) == list(range(100, 110))
+    assert evidence.published_request_record.tolist() == [1]
+    assert sorted(evidence.request_subject.tolist()) == [0, 3]
+    assert evidence.request_content.tolist() == [0, 0] == evidence.published_request_content.tolist() * 2
+    assert evidence.trajectories.subjects == 10
+
+
+def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database, new_run):
+    assert len(store.read_evidence(database, new_run).cloak_record) == 0
+    with pytest.raises(ParameterError, match="no run 999"):
+        store.read_evidence(database, 999)
+
+
+def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run):
+    assert store.run_row(connection, new_run).status == "queued"
+    store.set_status(connection, new_run, "running")
+    metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
+    store.set_status(connection, new_run, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
+    row = store.run_row(connection, new_run)
+    assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {"k": 5}, 7)
+    assert row.metrics == {"bundles": 3, "share": 0.5}
+    (listed,) = store.list_runs(connection)
+    assert listed["started_at"] <= listed["finished_at"]
+    assert listed["releases"] is None
+    query = "SELECT dataset_revision = d.revision AND program_version <> '' FROM dbanon.run JOIN dbanon.dataset d USING (dataset_id)"
+    assert _value(connection, query)
+    with pytest.raises(ParameterError):
+        store.set_status(connection, 999, "failed", error="gone")
+    with pytest.raises(ValueError, match="no columns"):
+        store.set_status(connection, new_run, "failed", colour="red")
+
+
+def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
+    clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
+    verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
+    digest = store.run_digest(connection, new_run)
+    store.add_verification(connection, new_run, verdict, digest)
+    row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
+    assert row == (new_run, "tp-aware", False, digest)
+    assert len(digest) == 32
+
+
+def test_only_one_session_holds_a_run(database, connection, new_run):
+    with store.connect(database) as other:
+        with (
+            store.lock_run(connection, new_run),
+            pytest.raises(StoreError, match="Another session"),
+            store.lock_run(other, new_run),
+        ):
+            pass
+        with store.lock_run(other, new_run):
+            pass
+
+
+def test_a_running_run_that_nobody_holds_is_reaped(connection, new_run):
+    store.set_status(connection, new_run, "running")
+    with store.lock_run(connection, new_run):
+        assert store.reap_runs(connection) == 0
+    assert store.reap_runs(connection) == 1
+    assert store.run_row(connection, new_run).status == "failed"
+
+
+def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):
+    store.check_release_name(connection, "ten_people")
+    rows, notices = store.publish(connection, run, "ten_people")
+    assert (rows, notices) == (4, ())
+    names, shown = store.release_rows(connection, "ten_people", 3)
+    assert names[:5] == ["record_id", "seq", "period", "region", "crowd"]
+    assert len(shown) == 3
+    assert shown[0][3].startswith("POLYGON")
+    assert _value(connection, "SELECT current_user") != "dbanon_analyst"
+    assert store.list_runs(connection)[0]["releases"] == "ten_people"
+    with pytest.raises(ParameterError, match="free"):
+        store.check_release_name(connection, "ten_people")
+    store.unpublish(connection, "ten_people")
+    store.check_release_name(connection, "ten_people")
+
+
+def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
+    connection.execute("""UPDATE dbanon.run SET metrics = '{"requests_of_one_subject": 2}'""")
+    verify(connection)
+    _, notices = store.publish(connection, run, "ten_people")
+    assert len(notices) == 1
+    assert notices[0].startswith("2 ")
+
+
+@pytest.mark.parametrize("name", ["", "Ten", "1st", "a-b", "select", 'a"b', "ü", "a" * 51, "a; drop table x"])
+def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connection, name):
+    with pytest.raises(ParameterError, match="letters"):
+        store.check_release_name(connection, name)
+
+
+def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):
+    with pytest.raises(VerificationFailed, match="dbanon"), store.errors_translated():
+        store.publish(connection, new_run, "ten_people")
+    with pytest.raises(ParameterError), store.errors_translated():
+        store.publish(connection, 999, "ten_people")
+    with pytest.raises(ParameterError), store.errors_translated():
+        store.unpublish(connection, "nothing_there")
+
+
+def test_an_unknown_dataset_or_run_is_named(connection, dataset):
+    with pytest.raises(ParameterError, match="Did you mean 'd'"):
+        store.dataset_row(connection, "dd")
+    with pytest.raises(ParameterError, match="no run 77"):
+        store.run_row(connection, 77)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "word"),
+    [
+        ("53100", StoreError, "disk"),
+        ("57P01", StoreError, "connection was lost"),
+        ("08006", StoreError, "connection was lost"),
+        ("42501", StoreError, "rights"),
+        ("3F000", SchemaMismatch, "db upgrade"),
+        ("42P01", SchemaMismatch, "db upgrade"),
+        ("22021", DataError, "NUL"),
+        ("DA005", VerificationFailed, "secret"),
+        ("DA002", ParameterError, "secret"),
+        ("DA007", StoreError, "secret"),
+        ("23514", StoreError, "SQLSTATE 23514"),
+    ],
+)
+def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connection, state, kind, word):
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'secret' USING ERRCODE = '{state}', HINT = 'Do this.'; END $$"
+    with pytest.raises(kind, match=word) as caught, store.errors_translated():
+        connection.execute(statement)
+    assert isinstance(caught.value.__cause__, psycopg.Error)
+    assert ("secret" in str(caught.value)) == state.startswith("DA")
+
+
+def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
+    broken = dataclasses.replace(_cloaks(1), crowd=np.array([1], np.int32))
+    with pytest.raises(StoreError, match="cloak_crowd_check") as caught:
+        store.write_cloaks(connection, new_run, dataset, broken)
+    assert "500" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path, database):
+    with pytest.raises(StoreError, match="must answer"):
+        store.connect(f"postgresql://nobody@/none?host={tmp_path}")
+    with pytest.raises(StoreError, match="must answer"):
+        store.read_trajectories(f"postgresql://nobody@/none?host={tmp_path}", 1)
+    with psycopg.connect(database) as known, pytest.raises(StoreError):
+        store.connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))
