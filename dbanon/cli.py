@@ -115,12 +115,16 @@ def db_status() -> None:
 
 
 @db_app.command("url", epilog=GLOBAL)
-def db_url() -> None:
+def db_url(
+    user: Annotated[str | None, typer.Option(help="Log in as this role, such as an analyst's.")] = None,
+) -> None:
     """Print a URL that psql, QGIS and pandas can connect with."""
     from dbanon import server
 
-    target = server.resolve(_options.dsn)
-    _print(lambda: target.url, lambda: {"url": target.url})
+    url = server.resolve(_options.dsn).url
+    if user is not None:
+        url = server.uri({**server.parse(url), "user": user})
+    _print(lambda: url, lambda: {"url": url})
 
 
 @db_app.command("upgrade", epilog=GLOBAL)

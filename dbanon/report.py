@@ -85,7 +85,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value)
     if isinstance(value, float):
-        return f"{value:,.2f}"
+        return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)

@@ -193,7 +193,10 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
     (listed,) = store.list_runs(connection)
     assert listed["started_at"] <= listed["finished_at"]
     assert listed["releases"] is None
-    query = "SELECT dataset_revision = d.revision AND program_version <> '' FROM dbanon.run JOIN dbanon.dataset d USING (dataset_id)"
+    query = (
+        "SELECT dataset_revision = revision AND program_version <> '' "
+        "FROM dbanon.run JOIN dbanon.dataset USING (dataset_id)"
+    )
     assert _value(connection, query)
     with pytest.raises(ParameterError):
         store.set_status(connection, 999, "failed", error="gone")

@@ -122,9 +122,8 @@ def test_parquet_columns_keep_their_types_and_dictionaries_are_undone(tmp_path):
 def test_a_missing_column_names_those_found(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("cab,when\n1,2\n")
-    assert _refusal(path, "cab", "x") == (
-        "fixes.csv must have a column 'x'. It has: cab, when; name the right one (--subject, --time, --x, --y, --trip or "
-        "--columns)."
+    assert _refusal(path, "cab", "x").startswith(
+        "fixes.csv must have a column 'x'. It has: cab, when; name the right one"
     )
 
 
