@@ -1,0 +1,55 @@
+"""Documents that are executed or held against the code, so that they cannot go stale."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dbanon import methods
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+HEADINGS = [
+    *("Privacy claim", "Adversary", "Algorithm", "Parameters", "Complexity"),
+    *("Departures from the paper", "Example", "Known limits", "References"),
+]
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_every_family_has_a_page_with_the_fixed_headings(family: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{family}.md").read_text()
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_example_of_a_method_page_runs(page: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), {})
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_a_method_page_names_every_parameter_with_its_default(family: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{family}.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", page, re.MULTILINE))
+    described = methods.describe(methods.method(family))
+    assert list(rows) == [p["name"] for p in described]
+    for parameter in described:
+        if parameter["default"] is not None:
+            assert str(parameter["default"]) in rows[parameter["name"]]
+
+
+def test_every_dependency_has_a_line_that_says_why() -> None:
+    decisions = (ROOT / "docs" / "decisions.md").read_text()
+    declared = re.findall(r'^    "([a-z0-9-]+(?:\[\w+\])?)>=', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert declared
+    for name in declared:
+        assert f"| `{name}` |" in decisions, name
+
+
+@pytest.mark.parametrize("document", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    path = ROOT / document
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
+        assert (path.parent / target).exists(), target
