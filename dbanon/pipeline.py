@@ -218,10 +218,9 @@ class Database:
         watch = _Stopwatch()
         progress("reading trajectories", 0, None)
         with watch("load_s"):
-            data = store.read_trajectories(self.target.url, job.dataset.dataset_id)
-            requests = (
-                store.read_requests(self.target.url, job.dataset.dataset_id) if job.family.reads_requests else None
-            )
+            url, dataset_id = self.target.url, job.dataset.dataset_id
+            data = store.read_trajectories(url, dataset_id)
+            requests = store.read_requests(url, dataset_id, data) if job.family.reads_requests else None
         progress("computing cloaks", 0, None)
         with watch("compute_s"):
             cloaks = job.family.anonymise(data, job.algorithm.name, job.params, np.random.default_rng(job.seed))

@@ -22,22 +22,19 @@ def test_the_commands_of_the_readme_run_in_order(database: str, tmp_path: Path) 
     programs = str(Path(sys.executable).parent)
     environment = {**os.environ, "DBANON_DSN": database, "PATH": f"{programs}:{os.environ['PATH']}"}
     shell = blocks("sh").replace(". .venv/bin/activate\n", "")
-    options = {
-        "cwd": tmp_path,
-        "env": environment,
-        "capture_output": True,
-        "text": True,
-        "timeout": 300,
-        "check": False,
-    }
 
-    typed = subprocess.run(["bash", "-euo", "pipefail", "-c", shell], **options)
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    typed = run("bash", "-euo", "pipefail", "-c", shell)
     assert typed.returncode == 0, typed.stderr
     assert "published.city_k5" in typed.stdout
 
-    asked = subprocess.run(["psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", blocks("sql")], **options)
+    asked = run("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", blocks("sql"))
     assert asked.returncode == 0, asked.stderr
 
-    python = subprocess.run([sys.executable, "-W", "error", "-c", blocks("python")], **options)
+    python = run(sys.executable, "-W", "error", "-c", blocks("python"))
     assert python.returncode == 0, python.stderr
     assert python.stdout.startswith("verified 0.")
