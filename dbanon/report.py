@@ -126,7 +126,7 @@ def load_text(report: "LoadReport") -> str:
     rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
-    return table(["dataset " + report.dataset, "count"], rows)
+    return table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:
