@@ -99,7 +99,9 @@ def _examine(bindir: Path) -> Binaries | None:
 
 def _output(command: Sequence[str]) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.strip()
+        # Not in the caller's directory: it may be gone, and pg_config then says nothing.
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, cwd="/")
+        return done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

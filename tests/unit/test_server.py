@@ -194,6 +194,16 @@ def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: P
         _postgres.find_binaries(14)
 
 
+def test_a_working_directory_that_is_gone_hides_no_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _postgres.installations()
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert _postgres.installations() == before
+
+
 def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:
     heavy = ("sqlalchemy", "psycopg", "docker", "numpy")
     code = f"import sys, dbanon.server, dbanon.testing; print([name for name in {heavy} if name in sys.modules])"
