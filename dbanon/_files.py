@@ -107,7 +107,8 @@ def unix_seconds(column: pa.Array, tz: str | None) -> pa.Array:
 
 def texts(column: pa.Array) -> pa.Array:
     """Cells as text without surrounding blanks; null where nothing is left."""
-    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    # One name in two spellings of Unicode would count as two people.
+    trimmed = pc.utf8_normalize(pc.utf8_trim_whitespace(column.cast(pa.string())), form="NFC")
     return _only(trimmed, pc.not_equal(trimmed, ""))
 
 

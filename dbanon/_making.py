@@ -156,7 +156,8 @@ class Maker:
                 ORDER BY subject, trip, part
                 RETURNING subject, path)
             SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT (
-                ST_XMin(path) > '-1e12' AND ST_YMin(path) > '-1e12' AND ST_XMax(path) < 1e12 AND ST_YMax(path) < 1e12))
+                ST_XMin(Box3D(path)) > '-1e12' AND ST_YMin(Box3D(path)) > '-1e12'
+                AND ST_XMax(Box3D(path)) < 1e12 AND ST_YMax(Box3D(path)) < 1e12))
             FROM made"""
         ).format(dataset=self.dataset_id, source=self.source, target=self.target, fixes=self._fixes())
         row = self.connection.execute(statement).fetchone()
@@ -173,8 +174,8 @@ class Maker:
             DECLARE placed geometry;
             BEGIN
                 placed := ST_Transform(g, target);
-                RETURN ST_XMin(placed) > '-1e12' AND ST_YMin(placed) > '-1e12'
-                    AND ST_XMax(placed) < 1e12 AND ST_YMax(placed) < 1e12;
+                RETURN ST_XMin(Box3D(placed)) > '-1e12' AND ST_YMin(Box3D(placed)) > '-1e12'
+                    AND ST_XMax(Box3D(placed)) < 1e12 AND ST_YMax(Box3D(placed)) < 1e12;
             EXCEPTION WHEN internal_error THEN
                 RETURN false;
             END $$"""

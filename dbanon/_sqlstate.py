@@ -40,6 +40,11 @@ _SENTENCES = {
 }
 
 
+def no_rights() -> StoreError:
+    """Make the error of a login without the rights it needs."""
+    return StoreError(_SENTENCES["42501"], "42501")
+
+
 def translated(error: DriverError) -> DbanonError:
     """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
     state = error.sqlstate

@@ -5,8 +5,8 @@ Modules that are slow to import are imported by the commands that need them, so 
 """
 
 import json
+import logging
 import os
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -152,10 +152,7 @@ def db_psql(context: typer.Context) -> None:
 
     target = server.resolve(_options.dsn)
     stderr_line(target.label)
-    try:
-        raise typer.Exit(subprocess.call(["psql", "-d", target.url, *context.args]))
-    except FileNotFoundError:
-        raise DbanonError("The program psql must be installed. It was not found; install postgresql-client.") from None
+    raise typer.Exit(server.psql(target.url, context.args))
 
 
 # ---- load ----------------------------------------------------------------------------------------------------------
@@ -225,6 +222,9 @@ def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
     _print(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
 
 
+RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
+
+
 # ---- runs ----------------------------------------------------------------------------------------------------------
 
 
@@ -262,7 +262,7 @@ def run(
 
 
 @app.command(epilog=GLOBAL)
-def verify(run_id: Annotated[int, typer.Argument(metavar="RUN", help="The run's number.")]) -> None:
+def verify(run_id: RunId) -> None:
     """Attack the stored rows of a run again."""
     from dbanon import report
 
@@ -274,7 +274,7 @@ def verify(run_id: Annotated[int, typer.Argument(metavar="RUN", help="The run's 
 
 @app.command(epilog=GLOBAL)
 def publish(
-    run_id: Annotated[int, typer.Argument(metavar="RUN", help="The run's number.")],
+    run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
 ) -> None:
     """Make a verified run a view in the schema published."""
@@ -371,6 +371,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
     _options.json, _options.debug = "--json" in given, "--debug" in given
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway
     try:
         code = app(given, prog_name="dbanon", standalone_mode=False)
     except typer.TyperException as error:

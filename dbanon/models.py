@@ -117,6 +117,7 @@ class Run(Base):
     algorithm: Mapped[str]
     params: Mapped[dict[str, Any]]
     seed: Mapped[int | None]
+    lock_key: Mapped[int]
     status: Mapped[str]
     metrics: Mapped[dict[str, Any]]
     suppressed: Mapped[dict[str, Any]]

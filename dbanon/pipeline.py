@@ -20,7 +20,7 @@ import psycopg
 
 from dbanon import load, methods, schema, server, store
 from dbanon.attacks import ATTACKS, Clause, Verdict
-from dbanon.errors import DbanonError, StoreError, VerificationFailed
+from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks
 
 Progress = Callable[[str, int, int | None], None]
@@ -139,8 +139,9 @@ class Database:
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
         parsed = family.parse(params or {})
-        seed = secrets.randbelow(2**53) if seed is None else seed
+        seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
         with store.errors_translated():
+            store.demand_worker(self.connection)
             store.reap_runs(self.connection)
             data = store.dataset_row(self.connection, dataset)
             if publish is not None:
@@ -194,18 +195,18 @@ class Database:
     @contextmanager
     def _holding(self, run_id: int) -> Iterator[None]:
         """Hold a run's lock, and leave it ``failed`` or ``cancelled`` if the body does not come to an end."""
-        with store.lock_run(self.connection, run_id):
-            try:
+        try:
+            with store.lock_run(self.connection, run_id):
                 yield
-            except KeyboardInterrupt:
-                self._give_up(run_id, "cancelled", "The run was interrupted.")
-                raise
-            except BaseException as error:
-                told = str(error) if isinstance(error, DbanonError) else "The run failed; see its error with --debug."
-                if isinstance(error, psycopg.Error):
-                    told = str(store.translate(error))
-                self._give_up(run_id, "failed", told)
-                raise
+        except KeyboardInterrupt:
+            self._give_up(run_id, "cancelled", "The run was interrupted.")
+            raise
+        except BaseException as error:
+            told = str(error) if isinstance(error, DbanonError) else "The run failed; see its error with --debug."
+            if isinstance(error, psycopg.Error):
+                told = str(store.translate(error))
+            self._give_up(run_id, "failed", told)
+            raise
 
     def _give_up(self, run_id: int, status: str, error: str) -> None:
         """Record how a run ended; if the connection is gone, whoever looks next finds no lock holder and fails it."""
@@ -248,6 +249,7 @@ class Database:
 
     def _write(self, job: "_Job", cloaks: Cloaks) -> None:
         with self.connection.transaction():
+            store.demand_unchanged(self.connection, job.dataset)
             store.write_cloaks(self.connection, job.run_id, job.dataset, cloaks)
             store.set_status(
                 self.connection, job.run_id, "computed", metrics=cloaks.metrics, suppressed=cloaks.suppressed
@@ -310,6 +312,12 @@ def _judge(name: str, url: str, run_id: int) -> Verdict:
         told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
         clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
         return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
+
+
+def _checked_seed(seed: int) -> int:
+    if not 0 <= seed < 2**63:
+        raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
+    return seed
 
 
 def _peak_rss_mb() -> float:

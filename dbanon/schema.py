@@ -110,8 +110,25 @@ def _prepare(connection: "sqlalchemy.Connection") -> None:
         )
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
     found = "SELECT count(*) FROM pg_extension WHERE extname = 'postgis'"
-    if connection.exec_driver_sql(found).scalar_one():
-        return
+    if not connection.exec_driver_sql(found).scalar_one():
+        _create_postgis(connection)
+    _demand_closed_schema(connection)
+
+
+def _demand_closed_schema(connection: "sqlalchemy.Connection") -> None:
+    """Refuse a schema of PostGIS's in which everybody may create: before version 15 that is the default of public."""
+    row = connection.exec_driver_sql(
+        "SELECT quote_ident(n.nspname), has_schema_privilege('public', n.oid, 'CREATE') FROM pg_extension e "
+        "JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
+    ).one()
+    if row[1]:
+        raise StoreError(
+            "Only trusted roles may create in the schema PostGIS lives in, or others could put functions in the place "
+            f"of its own. Everybody may in {row[0]}; run `REVOKE CREATE ON SCHEMA {row[0]} FROM PUBLIC`."
+        )
+
+
+def _create_postgis(connection: "sqlalchemy.Connection") -> None:
     try:
         connection.exec_driver_sql("CREATE EXTENSION postgis")
     except Exception as error:

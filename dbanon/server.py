@@ -465,6 +465,7 @@ class EmbeddedServer:
         for database, statement in (
             ("postgres", f"CREATE DATABASE {DATABASE}"),
             (DATABASE, "CREATE EXTENSION postgis"),
+            (DATABASE, "REVOKE CREATE ON SCHEMA public FROM PUBLIC"),  # granted before version 15
         ):
             result = self._run([*postgres, database], text=statement + "\n")
             if "ERROR: " in result.stderr:  # this mode ends with 0 whatever happens

@@ -117,6 +117,27 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
     raise ParameterError(f"The dataset must exist. There is none named '{name}'. {hint}")
 
 
+def demand_worker(connection: Connection) -> None:
+    """Raise `StoreError` unless the login may write cloaks and verdicts; before a run is queued, not in its middle."""
+    if not _one(connection, "SELECT has_table_privilege('dbanon.cloak', 'INSERT')"):
+        raise _sqlstate.no_rights()
+
+
+def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
+    """Keep a dataset from changing until the transaction ends.
+
+    Raises
+    ------
+    StoreError
+        If it changed since `dataset` was read.
+    """
+    revision = _one(
+        connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s FOR SHARE", [dataset.dataset_id]
+    )
+    if revision != dataset.revision:
+        raise StoreError("Nobody may change a dataset during a run. Somebody did and nothing was kept; run it again.")
+
+
 def create_run(
     connection: Connection, dataset_id: int, method: str, algorithm: str, params: Mapping[str, Any], *, seed: int | None
 ) -> int:

@@ -58,6 +58,24 @@ COMMENT ON FUNCTION dbanon.bump_revision() IS
 known to be old; also checks that the dataset exists and that paths are in its SRID. Trigger on dbanon.trajectory and
 dbanon.request. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
 
+CREATE OR REPLACE FUNCTION dbanon.guard_dataset() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NEW.srid <> OLD.srid AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id) THEN
+        RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories. Got another for one that has some.'
+            USING ERRCODE = 'DA008', DETAIL = 'Every path carries the SRID of its dataset.',
+                  HINT = 'Load it again: dbanon load trajectories --replace.';
+    END IF;
+    NEW.revision := greatest(NEW.revision, OLD.revision + 1);
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_dataset() IS
+'Keeps the SRID of a dataset that has trajectories, and raises its revision when its grid changes. Trigger on dbanon.dataset.
+Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
+
 CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -206,6 +224,10 @@ CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.request REFERENCING OLD TABLE 
 CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.request
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
 
+DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
+CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
+    WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
+    EXECUTE FUNCTION dbanon.guard_dataset();
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
     FOR EACH ROW EXECUTE FUNCTION dbanon.delete_dataset_rows();

@@ -9,7 +9,7 @@ AS $$
     SELECT sha256(
         record_send(ROW(
             convert_to('dbanon digest 1', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
-            convert_to(r.params::text, 'UTF8'), d.srid, d.grid_m, d.grid_s, d.revision))
+            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), d.srid, d.grid_m, d.grid_s, d.revision))
         || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
             FROM (SELECT c.record_id, sha256(string_agg(record_send(ROW(
                              c.seq, c.period, @postgis@.ST_AsEWKB(c.region, 'NDR'), c.crowd, c.subjects,
@@ -29,6 +29,6 @@ AS $$
     WHERE r.run_id = run_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon.run_digest(bigint) IS
-'SHA-256 over a run''s method, algorithm, parameters, its dataset''s grid and revision now, and every cloak and member row:
-equal digests mean that nothing the verdict rests on has changed. Takes: run_id. Returns: 32 bytes; NULL if there is no
+'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset''s grid and revision now, and every
+cloak and member row: equal digests mean that nothing the verdict rests on has changed. Takes: run_id. Returns: 32 bytes; NULL if there is no
 such run. Raises: nothing. Example: SELECT encode(dbanon.run_digest(1), ''hex'').';

@@ -11,11 +11,14 @@ AS $$
         c.record_id, c.seq,
         pg_catalog.date_part('epoch', pg_catalog.lower(c.period)),
         pg_catalog.date_part('epoch', pg_catalog.upper(c.period)),
-        @postgis@.ST_XMin(c.region), @postgis@.ST_YMin(c.region), @postgis@.ST_XMax(c.region), @postgis@.ST_YMax(c.region),
+        -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by somebody's own ST_XMin(geometry).
+        @postgis@.ST_XMin(@postgis@.Box3D(c.region)), @postgis@.ST_YMin(@postgis@.Box3D(c.region)),
+        @postgis@.ST_XMax(@postgis@.Box3D(c.region)), @postgis@.ST_YMax(@postgis@.Box3D(c.region)),
         -- The usual order of corners first; any other order is normalised.
-        @postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Envelope(c.region))
-            OR (@postgis@.ST_NPoints(c.region) = 5 AND @postgis@.ST_OrderingEquals(
-                    @postgis@.ST_Normalize(c.region), @postgis@.ST_Normalize(@postgis@.ST_Envelope(c.region)))),
+        @postgis@.GeometryType(c.region) = 'POLYGON' AND @postgis@.ST_CoordDim(c.region) = 2
+            AND (@postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Envelope(c.region))
+                 OR (@postgis@.ST_NPoints(c.region) = 5 AND @postgis@.ST_OrderingEquals(
+                         @postgis@.ST_Normalize(c.region), @postgis@.ST_Normalize(@postgis@.ST_Envelope(c.region))))),
         @postgis@.ST_SRID(c.region), c.crowd, c.subjects,
         CASE WHEN c.extra IS NULL THEN 0
              ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(c.extra - own.names)) END

@@ -194,6 +194,20 @@ COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text) IS
 of dbanon.publish. Takes: run_id, release_id, name. Returns: nothing. Raises: nothing of its own. Example:
 SELECT dbanon.show_release(1, 1, ''cabs_june'').';
 
+CREATE OR REPLACE FUNCTION dbanon.refuse_name_taken(name text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'The name of a release must be free. There is a "%" in schema published already.', name
+        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
+              HINT = format('Choose another name, or withdraw that one: dbanon unpublish %s.', name);
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
+'Says that a name is taken. Part of dbanon.publish. Takes: name. Returns: never. Raises: DA003. Example:
+SELECT dbanon.refuse_name_taken(''cabs_june'').';
+
 CREATE OR REPLACE FUNCTION dbanon.publish(run_id bigint, name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -206,7 +220,6 @@ DECLARE
     lonely numeric;
 BEGIN
     PERFORM dbanon.check_name(publish.name);
-    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.publish ' || publish.name, 0));
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         RAISE EXCEPTION 'The run to publish must exist. There is no run %.', coalesce(publish.run_id::text, 'NULL')
@@ -214,9 +227,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL)
         OR EXISTS (SELECT FROM pg_class c WHERE c.relname = publish.name AND c.relnamespace = 'published'::regnamespace) THEN
-        RAISE EXCEPTION 'The name of a release must be free. There is a "%" in schema published already.', publish.name
-            USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', publish.name),
-                  HINT = format('Choose another name, or withdraw that one: dbanon unpublish %s.', publish.name);
+        PERFORM dbanon.refuse_name_taken(publish.name);
     END IF;
     -- From here to the end nobody loads into the dataset, verifies the run anew or writes its rows. The run's row is
     -- written, not just locked, so that a writer on an older snapshot fails instead of overlooking the release.
@@ -226,12 +237,17 @@ BEGIN
 
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon.copy_release(publish.run_id, new_release);
-    PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
-    INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
-        VALUES (new_release, publish.name, publish.run_id, digest, copied);
+    BEGIN
+        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
+        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
+            VALUES (new_release, publish.name, publish.run_id, digest, copied);
+    EXCEPTION WHEN duplicate_table OR unique_violation THEN  -- somebody else took the name meanwhile
+        PERFORM dbanon.refuse_name_taken(publish.name);
+    END;
 
-    SELECT (r.metrics ->> 'requests_of_one_subject')::numeric INTO lonely FROM dbanon.run r
-        WHERE r.run_id = publish.run_id AND jsonb_typeof(r.metrics -> 'requests_of_one_subject') = 'number';
+    SELECT (v.figures ->> 'requests_of_one_subject')::numeric INTO lonely FROM dbanon.verification v
+        WHERE v.run_id = publish.run_id AND jsonb_typeof(v.figures -> 'requests_of_one_subject') = 'number'
+        ORDER BY v.verification_id DESC LIMIT 1;
     IF lonely > 0 THEN
         RAISE NOTICE '% published request values were only ever sent by one subject each: such a value can tell by itself who sent it.',
             lonely;
@@ -253,7 +269,6 @@ DECLARE
     live dbanon.release;
 BEGIN
     PERFORM dbanon.check_name(unpublish.name);
-    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.publish ' || unpublish.name, 0));
     SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name

@@ -1,13 +1,14 @@
 -- Who computes a run holds an advisory lock on it; a run without a holder is dead.
 
 CREATE OR REPLACE FUNCTION dbanon.run_lock_key(run_id bigint) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
 AS $$
-    -- 'dban' in the upper half, where pg_locks shows it as classid; the run in the lower, as objid.
-    SELECT (1684169070::bigint << 32) | (run_lock_key.run_id & 4294967295)
+    SELECT r.lock_key FROM dbanon.run r WHERE r.run_id = run_lock_key.run_id
 $$;
 COMMENT ON FUNCTION dbanon.run_lock_key(bigint) IS
-'The key of the advisory lock that whoever computes or verifies a run holds for as long. Takes: run_id. Returns: the key.
+'The key of the advisory lock that whoever computes or verifies a run holds for as long; drawn at random for each run, because
+any login may take any advisory lock whose key it can guess. Takes: run_id. Returns: the key, NULL if there is no such run.
 Raises: nothing. Example: SELECT pg_advisory_lock(dbanon.run_lock_key(1)).';
 
 CREATE OR REPLACE FUNCTION dbanon.reap_runs() RETURNS integer

@@ -69,6 +69,7 @@ COMMENT ON COLUMN dbanon.run.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the family.';
 COMMENT ON COLUMN dbanon.run.params IS 'All its parameters, an object.';
 COMMENT ON COLUMN dbanon.run.seed IS 'Seed of all random choices but the numbering of releases. Never published.';
+COMMENT ON COLUMN dbanon.run.lock_key IS 'Key of the advisory lock of whoever works on the run; random, so that it cannot be guessed.';
 COMMENT ON COLUMN dbanon.run.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
 COMMENT ON COLUMN dbanon.run.metrics IS 'Figures of the run, an object of numbers.';
 COMMENT ON COLUMN dbanon.run.suppressed IS 'What was left out, by reason.';

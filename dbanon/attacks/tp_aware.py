@@ -201,7 +201,15 @@ def _figures(evidence: Evidence, members: _Members, watch: _Watch, published: In
         "suppressed": int(watch.seen.sum() - published.sum()),
         "requests": len(evidence.request_t),
         "requests_published": len(evidence.published_request_seq),
+        "requests_of_one_subject": _of_one_subject(evidence),
     }
+
+
+def _of_one_subject(evidence: Evidence) -> int:
+    """Count distinct published contents that one subject alone ever sent: no clause, but it may point to a person."""
+    senders = np.unique(np.stack((evidence.request_content, evidence.request_subject), axis=1), axis=0)
+    content, number = np.unique(senders[:, 0], return_counts=True)
+    return int(np.isin(content[number == 1], evidence.published_request_content).sum())
 
 
 # Records and their members, as stored.

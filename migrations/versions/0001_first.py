@@ -85,6 +85,8 @@ CREATE TABLE dbanon.run (
     algorithm text NOT NULL,
     params jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(params) = 'object'),
     seed bigint,
+    lock_key bigint NOT NULL
+        DEFAULT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint,
     status text NOT NULL DEFAULT 'queued'
         CHECK (status IN ('queued', 'running', 'computed', 'verified', 'refused', 'failed', 'cancelled')),
     metrics jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metrics) = 'object'),

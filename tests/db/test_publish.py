@@ -142,7 +142,7 @@ def test_a_notice_says_how_many_request_values_identify_by_themselves(connection
     connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
     publish(connection, "silent")
     assert notices == []
-    connection.execute("""UPDATE dbanon.run SET metrics = '{"requests_of_one_subject": 3}'""")
+    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 3}'""")
     publish(connection, "three")
     assert len(notices) == 1
     assert "3 published request values were only ever sent by one subject" in str(notices[0])

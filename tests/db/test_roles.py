@@ -56,7 +56,7 @@ def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> No
     assert operator.execute(
         "SELECT revision, created_by = session_user FROM dbanon.dataset WHERE dataset_id = 2"
     ).fetchone() == (
-        3,
+        4,
         True,
     )
 

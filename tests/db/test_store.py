@@ -251,8 +251,8 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
 
 
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
-    connection.execute("""UPDATE dbanon.run SET metrics = '{"requests_of_one_subject": 2}'""")
     verify(connection)
+    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 2}'""")
     _, notices = store.publish(connection, run, "ten_people")
     assert len(notices) == 1
     assert notices[0].startswith("2 ")

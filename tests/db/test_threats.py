@@ -1,0 +1,86 @@
+"""What a login could do to dbanon from outside its rights, each with the protection that stops it."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from dbanon import schema, store
+from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
+from dbanon.pipeline import open_database
+
+
+def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
+    connection: psycopg.Connection, run: int
+) -> None:
+    bounds = "SELECT xmin, ymax FROM dbanon.cloak_evidence(%s) ORDER BY 1, 2"
+    before = connection.execute(bounds, [run]).fetchall()
+    for name in ("st_xmin", "st_ymin", "st_xmax", "st_ymax"):
+        connection.execute(
+            f"CREATE FUNCTION public.{name}(geometry) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT 0::float8'"
+        )
+    assert (
+        connection.execute("SELECT xmin, ymax FROM dbanon.cloak_evidence(%s) ORDER BY 1, 2", [run]).fetchall() == before
+    )
+
+
+def test_a_database_in_which_everybody_may_create_beside_postgis_is_not_upgraded(
+    database: str, connection: psycopg.Connection
+) -> None:
+    connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with pytest.raises(StoreError, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
+        schema.upgrade(database)
+
+
+def test_an_analyst_cannot_guess_the_lock_of_a_run_or_hold_up_a_publication(
+    connection: psycopg.Connection, run: int, login: Callable[[str], str]
+) -> None:
+    keys = [connection.execute("SELECT dbanon.run_lock_key(%s)", [run]).fetchone()[0] for _ in range(2)]
+    assert keys[0] == keys[1]
+    assert abs(keys[0]) > 2**40
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        analyst.execute("SELECT pg_advisory_lock(hashtextextended('dbanon.publish ten', 0))")
+        connection.execute("SET statement_timeout = '10s'")
+        connection.execute("SELECT dbanon.publish(%s, 'ten')", [run])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            analyst.execute("SELECT dbanon.run_lock_key(1)")
+
+
+def test_a_dataset_with_trajectories_keeps_its_srid_and_a_new_grid_is_a_new_revision(
+    connection: psycopg.Connection, run: int
+) -> None:
+    with pytest.raises(DataError, match="SRID"), store.errors_translated():
+        connection.execute("UPDATE dbanon.dataset SET srid = 3857")
+    connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m * 2")
+    connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m / 2")
+    with pytest.raises(VerificationFailed, match="changed"), store.errors_translated():
+        store.publish(connection, run, "ten")
+
+
+def test_what_a_run_says_it_left_out_is_part_of_what_was_verified(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("""UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_some_instant": 7}}'""")
+    with pytest.raises(VerificationFailed, match="changed"), store.errors_translated():
+        store.publish(connection, run, "ten")
+
+
+@pytest.mark.parametrize("shape", ["ST_Force3DM(region)", "ST_ForceCurve(region)", "ST_Multi(region)"])
+def test_a_region_that_is_no_plain_polygon_is_no_rectangle(
+    connection: psycopg.Connection, run: int, shape: str
+) -> None:
+    connection.execute(f"UPDATE dbanon.cloak SET region = {shape}")
+    found = connection.execute("SELECT bool_or(rectangle) FROM dbanon.cloak_evidence(%s)", [run]).fetchone()
+    assert found == (False,)
+
+
+def test_a_login_that_may_not_write_cloaks_leaves_no_run_behind(
+    connection: psycopg.Connection, run: int, login: Callable[[str], str]
+) -> None:
+    with open_database(login("dbanon_operator")) as database, pytest.raises(StoreError, match="dbanon_worker"):
+        database.run("tp-aware", dataset="city")
+    assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_out_of_range_is_a_parameter_error(database: str, seed: int) -> None:
+    with open_database(database) as opened, pytest.raises(ParameterError, match="seed"):
+        opened.run("tp-aware", dataset="city", seed=seed)
