@@ -165,7 +165,7 @@ Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that 
 
 @load_app.command("trajectories", epilog=GLOBAL)
 def load_trajectories(
-    files: Annotated[list[Path], typer.Argument(help="CSV (also .gz) or Parquet, one fix a row.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one fix a row.")],
     dataset: Dataset,
     subject: Subject = "subject",
     time: Time = "time",
@@ -198,7 +198,7 @@ def load_trajectories(
 
 @load_app.command("requests", epilog=GLOBAL)
 def load_requests(
-    file: Annotated[Path, typer.Argument(help="CSV (also .gz) or Parquet, one request a row.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one request a row.")],
     dataset: Dataset,
     columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
     subject: Subject = "subject",
@@ -243,7 +243,7 @@ def run(
     dataset: Dataset,
     algorithm: Annotated[str | None, typer.Option(help="The algorithm; else the family's first.")] = None,
     parameter: Annotated[
-        list[str] | None, typer.Option("-p", help="A parameter as name=value; may be repeated.")
+        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")] = None,
     publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
@@ -251,7 +251,7 @@ def run(
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon import report
 
-    params = dict(_name_and_value(text) for text in parameter or [])
+    params = _params(parameter or [])
     with _open() as database, report.Progress() as progress:
         result = database.run(
             method, dataset=dataset, algorithm=algorithm, params=params, seed=seed, publish=publish, progress=progress
@@ -315,17 +315,22 @@ def demo() -> None:
     with _open() as database, report.Progress() as progress:
         shown = whole_way.play(database, progress)
     _print(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
-    shown.result.require_verified()
+    _say(shown.result.notices)
 
 
 # ---- plumbing ------------------------------------------------------------------------------------------------------
 
 
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
-    return name.strip(), value.strip()
+def _params(texts: list[str]) -> dict[str, str]:
+    params: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
+        if name in params:
+            raise ParameterError(f"A parameter must be given once. Got '{name}' twice; leave one out.")
+        params[name] = value
+    return params
 
 
 def _say(notices: tuple[str, ...]) -> None:

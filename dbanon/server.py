@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -66,7 +66,7 @@ class Target:
         Whether it is dbanon's own server, the only one that is migrated unasked.
     """
 
-    url: str
+    url: str = field(repr=False)
     label: str
     embedded: bool = False
 

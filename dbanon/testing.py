@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from dbanon.server import Target
 
 IMAGE = "dbanon-postgis"
-_BUILD_CONTEXT = Path(__file__).resolve().parent.parent / "docker"
+_HERE = Path(__file__).resolve().parent
+_BUILD_CONTEXT = next(
+    (d for d in (_HERE / "_docker", _HERE.parent / "docker") if d.is_dir()), _HERE
+)  # wheel, else tree
 # A test's server holds nothing worth keeping: half the time of a clone is waiting for the disk.
 _FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -144,9 +147,12 @@ def _answers(host: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def dbanon_server() -> "Iterator[Target]":
+def dbanon_server(request: pytest.FixtureRequest) -> "Iterator[Target]":
     """Server of the session, as `Target`: its user must be a superuser, or may create databases and roles."""
     with _test_server() as target:
+        reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"\ndbanon: tests run on {target.label}")
         yield target
 
 

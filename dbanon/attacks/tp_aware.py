@@ -200,7 +200,7 @@ def _figures(evidence: Evidence, members: _Members, watch: _Watch, published: In
         "published": int(published.sum()),
         "suppressed": int(watch.seen.sum() - published.sum()),
         "requests": len(evidence.request_t),
-        "requests_published": len(evidence.published_request_seq),
+        "request_contents_published": len(evidence.published_request_seq),
         "requests_of_one_subject": _of_one_subject(evidence),
     }
 

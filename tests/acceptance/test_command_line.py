@@ -59,9 +59,11 @@ def test_the_whole_way_from_files_to_rows_an_analyst_reads(
     [
         (("run", "tp-awre", "--dataset", "x"), 2, "Did you mean 'tp-aware'?"),
         (("run", "tp-aware", "--dataset", "nowhere"), 2, "none named 'nowhere'"),
-        (("run", "tp-aware", "--dataset", "x", "-p", "k=1"), 2, "must be an integer >= 2. Got '1' instead."),
+        (("run", "tp-aware", "--dataset", "x", "-p", "k=1"), 2, "must be an integer >= 2. Got 1 instead."),
         (("run", "tp-aware", "--dataset", "x", "-p", "kk=5"), 2, "Did you mean 'k'?"),
         (("run", "tp-aware", "--dataset", "x", "-p", "k"), 2, "-p name=value"),
+        (("run", "tp-aware", "--dataset", "x", "-p", "k=5", "-p", "k=6"), 2, "once"),
+        (("run", "tp-aware", "--dataset", "x", "--seed", "-1"), 2, "seed"),
         (("run", "tp-aware", "--dataset", "x", "--algorithm", "traj-anom"), 2, "Did you mean 'traj-anon'?"),
         (("load", "trajectories", "missing.csv", "--dataset", "x"), 3, "missing.csv"),
         (("verify", "999"), 2, "999"),

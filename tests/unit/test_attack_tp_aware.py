@@ -256,7 +256,7 @@ def test_honest_bundles_withstand_the_attack(align):
     assert verdict.figures["windows_published"] == 2
     assert verdict.figures["smallest_crowd"] == 3
     assert verdict.figures["members"] == verdict.figures["published"] == 15
-    assert verdict.figures["requests_published"] == 4
+    assert verdict.figures["request_contents_published"] == 4
 
 
 @pytest.mark.parametrize("params", [{"start": "0"}, {"start": 0}, {"min_cloak_m": None}, {"min_cloak_m": 2.5}])
