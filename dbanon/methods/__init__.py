@@ -184,10 +184,9 @@ def _value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         converted = None
     if converted is None or not _within(about, converted):
-        got = repr(value) if converted is None or isinstance(converted, str) else f"{converted}"
-        raise ParameterError(
-            f"The '{item.name}' parameter of {method_name} must be {requirement(about)}. Got {got} instead."
-        )
+        got = f"{converted:g}" if isinstance(converted, float) else repr(value if converted is None else converted)
+        must = requirement(about)
+        raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 
 
