@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from dbanon.server import Target
 
 IMAGE = "dbanon-postgis"
-_HERE = Path(__file__).resolve().parent
-_BUILD_CONTEXT = next(
-    (d for d in (_HERE / "_docker", _HERE.parent / "docker") if d.is_dir()), _HERE
-)  # wheel, else tree
+_PACKAGE = Path(__file__).resolve().parent
+_INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
+_BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test's server holds nothing worth keeping: half the time of a clone is waiting for the disk.
 _FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
