@@ -9,8 +9,8 @@ import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -150,12 +150,18 @@ class Database:
                 self.connection, data.dataset_id, family.name, chosen.name, asdict(parsed), seed=seed
             )
             with self._holding(run_id):
-                return self._execute(_Job(run_id, family, chosen, parsed, seed, data, publish), progress)
+                result = self._execute(_Job(run_id, family, chosen, parsed, seed, data), progress)
+            # Outside: a run that could not be published is verified all the same.
+            return self._publish_result(result, publish, progress)
 
     def verify(self, run_id: int, *, progress: Progress = _silent) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with store.errors_translated():
             row = store.run_row(self.connection, run_id)
+            if row.status not in ("computed", "verified", "refused"):
+                raise ParameterError(
+                    f"A run must have been computed to be verified. Run {run_id} is {row.status}; start another run."
+                )
             with store.lock_run(self.connection, run_id):
                 verdict, seconds = self._attack(run_id, row.method, progress)
                 status = self._record(run_id, verdict)
@@ -209,8 +215,9 @@ class Database:
             raise
 
     def _give_up(self, run_id: int, status: str, error: str) -> None:
-        """Record how a run ended; if the connection is gone, whoever looks next finds no lock holder and fails it."""
-        if not self.connection.closed:
+        """Record how a run ended and delete its rows; if the connection is gone, `reap_runs` does so later."""
+        with suppress(psycopg.Error), self.connection.transaction():
+            store.delete_rows(self.connection, run_id)
             store.set_status(self.connection, run_id, status, error=error)
 
     def _execute(self, job: "_Job", progress: Progress) -> RunResult:
@@ -234,7 +241,7 @@ class Database:
         verdict, watch.seconds["verify_s"] = self._attack(job.run_id, job.family.name, progress)
         watch.seconds["total_s"] = time.perf_counter() - began
         status = self._record(job.run_id, verdict, timings=watch.seconds, peak_rss_mb=_peak_rss_mb())
-        result = RunResult(
+        return RunResult(
             run_id=job.run_id,
             method=job.family.name,
             algorithm=job.algorithm.name,
@@ -245,7 +252,6 @@ class Database:
             suppressed=cloaks.suppressed,
             peak_rss_mb=_peak_rss_mb(),
         )
-        return self._publish_result(job, result, progress)
 
     def _write(self, job: "_Job", cloaks: Cloaks) -> None:
         with self.connection.transaction():
@@ -255,12 +261,12 @@ class Database:
                 self.connection, job.run_id, "computed", metrics=cloaks.metrics, suppressed=cloaks.suppressed
             )
 
-    def _publish_result(self, job: "_Job", result: RunResult, progress: Progress) -> RunResult:
-        if job.publish is None or not result.verdict.passed:
+    def _publish_result(self, result: RunResult, name: str | None, progress: Progress) -> RunResult:
+        if name is None or not result.verdict.passed:
             return result
         progress("publishing", 0, None)
-        rows, notices = store.publish(self.connection, job.run_id, job.publish)
-        return RunResult(**{**vars(result), "release": job.publish, "rows_published": rows, "notices": notices})
+        rows, notices = store.publish(self.connection, result.run_id, name)
+        return replace(result, release=name, rows_published=rows, notices=notices)
 
     def _attack(self, run_id: int, method: str, progress: Progress) -> tuple[Verdict, float]:
         """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
@@ -286,7 +292,6 @@ class _Job:
     params: Any
     seed: int
     dataset: store.DatasetRow
-    publish: str | None
 
 
 class _Stopwatch:

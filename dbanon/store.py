@@ -7,7 +7,6 @@ the errors of `dbanon.errors`; their texts never reach a user, because they may 
 import difflib
 import importlib.metadata
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -124,16 +123,8 @@ def demand_worker(connection: Connection) -> None:
 
 
 def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
-    """Keep a dataset from changing until the transaction ends.
-
-    Raises
-    ------
-    StoreError
-        If it changed since `dataset` was read.
-    """
-    revision = _one(
-        connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s FOR SHARE", [dataset.dataset_id]
-    )
+    """Raise `StoreError` if the dataset changed since `dataset` was read; the digest notices what changes later."""
+    revision = _one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
     if revision != dataset.revision:
         raise StoreError("Nobody may change a dataset during a run. Somebody did and nothing was kept; run it again.")
 
@@ -211,6 +202,13 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
         ).fetchall()
 
 
+def delete_rows(connection: Connection, run_id: int) -> None:
+    """Delete the cloaks and members of a run that did not come to its end."""
+    for table in ("cloak", "membership"):
+        query = sql.SQL("DELETE FROM {} WHERE run_id = %s").format(sql.Identifier("dbanon", table))
+        connection.execute(query, [run_id])
+
+
 @contextmanager
 def lock_run(connection: Connection, run_id: int) -> Iterator[None]:
     """Hold a run's advisory lock for the length of the block.
@@ -254,11 +252,8 @@ def add_verification(connection: Connection, run_id: int, verdict: Verdict, dige
 
 def check_release_name(connection: Connection, name: str) -> None:
     """Raise `ParameterError` if a release could not be given this name; spares a run that could not be published."""
-    if not re.fullmatch("[a-z][a-z0-9_]{0,49}", name) or _one(connection, "SELECT quote_ident(%s)", [name]) != name:
-        raise ParameterError(
-            "The name of a release must be lower-case letters, digits and underscores, start with a letter, have at "
-            f"most 50 characters and be no SQL keyword. Got {name[:60]!r}; choose one such as cabs_june."
-        )
+    with errors_translated():
+        _one(connection, "SELECT dbanon.check_name(%s)", [name])
     if _one(connection, "SELECT count(*) FROM dbanon.release WHERE name = %s AND withdrawn_at IS NULL", [name]):
         raise ParameterError(
             f"The name of a release must be free. There is a '{name}' already; choose another, or withdraw that one "

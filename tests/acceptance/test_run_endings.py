@@ -1,0 +1,108 @@
+"""How a run may end: by the right logins, refused in its middle, published or not, interrupted."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dbanon import attacks, pipeline, server, store
+from dbanon.errors import ParameterError, StoreError, VerificationFailed
+from dbanon.pipeline import Database, open_database
+
+pytestmark = pytest.mark.db
+
+
+def ending(database: Database) -> tuple[str, int, int]:
+    """Status of the last run, and how many cloaks and members it has."""
+    query = """SELECT r.status, (SELECT count(*) FROM dbanon.cloak c WHERE c.run_id = r.run_id),
+        (SELECT count(*) FROM dbanon.membership m WHERE m.run_id = r.run_id)
+        FROM dbanon.run r ORDER BY r.run_id DESC LIMIT 1"""
+    return database.connection.execute(query).fetchone()
+
+
+@pytest.fixture
+def worker_url(city_url: str, database: str, login: Callable[[str], str]) -> str:
+    """URL of a login that is a worker and nothing else, on the database of the city."""
+    made = server.parse(login("dbanon_worker"))
+    return server.uri({**made, "dbname": server.parse(city_url)["dbname"]})
+
+
+def test_a_worker_without_other_rights_runs_and_verifies_and_may_not_publish(worker_url: str) -> None:
+    with open_database(worker_url) as worker:
+        run = worker.run("tp-aware", dataset="city", params={"k": 7})
+        assert run.status == "verified"
+        assert worker.verify(run.run_id).status == "verified"
+        with pytest.raises(StoreError, match="rights"):
+            worker.publish(run.run_id, "by_a_worker")
+
+
+def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_url: str, city_url: str) -> None:
+    with psycopg.connect(city_url, autocommit=True) as owner:
+        user = sql.Identifier(server.parse(worker_url)["user"])
+        owner.execute(sql.SQL("GRANT dbanon_operator TO {}").format(user))
+    with open_database(worker_url) as both:
+        assert both.run("tp-aware", dataset="city", publish="by_both").rows_published > 0
+
+
+def test_a_run_that_cannot_be_published_stays_verified(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, _ = verified_city
+    monkeypatch.setattr(store, "check_release_name", lambda *_: None)  # somebody takes the name while it is computed
+    database.publish(1, "taken")
+    with pytest.raises(ParameterError, match="free"):
+        database.run("tp-aware", dataset="city", publish="taken")
+    assert ending(database)[0] == "verified"
+
+
+def test_a_dataset_that_changes_during_a_run_fails_the_run_and_leaves_no_rows(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, _ = verified_city
+    read = store.read_trajectories
+
+    def read_and_change(url: str, dataset_id: int) -> object:
+        data = read(url, dataset_id)
+        database.connection.execute("DELETE FROM dbanon.request WHERE request_id = 1")
+        return data
+
+    monkeypatch.setattr(store, "read_trajectories", read_and_change)
+    with pytest.raises(StoreError, match="during a run"):
+        database.run("tp-aware", dataset="city")
+    assert ending(database) == ("failed", 0, 0)
+
+
+@pytest.mark.parametrize(("thrown", "status"), [(KeyboardInterrupt, "cancelled"), (StoreError, "failed")])
+def test_a_run_that_ends_in_its_verification_leaves_no_rows(
+    verified_city: tuple[Database, int],
+    monkeypatch: pytest.MonkeyPatch,
+    thrown: type[BaseException],
+    status: str,
+) -> None:
+    database, _ = verified_city
+
+    def gone(*_: object) -> object:
+        raise thrown("gone")
+
+    monkeypatch.setattr(store, "read_evidence", gone)
+    with pytest.raises(thrown):
+        database.run("tp-aware", dataset="city")
+    assert ending(database) == (status, 0, 0)
+    with pytest.raises(ParameterError, match="computed to be verified"):
+        database.verify(2)
+
+
+def test_an_attack_that_breaks_down_is_a_refusal(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(evidence: attacks.Evidence) -> attacks.Verdict:
+        raise ZeroDivisionError
+
+    database, run_id = verified_city
+    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", breaks)
+    result = database.verify(run_id)
+    assert result.status == "refused"
+    assert [c.name for c in result.verdict.clauses] == ["decidable"]
+    with pytest.raises(VerificationFailed):
+        database.publish(run_id, "undecided")
