@@ -1,92 +1,32 @@
 """From staged fixes to rows of ``dbanon.trajectory``: order, twins, lines and reprojection, all in PostGIS."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from dbanon.errors import ParameterError
+from dbanon import _staging
 
 Connection = psycopg.Connection[Any]
-_WGS84 = 4326
-
-
-@dataclass(frozen=True)
-class Crs:
-    """A reference system of PostGIS: degrees, projected metres, or neither."""
-
-    srid: int
-    geographic: bool
-    metric: bool
-
-
-def crs(connection: Connection, name: str) -> Crs:
-    """Look up a reference system by ``EPSG:n`` or a number.
-
-    Raises
-    ------
-    ParameterError
-        If PostGIS does not know it.
-    """
-    parts = re.fullmatch(r"(?:([A-Za-z]+):)?(\d{1,6})", name.strip())
-    row = None
-    if parts:
-        row = connection.execute(
-            "SELECT srid, proj4text ~ '[+]proj=longlat', "
-            "       srtext ILIKE 'PROJCS%%' AND proj4text ~ '[+]units=m( |$)' AND proj4text !~ '[+]to_meter' "
-            "FROM spatial_ref_sys WHERE auth_srid = %s AND auth_name = %s",
-            [int(parts[2]), (parts[1] or "EPSG").upper()],
-        ).fetchone()
-    if row is None:
-        raise ParameterError(
-            f"The reference system must be one of PostGIS's spatial_ref_sys. Got {name!r}; give one such as EPSG:4326."
-        )
-    return Crs(*row)
-
-
-def check_metric(found: Crs) -> None:
-    """Raise `ParameterError` unless distances in the reference system are metres on a plane."""
-    if not found.metric:
-        raise ParameterError(
-            f"A dataset must be in a projected reference system in metres. SRID {found.srid} is not; leave out --srid "
-            "for the UTM zone of the data, or give one such as 32610."
-        )
-
-
-def utm_zone(connection: Connection, source: Crs) -> int:
-    """SRID of the UTM zone that holds the median of 100,000 staged positions evenly drawn from the files."""
-    query = """
-        SELECT ST_X(p), ST_Y(p) FROM (
-            SELECT ST_Transform(ST_SetSRID(ST_MakePoint(
-                percentile_disc(0.5) WITHIN GROUP (ORDER BY x),
-                percentile_disc(0.5) WITHIN GROUP (ORDER BY y)), %s), %s) AS p
-            FROM (SELECT x, y, row_number() OVER () AS nth, greatest(count(*) OVER () / 100000, 1) AS step
-                  FROM dbanon_staged) s
-            WHERE nth %% step = 0) m"""
-    try:
-        with connection.transaction():
-            lon, lat = connection.execute(query, [source.srid, _WGS84]).fetchone() or (0.0, 0.0)
-    except psycopg.errors.InternalError:
-        raise ParameterError(
-            f"Positions must be in the reference system of the file. Their median is outside SRID {source.srid}; give "
-            "the right --crs, or --srid for the dataset's own."
-        ) from None
-    return (32600 if lat >= 0 else 32700) + min(int((lon + 180) // 6) + 1, 60)
+SAME_PLACE_M = 0.001  # reprojected twice, a position may differ in its last bits
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Turns staged fixes into trajectories; `columns` maps the file's columns to those of the staging table."""
+    """Turns staged fixes into trajectories; with `append`, next to those the dataset has already."""
 
-    connection: Connection
+    staging: _staging.Staging
     dataset_id: int
-    columns: Mapping[str, str]
     source: int
     target: int
     split_gap_s: float | None
+    append: bool
+
+    @property
+    def connection(self) -> Connection:
+        """Where the staged fixes are."""
+        return self.staging.connection
 
     def make(self) -> tuple[int, int]:
         """Make them all; returns the numbers of trajectories and subjects.
@@ -103,6 +43,8 @@ class Maker:
 
     def _attempt(self) -> tuple[int, int]:
         self._order()
+        if self.append:
+            self._mark_stored()
         self._reject_twins()
         return self._insert()
 
@@ -121,17 +63,38 @@ class Maker:
             WINDOW twins AS (PARTITION BY subject, t ORDER BY file, line)"""
         )
 
+    def _mark_stored(self) -> None:
+        """Mark fixes of a subject and time that the dataset has already: the same file added twice adds nothing.
+
+        Only trajectories that overlap in time with what is added are taken apart.
+        """
+        statement = sql.SQL(
+            """
+            WITH span AS MATERIALIZED (
+                SELECT subject, min(t) AS low, max(t) AS high FROM dbanon_ordered WHERE kept GROUP BY subject),
+            stored AS MATERIALIZED (
+                SELECT s.subject, ST_M(p.geom) AS t, ST_Force2D(p.geom) AS place
+                FROM span s
+                JOIN dbanon.trajectory r ON r.dataset_id = {dataset} AND r.subject = s.subject
+                CROSS JOIN LATERAL (
+                    SELECT coalesce(ST_StartPoint(r.path), r.path) AS first,
+                           coalesce(ST_EndPoint(r.path), r.path) AS last
+                ) ends
+                CROSS JOIN LATERAL ST_DumpPoints(r.path) p
+                WHERE ST_M(ends.first) <= s.high AND ST_M(ends.last) >= s.low AND ST_M(p.geom) BETWEEN s.low AND s.high)
+            UPDATE dbanon_ordered o
+            SET kept = false, reason = CASE WHEN ST_DWithin(
+                ST_Transform(ST_SetSRID(ST_MakePoint(o.x, o.y), {source}), {target}), stored.place, {same})
+                THEN 'duplicate-fix' ELSE 'contradicting-fix' END
+            FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t"""
+        )
+        self.connection.execute(
+            statement.format(dataset=self.dataset_id, source=self.source, target=self.target, same=SAME_PLACE_M)
+        )
+
     def _reject_twins(self) -> None:
         statement = "INSERT INTO dbanon_rejected SELECT file, line, reason, {} FROM dbanon_ordered WHERE NOT kept"
-        self.connection.execute(sql.SQL(statement).format(self._content()))
-
-    def _content(self) -> sql.Composed:
-        """Build the JSON of a staged row: the columns of the file and what was read from them."""
-        pairs = [
-            sql.SQL("{}::text, {}::text").format(sql.Literal(name), sql.Identifier(staged))
-            for name, staged in self.columns.items()
-        ]
-        return sql.SQL("jsonb_build_object({})").format(sql.SQL(", ").join(pairs))
+        self.connection.execute(sql.SQL(statement).format(self.staging.content()))
 
     def _fixes(self) -> sql.Composable:
         """Name what lines are made of: the kept fixes, their parts numbered where gaps cut them."""
@@ -191,7 +154,9 @@ class Maker:
                 RETURNING s.*)
             INSERT INTO dbanon_rejected SELECT file, line, 'position-out-of-range', {content} FROM gone"""
         )
-        self.connection.execute(statement.format(source=self.source, target=self.target, content=self._content()))
+        self.connection.execute(
+            statement.format(source=self.source, target=self.target, content=self.staging.content())
+        )
         self.connection.execute("DROP FUNCTION pg_temp.dbanon_placed")
 
 

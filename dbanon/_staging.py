@@ -4,9 +4,8 @@ Usable rows go to ``dbanon_staged``, the others to ``dbanon_rejected``; both end
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from dbanon import _files, binary_copy, store
+from dbanon import _cells, _files, binary_copy, store
 from dbanon.errors import DataError
 
 Connection = psycopg.Connection[Any]
@@ -23,10 +22,14 @@ Connection = psycopg.Connection[Any]
 
 @dataclass
 class Staging:
-    """Temporary tables of one load: ``dbanon_staged`` holds usable rows, ``dbanon_rejected`` the others."""
+    """Temporary tables of one load; `columns` are those of ``dbanon_staged``, `read` counts the rows of each source.
+
+    `cells` names, for each column of the source, the expression that tells what was read from it, for the quarantine.
+    """
 
     connection: Connection
     columns: str
+    cells: Mapping[str, str] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
 
     def create(self, columns: str) -> None:
@@ -44,19 +47,44 @@ class Staging:
         bad = np.flatnonzero(reasons.code)
         if not len(bad):
             return
-        cells = {
-            name: column.take(pa.array(bad)).cast(pa.string()).to_pylist() for name, column in batch.columns.items()
-        }
-        content = [json.dumps(dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
-        reason = pa.array([reasons.names[code] for code in reasons.code[bad]])
+        where = pa.array(bad)
         rows = [
             np.full(len(bad), len(self.read), np.int32),
             batch.line.to_numpy()[bad].astype(np.int64),
-            reason,
-            binary_copy.jsonb(pa.array(content, pa.string())),
+            pa.array(reasons.names).take(pa.array(reasons.code[bad])),
+            binary_copy.jsonb(_cells.as_json({name: column.take(where) for name, column in batch.columns.items()})),
         ]
         with store.copying(self.connection, "dbanon_rejected (file, line, reason, content)") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
+
+    def content(self) -> sql.Composed:
+        """Build the JSON of a staged row: the columns of the source and what was read from them."""
+        pairs = [
+            sql.SQL("{}::text, ({})::text").format(sql.Literal(name), sql.SQL(cast("Any", expression)))
+            for name, expression in self.cells.items()
+        ]
+        return sql.SQL("jsonb_build_object({})").format(sql.SQL(", ").join(pairs))
+
+    def rejected(self) -> dict[str, int]:
+        """Count what was left out, by reason."""
+        query = "SELECT reason, count(*) FROM dbanon_rejected GROUP BY reason ORDER BY reason"
+        return dict(self.connection.execute(query).fetchall())
+
+    def demand_some(self) -> None:
+        """Raise `DataError` if nothing is left to store, with the reasons counted."""
+        rejected = self.rejected()
+        if sum(self.read) > sum(rejected.values()):
+            return
+        told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
+        if set(rejected) <= {"duplicate-fix", "contradicting-fix"} and rejected:
+            raise DataError(
+                f"What is added must be new. The dataset has a fix for each of the {sum(self.read)} rows ({told}); "
+                "it was loaded before."
+            )
+        raise DataError(
+            f"At least one row must be usable. Got {sum(self.read)} rows, none usable ({told}); check which columns "
+            "are named, --crs and the times."
+        )
 
 
 class Reasons:
@@ -87,23 +115,9 @@ def floats(column: pa.Array) -> NDArray[np.float64]:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
 
 
-def demand_some(staging: Staging) -> None:
-    """Raise `DataError` if nothing is left to store, with the reasons counted."""
-    if staging.connection.execute("SELECT 1 FROM dbanon_staged LIMIT 1").fetchone():
-        return
-    counted = staging.connection.execute("SELECT reason, count(*) FROM dbanon_rejected GROUP BY reason ORDER BY reason")
-    told = ", ".join(f"{n} {reason}" for reason, n in counted)
-    raise DataError(
-        f"At least one row must be usable. Got {sum(staging.read)} rows, none usable ({told}); check which columns are "
-        "named, --crs and the times."
-    )
-
-
-def write_load(staging: Staging, dataset_id: int, kind: str, files: Sequence[Path]) -> tuple[dict[str, int], int]:
-    """Write a row of ``dbanon.load`` for each file and the quarantine; returns rows left out by reason, and kept."""
-    total: dict[str, int] = {}
-    kept = 0
-    for number, path in enumerate(files):
+def write_load(staging: Staging, dataset_id: int, kind: str, sources: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Write a row of ``dbanon.load`` for each source and the quarantine; returns rows left out by reason, and kept."""
+    for number, source in enumerate(sources):
         counted = staging.connection.execute(
             "SELECT reason, count(*) FROM dbanon_rejected WHERE file = %s GROUP BY reason ORDER BY reason", [number]
         ).fetchall()
@@ -111,14 +125,12 @@ def write_load(staging: Staging, dataset_id: int, kind: str, files: Sequence[Pat
         row = staging.connection.execute(
             "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, quarantined) "
             "VALUES (%s, %s, %s, %s, %s, %s) RETURNING load_id",
-            [dataset_id, kind, str(path), staging.read[number], usable, json.dumps(dict(counted))],
+            [dataset_id, kind, source, staging.read[number], usable, json.dumps(dict(counted))],
         ).fetchone()
         staging.connection.execute(
             "INSERT INTO dbanon.quarantine (load_id, line, reason, content) "
             "SELECT %s, line, reason, content FROM dbanon_rejected WHERE file = %s ORDER BY line",
             [cast("tuple[int]", row)[0], number],
         )
-        kept += usable
-        for reason, n in counted:
-            total[reason] = total.get(reason, 0) + n
-    return total, kept
+    rejected = staging.rejected()
+    return rejected, sum(staging.read) - sum(rejected.values())

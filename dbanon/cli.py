@@ -159,8 +159,46 @@ def db_psql(context: typer.Context) -> None:
 
 Dataset = Annotated[str, typer.Option("--dataset", help="Name of the dataset.")]
 Subject = Annotated[str, typer.Option("--subject", help="Column of the person or vehicle; '-' makes each row its own.")]
-Time = Annotated[str, typer.Option("--time", help="Column of the time: unix seconds or ISO 8601.")]
+Time = Annotated[str, typer.Option("--time", help="Column of the time: unix seconds or milliseconds, or ISO 8601.")]
+Trip = Annotated[str | None, typer.Option("--trip", help="Column that tells a subject's trips apart.")]
 Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that name none, such as Europe/Berlin.")]
+Srid = Annotated[int | None, typer.Option("--srid", help="Metric SRID of the dataset; else the UTM zone of the data.")]
+GridM = Annotated[float, typer.Option("--grid-m", help="Side of a space cell in metres.")]
+GridS = Annotated[int, typer.Option("--grid-s", help="Length of a time slot in seconds.")]
+SplitGap = Annotated[
+    int | None, typer.Option("--split-gap-s", help="Cut a trajectory where no fix came for longer (s).")
+]
+Box = Annotated[
+    str | None,
+    typer.Option(
+        "--bbox",
+        metavar="XMIN,YMIN,XMAX,YMAX",
+        help="Leave out what lies outside, in units of the source; XMIN above XMAX crosses the antimeridian.",
+    ),
+]
+DropOutliers = Annotated[
+    bool, typer.Option("--drop-outliers", help="Leave out what lies far outside the rest, not only count it.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace an existing dataset's trajectories.")]
+
+
+def _mode(append: bool, replace: bool) -> str:
+    if append and replace:
+        raise ParameterError("Only one of --append and --replace may be given. Got both; choose one.")
+    return "append" if append else "replace" if replace else "create"
+
+
+def _box(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        west, south, east, north = (float(number) for number in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else; change --bbox."
+        ) from None
+    return west, south, east, north
 
 
 @load_app.command("trajectories", epilog=GLOBAL)
@@ -171,27 +209,73 @@ def load_trajectories(
     time: Time = "time",
     x: Annotated[str, typer.Option(help="Column of the longitude or easting.")] = "x",
     y: Annotated[str, typer.Option(help="Column of the latitude or northing.")] = "y",
-    trip: Annotated[str | None, typer.Option(help="Column that tells a subject's trips apart.")] = None,
+    trip: Trip = None,
     crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
-    srid: Annotated[int | None, typer.Option(help="Metric SRID of the dataset; else the UTM zone of the data.")] = None,
-    grid_m: Annotated[float, typer.Option(help="Side of a space cell in metres.")] = 1.0,
-    grid_s: Annotated[int, typer.Option(help="Length of a time slot in seconds.")] = 1,
-    split_gap_s: Annotated[int | None, typer.Option(help="Cut a trajectory where no fix came for longer (s).")] = None,
+    srid: Srid = None,
+    grid_m: GridM = 1.0,
+    grid_s: GridS = 1,
+    split_gap_s: SplitGap = None,
     tz: Zone = None,
-    append: Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing dataset's trajectories.")] = False,
+    bbox: Box = None,
+    drop_outliers: DropOutliers = False,
+    append: Append = False,
+    replace: Replace = False,
 ) -> None:
     """Load trajectories; creates the dataset."""
     from dbanon.load import Columns
 
-    if append and replace:
-        raise ParameterError("Only one of --append and --replace may be given. Got both; choose one.")
     columns = Columns(subject=subject, time=time, x=x, y=y, trip=trip)
-    mode = "append" if append else "replace" if replace else "create"
-    options = {"columns": columns, "crs": crs, "srid": srid, "grid_m": grid_m, "grid_s": grid_s, "mode": mode}
+    options: dict[str, Any] = {
+        "crs": crs,
+        "srid": srid,
+        "grid_m": grid_m,
+        "grid_s": grid_s,
+        "mode": _mode(append, replace),
+        "tz": tz,
+    }
+    options |= {"split_gap_s": split_gap_s, "bbox": _box(bbox), "drop_outliers": drop_outliers}
     _load(
         lambda database, progress: database.load_trajectories(
-            files, dataset=dataset, progress=progress, tz=tz, split_gap_s=split_gap_s, **options
+            files, dataset=dataset, columns=columns, progress=progress, **options
+        )
+    )
+
+
+@app.command("import", epilog=GLOBAL)
+def import_table(
+    table: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")],
+    dataset: Dataset,
+    subject: Annotated[str, typer.Option(help="Column of the person or vehicle; '-' makes each row its own.")],
+    time: Annotated[str, typer.Option(help="Column of the time: a timestamp, or unix seconds or milliseconds.")],
+    geom: Annotated[str, typer.Option(help="Column of the position: a point.")],
+    trip: Trip = None,
+    crs: Annotated[str | None, typer.Option(help="Coordinate system of the points; else their own.")] = None,
+    srid: Srid = None,
+    grid_m: GridM = 1.0,
+    grid_s: GridS = 1,
+    split_gap_s: SplitGap = None,
+    tz: Zone = None,
+    bbox: Box = None,
+    drop_outliers: DropOutliers = False,
+    append: Append = False,
+    replace: Replace = False,
+) -> None:
+    """Load trajectories from a table that is in the database already, without leaving it."""
+    from dbanon.load import TableColumns
+
+    columns = TableColumns(subject=subject, time=time, geom=geom, trip=trip)
+    options: dict[str, Any] = {
+        "crs": crs,
+        "srid": srid,
+        "grid_m": grid_m,
+        "grid_s": grid_s,
+        "mode": _mode(append, replace),
+        "tz": tz,
+    }
+    options |= {"split_gap_s": split_gap_s, "bbox": _box(bbox), "drop_outliers": drop_outliers}
+    _load(
+        lambda database, progress: database.import_trajectories(
+            table, dataset=dataset, columns=columns, progress=progress, **options
         )
     )
 
@@ -220,6 +304,7 @@ def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
     with _open() as database, report.Progress() as progress:
         loaded = work(database, progress)
     _print(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+    _say(loaded.notices)
 
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]

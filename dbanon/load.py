@@ -1,57 +1,106 @@
-"""From files to trajectories and requests: stage, sort out, reproject, store; all in one transaction or nothing.
+"""From files and tables to trajectories and requests: stage, sort out, reproject, store; in one transaction.
 
-Invariants: a row of a file is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
-and never both; fixes of a subject that contradict each other are decided by their order in the files; lines are made
+Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
+and never both; fixes of a subject that contradict each other are decided by their order in the source; lines are made
 and reprojected in PostGIS, so M and SRID are right by construction. No message holds a coordinate or a subject.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 
-from dbanon import _arrow, _files, _making, _staging, binary_copy, store
+from dbanon import _arrow, _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey, binary_copy, store
+from dbanon._datasets import Mode
+from dbanon._from_files import Box, Columns, Files
+from dbanon._from_table import Table, TableColumns
 from dbanon.errors import ParameterError
 
-Mode = Literal["create", "append", "replace"]
+__all__ = [
+    "Columns",
+    "LoadReport",
+    "Options",
+    "TableColumns",
+    "import_trajectories",
+    "load_requests",
+    "load_trajectories",
+]
+
 Progress = Callable[[str, int, int | None], None]
 Connection = psycopg.Connection[Any]
 
-ITS_OWN = "-"
-"""As the name of the subject column: every row is a subject of its own."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
-    """Which column of a file holds what; `trip` cuts a subject's fixes into trajectories."""
+class Options:
+    """How trajectories are loaded.
 
-    subject: str = "subject"
-    time: str = "time"
-    x: str = "x"
-    y: str = "y"
-    trip: str | None = None
+    Attributes
+    ----------
+    dataset : str
+    crs : str, optional
+        Reference system of x and y in the source; EPSG:4326 for files, the table's own for tables.
+    srid : int, optional
+        Projected metric reference system of the dataset; the UTM zone of the data's median by default.
+    grid_m, grid_s
+        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
+    mode : {"create", "append", "replace"}
+    tz : str, optional
+        Zone of times that name none.
+    split_gap_s : float, optional
+        A subject's fixes are cut into trajectories where more seconds lie between two of them.
+    bbox : tuple of float, optional
+        Least x, least y, greatest x, greatest y, in units of the source; what lies outside is left out.
+    drop_outliers : bool
+        Leave out what lies far outside the rest, in place or time, and not only count it.
+    """
 
-    def names(self) -> list[str]:
-        """The columns to read from a file, each once."""
-        named = [self.subject, self.time, self.x, self.y, self.trip]
-        return list(dict.fromkeys(n for n in named if n is not None and n != ITS_OWN))
+    dataset: str
+    crs: str | None = None
+    srid: int | None = None
+    grid_m: float = 1.0
+    grid_s: int = 1
+    mode: Mode = "create"
+    tz: str | None = None
+    split_gap_s: float | None = None
+    bbox: Box | None = None
+    drop_outliers: bool = False
 
-    def staged(self) -> dict[str, str]:
-        """Name the column of the staging table for each column of a file."""
-        named = {self.trip: "trip", self.subject: "subject", self.time: "t", self.x: "x", self.y: "y"}
-        return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
+    def __post_init__(self) -> None:
+        _cells.check_zone(self.tz)
+        if not self.dataset.strip() or len(self.dataset) > 200:
+            raise ParameterError(
+                "A dataset must have a name of 1 to 200 characters. Got another; choose one such as cabs."
+            )
+        if self.mode not in ("create", "append", "replace"):
+            raise ParameterError(f"The mode of a load must be create, append or replace. Got {self.mode!r}.")
+        if not (math.isfinite(self.grid_m) and self.grid_m > 0):
+            raise ParameterError(
+                f"The space grid must be a number of metres above 0. Got {self.grid_m!r}; change --grid-m."
+            )
+        if not (isinstance(self.grid_s, int) and self.grid_s > 0):
+            raise ParameterError(
+                f"The time grid must be a whole number of seconds above 0. Got {self.grid_s!r}; change --grid-s."
+            )
+        if self.split_gap_s is not None and not self.split_gap_s > 0:
+            raise ParameterError(
+                f"The gap that splits must be seconds above 0. Got {self.split_gap_s!r}; change --split-gap-s."
+            )
+        if self.bbox is not None and not (all(map(math.isfinite, self.bbox)) and self.bbox[1] < self.bbox[3]):
+            raise ParameterError(
+                "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another; "
+                "change --bbox."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """What a load read, kept, and left out by reason."""
+    """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept."""
 
     dataset: str
     kind: str
@@ -62,6 +111,8 @@ class LoadReport:
     trajectories: int
     subjects: int
     srid: int
+    far: dict[str, int]
+    notices: tuple[str, ...] = ()
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------
@@ -71,16 +122,9 @@ def load_trajectories(
     connection: Connection,
     files: Sequence[Path],
     *,
-    dataset: str,
     columns: Columns | None = None,
-    crs: str = "EPSG:4326",
-    srid: int | None = None,
-    grid_m: float = 1.0,
-    grid_s: int = 1,
-    mode: Mode = "create",
-    tz: str | None = None,
-    split_gap_s: float | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> LoadReport:
     """Load one fix a row from CSV (also gzipped) or Parquet files.
 
@@ -89,22 +133,12 @@ def load_trajectories(
     connection : psycopg.Connection
     files : sequence of Path
         In the order that decides between contradicting fixes.
-    dataset : str
     columns : Columns, optional
         Subject ``-`` makes every row a subject of its own.
-    crs : str
-        Reference system of x and y in the files.
-    srid : int, optional
-        Projected metric reference system of the dataset; the UTM zone of the data's median by default.
-    grid_m, grid_s
-        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
-    mode : {"create", "append", "replace"}
-    tz : str, optional
-        Zone of times that name none.
-    split_gap_s : float, optional
-        A subject's fixes are cut into trajectories where more seconds lie between two of them.
     progress : callable, optional
         Called with a stage, what is done and the total or None.
+    **options
+        See `Options`.
 
     Returns
     -------
@@ -113,211 +147,120 @@ def load_trajectories(
     Raises
     ------
     ParameterError
-        For names, modes and reference systems that cannot be used.
+        For names, modes and reference systems that cannot be used, and for x and y that are the wrong way round.
     DataError
         If a file is no table or no row is usable; nothing is stored then.
     """
-    columns = columns or Columns()
-    progress = progress or _silent
-    _check_options(files, dataset, mode, grid_m=grid_m, grid_s=grid_s, split_gap_s=split_gap_s)
-    _files.check_zone(tz)
+    chosen, columns = Options(**options), columns or Columns()
+    if not files:
+        raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
+    _survey.check_names((columns.x, columns.y))
+    source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
     with store.errors_translated(), connection.transaction():
+        return _load(connection, source, chosen, chosen.crs or "EPSG:4326", progress or _silent)
+
+
+def import_trajectories(
+    connection: Connection, table: str, *, columns: TableColumns, progress: Progress | None = None, **options: Any
+) -> LoadReport:
+    """Load one fix a row from a table or view of the same database, without leaving the server.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    table : str
+        As in SQL, with its schema where the search path does not lead to it.
+    columns : TableColumns
+        Subject ``-`` makes every row a subject of its own.
+    progress : callable, optional
+    **options
+        See `Options`.
+
+    Returns
+    -------
+    LoadReport
+
+    Raises
+    ------
+    ParameterError, DataError
+        As for `load_trajectories`, and for columns of the wrong type.
+    StoreError
+        If the login may not read the table.
+    """
+    chosen = Options(**options)
+    source = Table(table, columns, chosen.tz, chosen.bbox)
+    with store.errors_translated(), connection.transaction():
+        source.find(connection)
         connection.execute(_arrow.POSTGIS_PATH)
-        old = _claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=srid)
-        source = _making.crs(connection, crs)
-        if srid is not None:
-            _making.check_metric(_making.crs(connection, f"EPSG:{srid}"))
-        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y")
-        # "C" compares bytes: the fastest order there is, and any will do.
-        staging.create(
-            'file int, line bigint, subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8'
-        )
-        for path in files:
-            first = _rows_before(connection, old) + sum(staging.read) + 1
-            staging.read.append(_stage_fixes(staging, path, columns, source, tz=tz, first=first, progress=progress))
-        _staging.demand_some(staging)
-        target = old.srid if old is not None and mode == "append" else srid or _making.utm_zone(connection, source)
-        dataset_id = _write_dataset(connection, dataset, old, mode, srid=target, grid_m=grid_m, grid_s=grid_s)
-        progress("making trajectories", 0, None)
-        made = _making.Maker(connection, dataset_id, columns.staged(), source.srid, target, split_gap_s).make()
-        _staging.demand_some(staging)
-        quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", files)
-        progress("making trajectories", made[0], made[0])
+        return _load(connection, source, chosen, chosen.crs or source.crs(connection), progress or _silent)
+
+
+def _load(connection: Connection, source: Files | Table, options: Options, crs: str, progress: Progress) -> LoadReport:
+    """Load from either kind of source, in the caller's transaction."""
+    connection.execute(_arrow.POSTGIS_PATH)
+    old = _datasets.claim(
+        connection, options.dataset, options.mode, grid_m=options.grid_m, grid_s=options.grid_s, srid=options.srid
+    )
+    meant = _crs.named(connection, crs)
+    wanted = old.srid if old is not None and options.mode == "append" else options.srid
+    if wanted is not None:
+        _crs.check_metric(_crs.named(connection, f"EPSG:{wanted}"))
+    staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
+    progress("looking for wild positions", 0, None)
+    found = _survey.take(connection, meant, sum(staging.read), source.axes)
+    target = wanted or _crs.utm_zone(found.lon, found.lat)
+    reference = _crs.named(connection, f"EPSG:{target}")
+    _survey.check_axes(found, reference, source.axes)
+    far = _survey.sort_out(staging, found, drop=options.drop_outliers)
+    _survey.refuse_swapped(staging, source.axes)
+    dataset_id = _datasets.write(
+        connection, options.dataset, old, options.mode, srid=target, grid_m=options.grid_m, grid_s=options.grid_s
+    )
+    progress("making trajectories", 0, None)
+    maker = _making.Maker(
+        staging,
+        dataset_id,
+        meant.srid,
+        target,
+        options.split_gap_s,
+        append=old is not None and options.mode == "append",
+    )
+    made = maker.make()
+    staging.demand_some()
+    quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", source.sources)
+    progress("making trajectories", made[0], made[0])
     return LoadReport(
-        dataset=dataset,
+        dataset=options.dataset,
         kind="trajectories",
-        source=[str(path) for path in files],
+        source=source.sources,
         read=sum(staging.read),
         kept=kept,
         quarantined=quarantined,
         trajectories=made[0],
         subjects=made[1],
         srid=target,
+        far=far,
+        notices=_survey.notices(connection, found, reference, far),
     )
+
+
+def _stage(
+    connection: Connection, source: Files | Table, crs: _crs.Crs, first: int, progress: Progress
+) -> _staging.Staging:
+    """Read the source into the staging tables, and see that there is something to go on with."""
+    staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
+    # "C" compares bytes: the fastest order there is, and any will do.
+    staging.create(
+        'file int, line bigint, subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8'
+    )
+    source.stage(staging, crs, first, progress)
+    _survey.refuse_swapped(staging, source.axes)
+    staging.demand_some()
+    return staging
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
     """Report nothing."""
-
-
-def _check_options(
-    files: Sequence[Path], dataset: str, mode: str, *, grid_m: float, grid_s: int, split_gap_s: float | None
-) -> None:
-    if not files:
-        raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
-    if not dataset.strip() or len(dataset) > 200:
-        raise ParameterError("A dataset must have a name of 1 to 200 characters. Got another; choose one such as cabs.")
-    if mode not in ("create", "append", "replace"):
-        raise ParameterError(f"The mode of a load must be create, append or replace. Got {mode!r}.")
-    if not (math.isfinite(grid_m) and grid_m > 0):
-        raise ParameterError(f"The space grid must be a number of metres above 0. Got {grid_m!r}; change --grid-m.")
-    if not (isinstance(grid_s, int) and grid_s > 0):
-        raise ParameterError(
-            f"The time grid must be a whole number of seconds above 0. Got {grid_s!r}; change --grid-s."
-        )
-    if split_gap_s is not None and not split_gap_s > 0:
-        raise ParameterError(f"The gap that splits must be seconds above 0. Got {split_gap_s!r}; change --split-gap-s.")
-
-
-def _claim(
-    connection: Connection, name: str, mode: Mode, *, grid_m: float, grid_s: int, srid: int | None
-) -> store.DatasetRow | None:
-    """Keep others from loading into the dataset until the transaction ends, and check that the mode fits it."""
-    _lock(connection, name)
-    exists = connection.execute("SELECT 1 FROM dbanon.dataset WHERE name = %s", [name]).fetchone()
-    if mode == "create":
-        if exists:
-            raise ParameterError(
-                f"A new dataset must have a new name. There is a '{name}' already; add to it with --append or replace "
-                "its trajectories with --replace."
-            )
-        return None
-    old = store.dataset_row(connection, name)
-    if mode == "append":
-        _check_matches(old, grid_m, grid_s, srid)
-    else:
-        _check_unreleased(connection, old)
-    return old
-
-
-def _lock(connection: Connection, name: str) -> None:
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || %s, 0))", [name])
-
-
-def _check_matches(old: store.DatasetRow, grid_m: float, grid_s: int, srid: int | None) -> None:
-    pairs = [("SRID", srid, None, old.srid), ("grid_m", grid_m, 1.0, old.grid_m), ("grid_s", grid_s, 1, old.grid_s)]
-    for word, given, default, has in pairs:
-        if given not in (default, has):
-            raise ParameterError(
-                f"What is added must be on the dataset's grid. '{old.name}' has {word} {has:g}. Got {given:g}; "
-                "leave it out."
-            )
-
-
-def _check_unreleased(connection: Connection, old: store.DatasetRow) -> None:
-    released = connection.execute(
-        "SELECT count(*) FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = %s",
-        [old.dataset_id],
-    ).fetchone()
-    if released and released[0]:
-        raise ParameterError(
-            f"A dataset to replace must have no releases, since what was published stays known. '{old.name}' has "
-            f"{released[0]}, withdrawn ones included; load into a new dataset."
-        )
-
-
-def _rows_before(connection: Connection, old: store.DatasetRow | None) -> int:
-    """Rows ever read for a dataset: rows that are subjects of their own go on from there."""
-    if old is None:
-        return 0
-    query = "SELECT coalesce(sum(rows_read), 0)::bigint FROM dbanon.load WHERE dataset_id = %s"
-    return int((connection.execute(query, [old.dataset_id]).fetchone() or [0])[0])
-
-
-def _stage_fixes(
-    staging: _staging.Staging,
-    path: Path,
-    columns: Columns,
-    source: _making.Crs,
-    *,
-    tz: str | None,
-    first: int,
-    progress: Progress,
-) -> int:
-    """Copy the usable rows of a file into the staging table; returns how many rows it has."""
-    rows = 0
-    for batch in _tracked(path, columns.names(), progress):
-        line = batch.line.to_numpy()
-        if columns.subject == ITS_OWN:
-            subject = pc.utf8_lpad(pa.array(first + rows + np.arange(len(batch))).cast(pa.string()), 12, "0")
-        else:
-            subject = _files.texts(batch.columns[columns.subject])
-        t = _files.unix_seconds(batch.columns[columns.time], tz)
-        x, y = _files.numbers(batch.columns[columns.x]), _files.numbers(batch.columns[columns.y])
-        reasons = _judge(subject, t, x, y, source)
-        keep = pa.array(reasons.kept)
-        trip = pa.nulls(len(batch), pa.string()) if columns.trip is None else _files.texts(batch.columns[columns.trip])
-        staging.reject(batch, reasons)
-        staging.stage(
-            [
-                np.full(int(reasons.kept.sum()), len(staging.read), np.int32),
-                line[reasons.kept].astype(np.int64),
-                subject.filter(keep),
-                trip.filter(keep),
-                *(_staging.floats(column.filter(keep)) for column in (t, x, y)),
-            ]
-        )
-        rows += len(batch)
-    return rows
-
-
-def _tracked(path: Path, names: list[str], progress: Progress) -> Iterator[_files.Batch]:
-    stage = f"reading {path.name}"
-    progress(stage, 0, None)
-    for batch in _files.batches(path, names):
-        progress(stage, batch.done_bytes, path.stat().st_size)
-        yield batch
-
-
-def _judge(subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, source: _making.Crs) -> _staging.Reasons:
-    reasons = _staging.Reasons(len(subject))
-    time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
-    reasons.mark("missing-subject", _staging.is_null(subject))
-    reasons.mark("unparsable-time", _staging.is_null(t))
-    reasons.mark("non-finite-time", ~np.isfinite(time))
-    reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
-    reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
-    if source.geographic:
-        with np.errstate(invalid="ignore"):
-            reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
-    return reasons
-
-
-def _write_dataset(
-    connection: Connection,
-    name: str,
-    old: store.DatasetRow | None,
-    mode: Mode,
-    *,
-    srid: int,
-    grid_m: float,
-    grid_s: int,
-) -> int:
-    if old is None:
-        made = connection.execute(
-            "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, %s, %s, %s) RETURNING dataset_id",
-            [name, srid, grid_m, grid_s],
-        ).fetchone()
-        return int(cast("tuple[int]", made)[0])
-    if mode == "replace":
-        connection.execute("DELETE FROM dbanon.run WHERE dataset_id = %s", [old.dataset_id])
-        connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = %s", [old.dataset_id])
-        if (srid, grid_m, grid_s) != (old.srid, old.grid_m, old.grid_s):
-            connection.execute(
-                "UPDATE dbanon.dataset SET srid = %s, grid_m = %s, grid_s = %s WHERE dataset_id = %s",
-                [srid, grid_m, grid_s, old.dataset_id],
-            )
-    return old.dataset_id
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
@@ -360,21 +303,22 @@ def load_requests(
     columns = tuple(dict.fromkeys(columns))
     if not columns:
         raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")
-    _files.check_zone(tz)
+    _cells.check_zone(tz)
     with store.errors_translated(), connection.transaction():
-        _lock(connection, dataset)
+        _datasets.lock(connection, dataset)
         known = store.dataset_row(connection, dataset)
-        staging = _staging.Staging(connection, "subject, sent_at, " + _cells(columns))
-        staging.create(f"subject text, sent_at timestamptz, {_cells(columns, ' text')}")
+        staging = _staging.Staging(connection, "subject, sent_at, " + _cell_columns(columns))
+        staging.create(f"subject text, sent_at timestamptz, {_cell_columns(columns, ' text')}")
         rows = 0
-        for batch in _tracked(file, [subject, time, *columns], progress):
-            _stage_requests(staging, batch, subject, time, columns=columns, tz=tz)
+        times = _cells.Times(tz)
+        for batch in _from_files.tracked(file, [subject, time, *columns], progress):
+            _stage_requests(staging, batch, subject, times.seconds(batch.columns[time]), columns=columns)
             rows += len(batch)
         staging.read.append(rows)
-        _staging.demand_some(staging)
+        staging.demand_some()
         progress("storing requests", 0, None)
         subjects = _insert_requests(connection, known.dataset_id, columns)
-        quarantined, kept = _staging.write_load(staging, known.dataset_id, "requests", [file])
+        quarantined, kept = _staging.write_load(staging, known.dataset_id, "requests", [str(file)])
         progress("storing requests", kept, kept)
     return LoadReport(
         dataset=dataset,
@@ -386,24 +330,26 @@ def load_requests(
         trajectories=0,
         subjects=subjects,
         srid=known.srid,
+        far={},
     )
 
 
-def _cells(columns: Sequence[str], suffix: str = "") -> str:
+def _cell_columns(columns: Sequence[str], suffix: str = "") -> str:
     """Names of the staging table's text columns: numbered, since a file may call its columns anything."""
     return ", ".join(f"cell_{i}{suffix}" for i in range(len(columns)))
 
 
 def _stage_requests(
-    staging: _staging.Staging, batch: _files.Batch, subject: str, time: str, *, columns: Sequence[str], tz: str | None
+    staging: _staging.Staging, batch: _files.Batch, subject: str, t: pa.Array, *, columns: Sequence[str]
 ) -> None:
-    sender, t = _files.texts(batch.columns[subject]), _files.unix_seconds(batch.columns[time], tz)
-    cells = [_files.texts(batch.columns[name]) for name in columns]
+    sender = _cells.texts(batch.columns[subject])
+    cells = [_cells.texts(batch.columns[name]) for name in columns]
     seconds = _staging.floats(t)
     reasons = _staging.Reasons(len(batch))
     reasons.mark("missing-subject", _staging.is_null(sender))
     reasons.mark("unparsable-time", _staging.is_null(t))
     reasons.mark("non-finite-time", ~np.isfinite(seconds))
+    reasons.mark("time-out-of-range", _cells.out_of_range(seconds))
     reasons.mark("empty-request", np.logical_and.reduce([_staging.is_null(cell) for cell in cells]))
     staging.reject(batch, reasons)
     keep = pa.array(reasons.kept)

@@ -90,10 +90,19 @@ class Database:
     def load_trajectories(
         self, files: Sequence[str | Path], *, dataset: str, progress: Progress = _silent, **options: Any
     ) -> load.LoadReport:
-        """Load one fix a row; options as for `dbanon.load.load_trajectories`."""
+        """Load one fix a row; options as for `dbanon.load.Options`."""
         paths = [Path(f) for f in files]
         with store.errors_translated():
             return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
+
+    def import_trajectories(
+        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = _silent, **options: Any
+    ) -> load.LoadReport:
+        """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
+        with store.errors_translated():
+            return load.import_trajectories(
+                self.connection, table, dataset=dataset, columns=columns, progress=progress, **options
+            )
 
     def load_requests(
         self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = _silent, **options: Any

@@ -98,7 +98,9 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
         ("a,2,nan,1", "non-finite-position"),
         ("a,2,1,-Infinity", "non-finite-position"),
         ("a,2,180.1,1", "position-out-of-range"),
-        ("a,2,1,-91", "position-out-of-range"),
+        ("a,2,1,-91", "swapped-axes"),
+        ("a,2,100,-91", "position-out-of-range"),
+        ("a,1e12,1,1", "time-out-of-range"),
         ("a,0,1,1", "duplicate-fix"),
         ("a,0.0,1.0,1.0", "duplicate-fix"),
         ("a,0,1,2", "contradicting-fix"),
@@ -109,7 +111,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
     expected = [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason]
     assert _quarantine(connection) == expected
     assert report.quarantined == {r: [e[1] for e in expected].count(r) for _, r in expected}
-    assert (report.read, report.kept) == (17, 2)
+    assert (report.read, report.kept) == (19, 2)
     assert sum(report.quarantined.values()) + report.kept == report.read
     content = dict(_all(connection, "SELECT line, content FROM dbanon.quarantine"))
     assert content[5] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}

@@ -1,11 +1,12 @@
 import gzip
+import json
 import math
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import _files
+from dbanon import _cells, _files
 from dbanon.errors import DataError, ParameterError
 
 
@@ -24,71 +25,118 @@ def _refusal(path, *names):
 
 def test_numbers_are_read_with_signs_exponents_and_blanks():
     cells = pa.array(["1", " -2.5 ", "+3", "1e2", ".5", "5."])
-    assert _files.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
+    assert _cells.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
 
 
 def test_cells_that_are_no_numbers_are_null_and_the_others_stay():
     cells = pa.array(["1", "", None, "x", "0x10", "1_0", "1,5", "--1", "2"])
-    assert _files.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
+    assert _cells.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
 
 
 def test_nan_and_infinity_are_numbers_that_are_not_finite():
-    cells = _files.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
+    cells = _cells.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
     assert [cell is not None and not math.isfinite(cell) for cell in cells] == [True] * 5 + [False]
 
 
 def test_unix_seconds_and_iso_times_may_stand_in_one_column():
     cells = pa.array(["1212562884", "1212562884.25", "2008-06-04T07:01:24Z", "2008-06-04 09:01:24.5+02:00"])
-    assert _files.unix_seconds(cells, None).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
+    assert _cells.Times(None).seconds(cells).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
 
 
 @pytest.mark.parametrize(
     "cell", ["2008-06-04t07:01:24", "yesterday", "2008-02-30T00:00:00Z", "2008-13-01T00:00:00Z", ""]
 )
 def test_a_time_that_does_not_exist_is_null(cell):
-    assert _files.unix_seconds(pa.array([cell, "0"]), None).to_pylist() == [None, 0.0]
+    assert _cells.Times(None).seconds(pa.array([cell, "0"])).to_pylist() == [None, 0.0]
 
 
 def test_nanoseconds_and_a_small_z_are_understood():
     cells = pa.array(["1970-01-01T00:00:01.123456789z", "1970-01-01T00:01Z"])
-    assert _files.unix_seconds(cells, None).to_pylist() == [1.123456, 60.0]
+    assert _cells.Times(None).seconds(cells).to_pylist() == [1.123456, 60.0]
 
 
-def test_milliseconds_are_no_time_of_the_years_1_to_9999():
-    assert _files.unix_seconds(pa.array(["1212562884000"]), None).to_pylist() == [None]
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_seconds_and_finer_units_since_1970_are_told_by_their_size(unit):
+    cells = pa.array([1212562884 * unit, 1212562885 * unit])
+    assert _cells.Times(None).seconds(cells).to_pylist() == pytest.approx([1212562884, 1212562885], abs=1e-5)
+    assert _cells.Times(None).seconds(cells.cast(pa.string())).to_pylist() == pytest.approx([1212562884, 1212562885])
+
+
+def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
+    times = _cells.Times(None)
+    first = times.seconds(pa.array(["1212562884", "1212562884000", "1212562885"]))
+    assert first.to_pylist() == [1212562884, 1212562884000, 1212562885]
+    assert times.seconds(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
+    assert _cells.out_of_range(first.to_numpy()).tolist() == [False, True, False]
+
+
+def test_a_column_of_dates_is_midnight_in_the_zone_given():
+    cells = pa.array([14034], pa.int32()).cast(pa.date32())
+    assert _cells.Times("UTC").seconds(cells).to_pylist() == [14034 * 86400]
+    with pytest.raises(ParameterError, match="--tz"):
+        _cells.Times(None).seconds(cells)
+
+
+def test_cells_as_json_are_what_they_were():
+    awkward = ["plain", 'a "quoted" one', "back\\slash", "späti", None, ""]
+    rows = _cells.as_json({'na"me': pa.array(awkward), "n": pa.array([1.5, 2.0, None, -0.25, 3.0, 4.0])}).to_pylist()
+    assert [json.loads(row)['na"me'] for row in rows] == awkward
+    assert [json.loads(row)["n"] for row in rows] == ["1.5", "2", None, "-0.25", "3", "4"]
+    assert json.loads(_cells.as_json({"c": pa.array(["tab\there\0"])})[0].as_py()) == {"c": "tab here "}
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_cells_may_be_separated_by_other_signs(tmp_path, separator):
+    path = tmp_path / "other.csv"
+    path.write_text(separator.join("abc") + "\n" + separator.join("123") + "\n")
+    assert _read(path, "c", "a") == ({"c": ["3"], "a": ["1"]}, [2])
+
+
+def test_a_column_of_lists_is_refused(tmp_path):
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.table({"x": [[1.0, 2.0]]}), path)
+    assert _refusal(path, "x") == (
+        "Column 'x' of lists.parquet must hold single values. It holds lists; take them apart first."
+    )
+
+
+def test_utf_16_is_named(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("x,y\n1,2\n", encoding="utf-16")
+    assert "UTF-16" in _refusal(path, "x")
 
 
 def test_naive_times_need_a_zone():
     cells = pa.array(["2008-06-04T00:01:24"])
     with pytest.raises(ParameterError, match="--tz"):
-        _files.unix_seconds(cells, None)
-    assert _files.unix_seconds(cells, "America/Los_Angeles").to_pylist() == [1212562884]
+        _cells.Times(None).seconds(cells)
+    assert _cells.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1212562884]
 
 
 def test_an_hour_that_happens_twice_is_the_first_of_the_two():
     cells = pa.array(["2008-11-02T01:30:00"])
-    assert _files.unix_seconds(cells, "America/Los_Angeles").to_pylist() == [1225614600]
+    assert _cells.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1225614600]
 
 
 def test_a_zone_that_does_not_exist_is_refused():
     with pytest.raises(ParameterError, match="Mars/Olympus"):
-        _files.check_zone("Mars/Olympus")
-    _files.check_zone(None)
-    _files.check_zone("Europe/Berlin")
+        _cells.check_zone("Mars/Olympus")
+    _cells.check_zone(None)
+    _cells.check_zone("Europe/Berlin")
 
 
 def test_parquet_timestamps_are_read_with_and_without_a_zone():
     aware = pa.array([1_500_000], pa.timestamp("ms", "Europe/Berlin"))
     naive = pa.array([1_500_000, None], pa.timestamp("ns"))
-    assert _files.unix_seconds(aware, None).to_pylist() == [1500.0]
-    assert _files.unix_seconds(naive, "UTC").to_pylist() == [0.0015, None]
+    assert _cells.Times(None).seconds(aware).to_pylist() == [1500.0]
+    assert _cells.Times("UTC").seconds(naive).to_pylist() == [0.0015, None]
     with pytest.raises(ParameterError):
-        _files.unix_seconds(naive, None)
+        _cells.Times(None).seconds(naive)
 
 
 def test_subjects_lose_blanks_and_empty_ones_are_null():
-    assert _files.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
-    assert _files.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
+    assert _cells.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
+    assert _cells.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
 
 
 def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch):

@@ -1,0 +1,177 @@
+"""What the cells of a column mean: numbers, times, texts.
+
+A cell that cannot be read is null in the result, for the caller to count; no Python object is made for a cell, and no
+message quotes one.
+"""
+
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dbanon.errors import ParameterError
+
+FIRST_S, LAST_S = -62_135_596_800.0, 1e11
+"""Unix seconds of the first and the last time that is read as one: the years 1 and 5138."""
+
+UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
+"""Numbers below the first are so many to a second: seconds, milliseconds, microseconds, nanoseconds since 1970."""
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
+_ISO = r"^[0-9]{4}-[01][0-9]-[0-3][0-9]([ T][0-2][0-9](:?[0-5][0-9](:?[0-5][0-9](\.[0-9]{1,9})?)?)?)?"
+_ZONE = r"([zZ]|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+
+def check_zone(tz: str | None) -> None:
+    """Raise `ParameterError` if there is no time zone of this name."""
+    try:
+        if tz is not None:
+            ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ParameterError(f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}.") from None
+
+
+def numbers(column: pa.Array) -> pa.Array:
+    """Cells as float64; null where they are no numbers (NaN and infinities are)."""
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.float64(), safe=False) if is_number(column.type) else pa.nulls(len(column), pa.float64())
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        trimmed = pc.utf8_trim_whitespace(column)
+        looks_right = pc.match_substring_regex(trimmed, _NUMBER)
+        return _cast_or_null(_only(trimmed, looks_right), pa.float64())
+
+
+def texts(column: pa.Array) -> pa.Array:
+    """Cells as text without surrounding blanks; null where nothing is left."""
+    # One name in two spellings of Unicode would count as two people.
+    trimmed = pc.utf8_normalize(pc.utf8_trim_whitespace(column.cast(pa.string())), form="NFC")
+    return _only(trimmed, pc.not_equal(trimmed, ""))
+
+
+class Times:
+    """Reads the column of times of one file, batch by batch.
+
+    Parameters
+    ----------
+    tz : str or None
+        Zone of times that name none; the earlier of two where clocks are set back.
+
+    Notes
+    -----
+    Numbers are taken to be of one unit, told by the median of the first of them: a stray huge number among seconds is a
+    wrong time, not a right one in another unit.
+    """
+
+    def __init__(self, tz: str | None) -> None:
+        self._tz = tz
+        self._per_second: float | None = None
+
+    def seconds(self, column: pa.Array) -> pa.Array:
+        """Cells (text, numbers or timestamps) as unix seconds; null where they are neither a number nor ISO 8601.
+
+        Raises
+        ------
+        ParameterError
+            If a time names no zone and there is none for all of them.
+        """
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("us"))
+        if pa.types.is_timestamp(column.type):
+            micro = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+            return _since_1970(micro if column.type.tz else _localised(micro, self._tz))
+        counted = numbers(column)
+        seconds = pc.divide(counted, self._unit(counted))
+        if pa.types.is_string(column.type) and counted.null_count:
+            words = _only(pc.utf8_trim_whitespace(column), pc.is_null(counted))
+            seconds = pc.coalesce(seconds, _iso_seconds(words, self._tz))
+        return seconds
+
+    def _unit(self, counted: pa.Array) -> float:
+        if self._per_second is not None:
+            return self._per_second
+        sizes = np.abs(np.asarray(counted.to_numpy(zero_copy_only=False), np.float64))
+        sizes = sizes[np.isfinite(sizes)]
+        if not len(sizes):
+            return 1.0
+        self._per_second = per_second(float(np.median(sizes)))
+        return self._per_second
+
+
+def per_second(size: float) -> float:
+    """How many units make a second, told by the size of a typical number of them since 1970."""
+    return next(unit for limit, unit in UNITS if size < limit)
+
+
+def out_of_range(seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Where unix seconds are finite and yet no time: before the year 1 or after 5138."""
+    return np.isfinite(seconds) & ((seconds < FIRST_S) | (seconds >= LAST_S))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def as_json(columns: dict[str, pa.Array]) -> pa.Array:
+    """Rows as JSON objects of texts, one a row, by the names of their columns; nulls stay null."""
+    pieces: list[pa.Array | pa.Scalar] = []
+    for name, column in columns.items():
+        lead = "{" if not pieces else ", "
+        pieces += [pa.scalar(f"{lead}{_quoted_name(name)}: "), _quoted(column.cast(pa.string()))]
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), pa.scalar(""))
+
+
+def _quoted_name(name: str) -> str:
+    return str(_quoted(pa.array([name]))[0].as_py())
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    """JSON strings; control characters, which a table of positions has no use for, become blanks."""
+    safe = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
+    safe = pc.replace_substring_regex(safe, r"[\x00-\x1f]", " ")
+    return pc.fill_null(pc.binary_join_element_wise(pa.scalar('"'), safe, pa.scalar('"'), pa.scalar("")), "null")
+
+
+def _iso_seconds(column: pa.Array, tz: str | None) -> pa.Array:
+    zoned = pc.match_substring_regex(column, _ISO + _ZONE)
+    naive = pc.match_substring_regex(column, _ISO + "$")
+    # Arrow wants at most six decimals and a capital Z.
+    column = pc.replace_substring_regex(column, r"(\.[0-9]{6})[0-9]+", r"\1")
+    column = pc.replace_substring_regex(column, "z$", "Z")
+    aware = _since_1970(_cast_or_null(_only(column, zoned), pa.timestamp("us", "UTC")))
+    local = _only(column, naive)
+    if local.null_count == len(local):
+        return aware
+    return pc.coalesce(aware, _since_1970(_localised(_cast_or_null(local, pa.timestamp("us")), tz)))
+
+
+def _localised(column: pa.Array, tz: str | None) -> pa.Array:
+    if tz is None and column.null_count < len(column):
+        raise ParameterError(
+            "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a zone; "
+            "give the zone, for example --tz UTC."
+        )
+    return pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
+
+
+def _since_1970(column: pa.Array) -> pa.Array:
+    return pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), 1e6)
+
+
+def _cast_or_null(column: pa.Array, to: pa.DataType) -> pa.Array:
+    """Cast, with null for every cell that fails; those are found by halving, so a few cost little."""
+    try:
+        return column.cast(to)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return pa.nulls(1, to)
+    half = len(column) // 2
+    return pa.concat_arrays([_cast_or_null(column[:half], to), _cast_or_null(column[half:], to)])
+
+
+def _only(column: pa.Array, keep: pa.Array) -> pa.Array:
+    return pc.if_else(pc.fill_null(keep, False), column, pa.scalar(None, column.type))

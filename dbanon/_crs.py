@@ -1,0 +1,70 @@
+"""Reference systems as PostGIS knows them."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from dbanon.errors import ParameterError
+
+Connection = psycopg.Connection[Any]
+WGS84 = 4326
+
+
+@dataclass(frozen=True)
+class Crs:
+    """A reference system of PostGIS: degrees, projected metres, or neither.
+
+    `meridian` is the longitude, in degrees, around which a projected one is true; None where it names none.
+    """
+
+    srid: int
+    geographic: bool
+    metric: bool
+    meridian: float | None
+
+
+def named(connection: Connection, name: str) -> Crs:
+    """Look up a reference system by ``EPSG:n`` or a number.
+
+    Raises
+    ------
+    ParameterError
+        If PostGIS does not know it.
+    """
+    parts = re.fullmatch(r"(?:([A-Za-z]+):)?(\d{1,6})", name.strip())
+    row = None
+    if parts:
+        row = connection.execute(
+            "SELECT srid, proj4text ~ '[+]proj=longlat', "
+            "       srtext ILIKE 'PROJCS%%' AND proj4text ~ '[+]units=m( |$)' AND proj4text !~ '[+]to_meter', "
+            "       coalesce(substring(proj4text from '[+]lon_0=([-0-9.]+)')::float8, "
+            "                6 * substring(proj4text from '[+]zone=([0-9]+)')::float8 - 183) "
+            "FROM spatial_ref_sys WHERE auth_srid = %s AND auth_name = %s",
+            [int(parts[2]), (parts[1] or "EPSG").upper()],
+        ).fetchone()
+    if row is None:
+        raise ParameterError(
+            f"The reference system must be one of PostGIS's spatial_ref_sys. Got {name!r}; give one such as EPSG:4326."
+        )
+    return Crs(*row)
+
+
+def check_metric(found: Crs) -> None:
+    """Raise `ParameterError` unless distances in the reference system are metres on a plane."""
+    if not found.metric:
+        raise ParameterError(
+            f"A dataset must be in a projected reference system in metres. SRID {found.srid} is not; leave out --srid "
+            "for the UTM zone of the data, or give one such as 32610."
+        )
+
+
+def utm_zone(lon: float, lat: float) -> int:
+    """SRID of the UTM zone of a place in degrees."""
+    return (32600 if lat >= 0 else 32700) + min(int((lon + 180) // 6) + 1, 60)
+
+
+def degrees_apart(lon: float, other: float) -> float:
+    """How far two longitudes are apart, the short way round."""
+    return abs((lon - other + 180) % 360 - 180)

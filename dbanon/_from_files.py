@@ -1,0 +1,131 @@
+"""Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbanon import _cells, _crs, _files, _staging, _survey
+
+Progress = Callable[[str, int, int | None], None]
+Box = tuple[float, float, float, float]
+
+ITS_OWN = "-"
+"""As the name of the subject column: every row is a subject of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which column of a file holds what; `trip` cuts a subject's fixes into trajectories."""
+
+    subject: str = "subject"
+    time: str = "time"
+    x: str = "x"
+    y: str = "y"
+    trip: str | None = None
+
+    def names(self) -> list[str]:
+        """The columns to read from a file, each once."""
+        return list(self.staged())
+
+    def staged(self) -> dict[str, str]:
+        """Name the column of the staging table for each column of a file."""
+        named = {self.subject: "subject", self.time: "t", self.x: "x", self.y: "y", self.trip: "trip"}
+        return {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of fixes, in the order that decides between contradicting ones."""
+
+    paths: tuple[Path, ...]
+    columns: Columns
+    tz: str | None
+    bbox: Box | None
+
+    @property
+    def sources(self) -> list[str]:
+        """What the record of the load calls them."""
+        return [str(path) for path in self.paths]
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """Columns of x and y."""
+        return self.columns.x, self.columns.y
+
+    @property
+    def cells(self) -> Mapping[str, str]:
+        """For each column, the expression of what was read from it."""
+        return self.columns.staged()
+
+    def stage(self, staging: _staging.Staging, crs: _crs.Crs, first: int, progress: Progress) -> None:
+        """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
+        for path in self.paths:
+            times, rows = _cells.Times(self.tz), 0
+            for batch in tracked(path, self.columns.names(), progress):
+                self._stage_batch(staging, batch, times, crs, first + sum(staging.read) + rows)
+                rows += len(batch)
+            staging.read.append(rows)
+
+    def _stage_batch(
+        self, staging: _staging.Staging, batch: _files.Batch, times: _cells.Times, crs: _crs.Crs, first: int
+    ) -> None:
+        columns, named = batch.columns, self.columns
+        if named.subject == ITS_OWN:
+            subject = pc.utf8_lpad(pa.array(first + np.arange(len(batch))).cast(pa.string()), 12, "0")
+        else:
+            subject = _cells.texts(columns[named.subject])
+        t, x, y = times.seconds(columns[named.time]), _cells.numbers(columns[named.x]), _cells.numbers(columns[named.y])
+        trip = pa.nulls(len(batch), pa.string()) if named.trip is None else _cells.texts(columns[named.trip])
+        reasons = self._judge(subject, t, x, y, crs)
+        staging.reject(batch, reasons)
+        keep = pa.array(reasons.kept)
+        staging.stage(
+            [
+                np.full(int(reasons.kept.sum()), len(staging.read), np.int32),
+                batch.line.to_numpy()[reasons.kept].astype(np.int64),
+                subject.filter(keep),
+                trip.filter(keep),
+                *(_staging.floats(column.filter(keep)) for column in (t, x, y)),
+            ]
+        )
+
+    def _judge(self, subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, crs: _crs.Crs) -> _staging.Reasons:
+        """Find the first reason against each row; `_from_table` has the same in SQL."""
+        reasons = _staging.Reasons(len(subject))
+        time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
+        reasons.mark("missing-subject", _staging.is_null(subject))
+        reasons.mark("unparsable-time", _staging.is_null(t))
+        reasons.mark("non-finite-time", ~np.isfinite(time))
+        reasons.mark("time-out-of-range", _cells.out_of_range(time))
+        reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
+        reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
+        with np.errstate(invalid="ignore"):
+            if crs.geographic:
+                north_is_lon = (np.abs(east) <= 90) & (np.abs(north) > 90) & (np.abs(north) <= 180)
+                reasons.mark(_survey.SWAPPED, north_is_lon)
+                reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
+            if self.bbox is not None:
+                outside = ~inside(east, north, self.bbox)
+                reasons.mark(_survey.SWAPPED, outside & inside(north, east, self.bbox))
+                reasons.mark("outside-bbox", outside)
+        return reasons
+
+
+def inside(x: np.ndarray, y: np.ndarray, bbox: Box) -> np.ndarray:
+    """Where positions lie in a box; one whose least x is the greater crosses the antimeridian."""
+    west, south, east, north = bbox
+    across = (x >= west) & (x <= east) if west <= east else (x >= west) | (x <= east)
+    return np.asarray(across & (y >= south) & (y <= north))
+
+
+def tracked(path: Path, names: list[str], progress: Progress) -> Iterator[_files.Batch]:
+    """Read the batches of a file and tell how far it is."""
+    stage = f"reading {path.name}"
+    progress(stage, 0, None)
+    for batch in _files.batches(path, names):
+        progress(stage, batch.done_bytes, path.stat().st_size)
+        yield batch

@@ -1,0 +1,290 @@
+"""Fixes out of a table of the same database into the staging table, without leaving the server."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+
+from dbanon import _cells, _crs, _staging, _survey
+from dbanon._from_files import ITS_OWN, Box
+from dbanon.errors import DataError, ParameterError, StoreError
+
+Connection = psycopg.Connection[Any]
+Progress = Callable[[str, int, int | None], None]
+
+_NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_NAIVE = ("timestamp without time zone", "date")
+_ZONED = "timestamp with time zone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """Which column of a table holds what; `geom` is a point, `trip` cuts a subject's fixes into trajectories."""
+
+    subject: str
+    time: str
+    geom: str
+    trip: str | None = None
+
+    def names(self) -> list[str]:
+        """The columns to read, each once."""
+        named = [self.subject, self.time, self.geom, self.trip]
+        return list(dict.fromkeys(n for n in named if n is not None and n != ITS_OWN))
+
+
+@dataclass
+class Table:
+    """A table or view of fixes; `find` looks it up, before PostGIS's schema becomes the only one in sight."""
+
+    name: str
+    columns: TableColumns
+    tz: str | None
+    bbox: Box | None
+    _oid: int = 0
+    _qualified: str = ""
+    _types: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[str]:
+        """What the record of the load calls it."""
+        return [f"table {self._qualified}"]
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What x and y are called."""
+        return f"ST_X({self.columns.geom})", f"ST_Y({self.columns.geom})"
+
+    @property
+    def cells(self) -> Mapping[str, str]:
+        """For each column, the expression of what was read from it."""
+        named = {self.columns.subject: "subject", self.columns.time: "t", self.columns.trip: "trip"}
+        known = {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
+        return {**known, self.columns.geom: "'POINT(' || x || ' ' || y || ')'"}
+
+    def find(self, connection: Connection) -> None:
+        """Look the table and its columns up.
+
+        Raises
+        ------
+        DataError
+            If there is no such table or column, or a column is of another type.
+        StoreError
+            If the login may not read it.
+        """
+        row = None
+        try:
+            with connection.transaction():
+                row = connection.execute(
+                    "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), has_table_privilege(c.oid, 'SELECT') "
+                    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+                    "WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+                    [self.name],
+                ).fetchone()
+        except (psycopg.errors.InvalidName, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+            pass
+        if row is None:
+            raise DataError(
+                f"The table to import must exist. There is no '{self.name}'. {_nearest(connection, self.name)}"
+            )
+        self._oid, self._qualified, allowed = row
+        if not allowed:
+            raise StoreError(
+                f"The login must be allowed to read the table. It may not read {self._qualified}; grant it SELECT.",
+                "42501",
+            )
+        self._check_columns(connection)
+
+    def _check_columns(self, connection: Connection) -> None:
+        found = connection.execute(
+            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [self._oid],
+        ).fetchall()
+        self._types = dict(found)
+        for name in self.columns.names():
+            if name not in self._types:
+                raise DataError(
+                    f"{self._qualified} must have a column '{name}'. It has: {', '.join(self._types)}; name the right "
+                    "one (--subject, --time, --geom or --trip)."
+                )
+        time = self._types[self.columns.time]
+        if time not in (*_NUMBERS, *_NAIVE, _ZONED):
+            raise DataError(
+                f"Column '{self.columns.time}' must be a timestamp, a date or a number of unix seconds. It is {time}; "
+                "cast it in a view and import that."
+            )
+        if time in _NAIVE and self.tz is None:
+            raise ParameterError(
+                f"Times must name their zone, or come with one for all of them. Column '{self.columns.time}' is "
+                f"{time}; give the zone, for example --tz UTC."
+            )
+        if self._types[self.columns.geom].split(".")[-1] not in ("geometry", "geography"):
+            raise DataError(
+                f"Column '{self.columns.geom}' must be a geometry. It is {self._types[self.columns.geom]}; make points "
+                "in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that."
+            )
+
+    def crs(self, connection: Connection) -> str:
+        """Name the reference system of the geometries.
+
+        Raises
+        ------
+        DataError
+            If they are lines or areas, or name no reference system.
+        """
+        kind, srid = connection.execute(
+            sql.SQL(
+                "SELECT GeometryType(g), ST_SRID(g) FROM (SELECT {}::geometry AS g FROM {}) s "
+                "WHERE g IS NOT NULL LIMIT 1"
+            ).format(sql.Identifier(self.columns.geom), self._relation()),
+        ).fetchone() or ("POINT", _crs.WGS84)
+        if not kind.startswith("POINT"):
+            raise DataError(
+                f"Column '{self.columns.geom}' must hold points, one fix a row. It holds {kind}; take them apart with "
+                "ST_DumpPoints in a view and import that."
+            )
+        if not srid:
+            raise DataError(
+                f"The points in '{self.columns.geom}' must name their reference system. Theirs is 0; give --crs, such "
+                "as EPSG:4326, or set it with ST_SetSRID."
+            )
+        return str(srid)
+
+    def stage(self, staging: _staging.Staging, crs: _crs.Crs, first: int, progress: Progress) -> None:
+        """Insert the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
+        progress(f"reading {self._qualified}", 0, None)
+        # Rows come in the order of the table, which decides between contradicting fixes.
+        staging.connection.execute("SET LOCAL synchronize_seqscans = off")
+        statement = sql.SQL(
+            """
+            WITH judged AS MATERIALIZED (
+                SELECT *, CASE {reasons} END AS reason
+                FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, {subject} AS subject,
+                          {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y
+                      FROM (SELECT row_number() OVER () AS line, *,
+                                CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' AND ST_SRID(raw_geom) IN (0, {srid})
+                                     THEN raw_geom END AS point
+                            FROM (SELECT {columns} FROM {table}) raw) numbered) meant),
+            bad AS (INSERT INTO dbanon_rejected
+                    SELECT 0, line, reason, jsonb_build_object({told}) FROM judged WHERE reason IS NOT NULL
+                    RETURNING 1),
+            good AS (INSERT INTO dbanon_staged (file, line, subject, trip, t, x, y)
+                     SELECT 0, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL RETURNING 1)
+            SELECT (SELECT count(*) FROM bad) + (SELECT count(*) FROM good)"""
+        ).format(
+            reasons=self._reasons(crs),
+            columns=self._raw(),
+            table=self._relation(),
+            srid=crs.srid,
+            subject=_text("raw_subject") if self.columns.subject != ITS_OWN else _numbered(first),
+            trip=_text("raw_trip"),
+            time=self._seconds(staging.connection),
+            told=self._told(),
+        )
+        staging.read.append(int((staging.connection.execute(statement).fetchone() or [0])[0]))
+
+    def _relation(self) -> sql.SQL:
+        return sql.SQL(cast("Any", self._qualified))  # quoted by format
+
+    def _raw(self) -> sql.Composed:
+        subject, trip = self.columns.subject, self.columns.trip
+        named = {
+            "raw_subject": sql.SQL("NULL::text") if subject == ITS_OWN else _as(subject, "text"),
+            "raw_time": sql.Identifier(self.columns.time),
+            "raw_geom": _as(self.columns.geom, "geometry"),
+            "raw_trip": sql.SQL("NULL::text") if trip is None else _as(trip, "text"),
+        }
+        return sql.SQL(", ").join(
+            sql.SQL("{} AS {}").format(expression, sql.Identifier(name)) for name, expression in named.items()
+        )
+
+    def _seconds(self, connection: Connection) -> sql.Composable:
+        """Write the expression of a time in unix seconds."""
+        kind = self._types[self.columns.time]
+        if kind == _ZONED:
+            return sql.SQL("extract(epoch FROM raw_time)::float8")
+        if kind in _NAIVE:
+            return sql.SQL("extract(epoch FROM raw_time::timestamp AT TIME ZONE {})::float8").format(self.tz)
+        row = connection.execute(
+            sql.SQL(
+                "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) "
+                "FROM (SELECT {}::float8 AS t FROM {} LIMIT 100000) s WHERE abs(t) < 'Infinity'"
+            ).format(sql.Identifier(self.columns.time), self._relation())
+        ).fetchone()
+        return sql.SQL("raw_time::float8 / {}").format(_cells.per_second((row and row[0]) or 0.0))
+
+    def _told(self) -> sql.Composed:
+        """Build the JSON of a row that cannot be used, with its cells as they were read."""
+        texts = {
+            self.columns.subject: sql.SQL("raw_subject"),
+            self.columns.time: sql.SQL("raw_time"),
+            self.columns.geom: sql.SQL("ST_AsText(raw_geom)"),
+            self.columns.trip: sql.SQL("raw_trip"),
+        }
+        return sql.SQL(", ").join(
+            sql.SQL("{}::text, {}").format(sql.Literal(name), text)
+            for name, text in texts.items()
+            if name is not None and name != ITS_OWN
+        )
+
+    def _reasons(self, crs: _crs.Crs) -> sql.Composed:
+        """Find the first reason against a row; `_from_files` has the same in NumPy."""
+        wrong = {
+            "missing-subject": sql.SQL("subject IS NULL"),
+            "unparsable-time": sql.SQL("t IS NULL"),
+            "non-finite-time": sql.SQL("NOT abs(t) < 'Infinity'"),
+            "time-out-of-range": sql.SQL("t < {} OR t >= {}").format(_cells.FIRST_S, _cells.LAST_S),
+            "unparsable-position": sql.SQL("x IS NULL OR y IS NULL"),
+            "non-finite-position": sql.SQL("NOT (abs(x) < 'Infinity' AND abs(y) < 'Infinity')"),
+        }
+        conditions: list[tuple[str, sql.Composable]] = list(wrong.items())
+        if crs.geographic:
+            conditions += [
+                (_survey.SWAPPED, sql.SQL("abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180")),
+                ("position-out-of-range", sql.SQL("abs(x) > 180 OR abs(y) > 90")),
+            ]
+        if self.bbox is not None:
+            outside = sql.SQL("NOT ({})").format(_inside("x", "y", self.bbox))
+            swapped = sql.SQL("{} AND {}").format(outside, _inside("y", "x", self.bbox))
+            conditions += [(_survey.SWAPPED, swapped), ("outside-bbox", outside)]
+        return sql.SQL(" ").join(
+            sql.SQL("WHEN {} THEN {}").format(test, sql.Literal(name)) for name, test in conditions
+        )
+
+
+def _as(column: str, kind: str) -> sql.Composed:
+    return sql.SQL("{}::{}").format(sql.Identifier(column), sql.SQL(cast("Any", kind)))
+
+
+def _text(column: str) -> sql.Composed:
+    """Trim a text and bring it into one spelling: a name in two spellings of Unicode would count as two people."""
+    trimmed = "nullif(normalize(regexp_replace({}, '^\\s+|\\s+$', '', 'g'), NFC), '')"
+    return sql.SQL(cast("Any", trimmed)).format(sql.Identifier(column))
+
+
+def _numbered(first: int) -> sql.Composed:
+    return sql.SQL("lpad(({} + line - 1)::text, 12, '0')").format(first)
+
+
+def _inside(x: str, y: str, bbox: Box) -> sql.Composed:
+    west, south, east, north = bbox
+    across = "({x} >= {west} AND {x} <= {east})" if west <= east else "({x} >= {west} OR {x} <= {east})"
+    named = {"x": sql.Identifier(x), "y": sql.Identifier(y)}
+    return sql.SQL(cast("Any", across + " AND {y} >= {south} AND {y} <= {north}")).format(
+        **named, west=west, east=east, south=south, north=north
+    )
+
+
+def _nearest(connection: Connection, name: str) -> str:
+    known = [
+        row[0]
+        for row in connection.execute(
+            "SELECT DISTINCT format('%I.%I', f_table_schema, f_table_name) FROM geometry_columns "
+            "WHERE f_table_schema NOT IN ('dbanon', 'published') ORDER BY 1 LIMIT 1000"
+        )
+    ]
+    near = difflib.get_close_matches(name, [*known, *(k.split(".")[-1] for k in known)], n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else "Name it with its schema, such as public.gps."

@@ -1,0 +1,164 @@
+"""Importing from a table of the same database is loading from a file, without the file."""
+
+import psycopg
+import pytest
+
+from dbanon import load
+from dbanon.errors import DataError, ParameterError, StoreError
+
+COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
+ROWS = [
+    ("a", "1212562800", "-122.4", "37.7"),
+    ("a", "1212562860", "-122.41", "37.71"),
+    ("  a ", "1212562860", "-122.41", "37.71"),
+    ("a", "1212562860", "-122.5", "37.7"),
+    (None, "1212562860", "-122.4", "37.7"),
+    ("  ", "1212562860", "-122.4", "37.7"),
+    ("b", None, "-122.4", "37.7"),
+    ("b", "NaN", "-122.4", "37.7"),
+    ("b", "Infinity", "-122.4", "37.7"),
+    ("b", "1e12", "-122.4", "37.7"),
+    ("b", "1212562860", None, "37.7"),
+    ("b", "1212562860", "NaN", "37.7"),
+    ("b", "1212562860", "-122.4", "-Infinity"),
+    ("b", "1212562860", "37.7", "-122.4"),
+    ("b", "1212562860", "-190", "37.7"),
+    ("b", "1212562860", "-122.4", "37.9"),
+    ("Caf\u00e9", "1212562860", "-122.4", "37.7"),
+    ("Cafe\u0301", "1212562920", "-122.4", "37.7"),
+    *((f"s{i}", str(1212562800 + i), "-122.4", "37.7") for i in range(30)),
+    ("b", "1212562890", "-100", "37.7"),
+]
+
+
+@pytest.fixture
+def gps(connection):
+    connection.execute("CREATE TABLE public.gps (cab text, at float8, place geometry)")
+    insert = "INSERT INTO public.gps SELECT %s, %s::float8, ST_SetSRID(ST_MakePoint(%s::float8, %s::float8), 4326)"
+    with connection.cursor() as cursor:
+        cursor.executemany(insert, ROWS)
+    return connection
+
+
+def _import(connection, table="gps", columns=COLUMNS, dataset="d", **options):
+    return load.import_trajectories(connection, table, columns=columns, dataset=dataset, **options)
+
+
+def _outcome(connection, dataset):
+    paths = connection.execute(
+        "SELECT subject, ST_AsEWKT(path, 3) FROM dbanon.trajectory JOIN dbanon.dataset USING (dataset_id) "
+        "WHERE name = %s ORDER BY trajectory_id",
+        [dataset],
+    ).fetchall()
+    left_out = connection.execute(
+        "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) "
+        "JOIN dbanon.dataset USING (dataset_id) WHERE name = %s ORDER BY line",
+        [dataset],
+    ).fetchall()
+    return paths, left_out
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"drop_outliers": True}, {"bbox": (-123, 37, -122, 37.8)}, {"split_gap_s": 30}]
+)
+def test_a_table_and_a_file_of_the_same_rows_give_the_same(gps, tmp_path, options):
+    path = tmp_path / "gps.csv"
+    path.write_text("subject,time,x,y\n" + "".join(",".join(cell or "" for cell in row) + "\n" for row in ROWS))
+    from_file = load.load_trajectories(gps, [path], dataset="file", **options)
+    from_table = _import(gps, dataset="table", **options)
+    for name in ("read", "kept", "quarantined", "trajectories", "subjects", "srid", "far", "notices"):
+        assert getattr(from_table, name) == getattr(from_file, name), name
+    paths, left_out = _outcome(gps, "table")
+    file_paths, file_left_out = _outcome(gps, "file")
+    assert paths == file_paths
+    assert [(line + 1, reason) for line, reason in left_out] == file_left_out
+    assert len({reason for _, reason in left_out}) >= 9
+
+
+def test_what_was_left_out_is_kept_as_it_was_read(gps):
+    _import(gps)
+    kept = gps.execute(
+        "SELECT content FROM dbanon.quarantine WHERE reason = 'missing-subject' ORDER BY line"
+    ).fetchall()
+    assert kept[1][0] == {"cab": "  ", "at": "1212562860", "place": "POINT(-122.4 37.7)"}
+    twin = gps.execute("SELECT content FROM dbanon.quarantine WHERE reason = 'duplicate-fix'").fetchone()
+    assert twin[0] == {"cab": "a", "at": "1212562860", "place": "POINT(-122.41 37.71)"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "tz"),
+    [
+        ("to_timestamp(at::float8)", None),
+        ("at::bigint", None),
+        ("(at * 1000)::bigint", None),
+        ("to_timestamp(at::float8) AT TIME ZONE 'Europe/Berlin'", "Europe/Berlin"),
+    ],
+)
+def test_times_may_be_timestamps_or_numbers(connection, expression, tz):
+    connection.execute(
+        f"CREATE VIEW public.gps AS SELECT 'a' AS cab, {expression} AS at, "
+        "ST_SetSRID(ST_MakePoint(8, 53), 4326) AS place FROM generate_series(1212562800::numeric, 1212562900, 50) at"
+    )
+    assert _import(connection, tz=tz).kept == 3
+    assert connection.execute("SELECT min(extract(epoch FROM t)) FROM dbanon.fix").fetchone() == (1212562800,)
+
+
+def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
+        "ST_SetSRID(ST_MakePoint(8, 53), 4326)::geography AS place FROM generate_series(1, 6) i"
+    )
+    own = _import(connection, columns=load.TableColumns(subject="-", time="at", geom="place"))
+    assert (own.subjects, own.trajectories) == (6, 6)
+    trips = load.TableColumns(subject="ride", time="at", geom="place", trip="ride")
+    assert _import(connection, columns=trips, dataset="trips").trajectories == 4
+
+
+def test_names_are_quoted_and_looked_up_as_in_sql(connection):
+    connection.execute('CREATE SCHEMA "my data"')
+    connection.execute(
+        'CREATE TABLE "my data"."GPS; x" AS SELECT 1 AS "sub""ject", now() AS "t i", '
+        'ST_SetSRID(ST_MakePoint(8, 53), 4326) AS "G"'
+    )
+    columns = load.TableColumns(subject='sub"ject', time="t i", geom="G")
+    report = _import(connection, '"my data"."GPS; x"', columns=columns)
+    assert (report.kept, report.source) == (1, ['table "my data"."GPS; x"'])
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "error", "words"),
+    [
+        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Did you mean "),
+        ("gps; DROP TABLE gps", COLUMNS, DataError, "There is no 'gps; DROP TABLE gps'."),
+        ("gps", load.TableColumns(subject="taxi", time="at", geom="place"), DataError, "It has: cab, at, place"),
+        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), DataError, "It is text; cast it in a view"),
+        ("gps", load.TableColumns(subject="cab", time="at", geom="at"), DataError, "must be a geometry"),
+        ("lines", COLUMNS, DataError, "It holds LINESTRING; take them apart with ST_DumpPoints"),
+        ("nowhere", COLUMNS, DataError, "Theirs is 0; give --crs"),
+        ("naive", COLUMNS, ParameterError, "give the zone, for example --tz UTC"),
+        ("empty", COLUMNS, DataError, "At least one row must be usable. Got 0 rows"),
+    ],
+)
+def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, words):
+    point = "ST_SetSRID(ST_MakePoint(8, 53), 4326)"
+    gps.execute(f"CREATE TABLE public.lines AS SELECT cab, at, ST_MakeLine({point}, {point}) AS place FROM gps")
+    gps.execute("CREATE TABLE public.nowhere AS SELECT cab, at, ST_MakePoint(8, 53) AS place FROM gps")
+    gps.execute(f"CREATE TABLE public.naive AS SELECT cab, now()::timestamp AS at, {point} AS place FROM gps")
+    gps.execute("CREATE TABLE public.empty AS SELECT * FROM gps WHERE false")
+    with pytest.raises(error) as refused:
+        _import(gps, table, columns)
+    assert words in str(refused.value)
+    assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
+
+
+def test_points_without_a_reference_system_take_the_one_given(connection):
+    connection.execute("CREATE TABLE public.gps AS SELECT 'a' AS cab, 0 AS at, ST_MakePoint(8, 53) AS place")
+    assert _import(connection, crs="EPSG:4326").srid == 32632
+
+
+def test_an_operator_needs_the_right_to_read_the_table(gps, login):
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        with pytest.raises(StoreError, match="grant it SELECT"):
+            _import(operator)
+        gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
+        assert _import(operator).subjects > 30
