@@ -160,20 +160,16 @@ class Table:
         staging.connection.execute("SET LOCAL synchronize_seqscans = off")
         statement = sql.SQL(
             """
-            WITH judged AS MATERIALIZED (
-                SELECT *, CASE {reasons} END AS reason
-                FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, {subject} AS subject,
-                          {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y
-                      FROM (SELECT row_number() OVER () AS line, *,
-                                CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' AND ST_SRID(raw_geom) IN (0, {srid})
-                                     THEN raw_geom END AS point
-                            FROM (SELECT {columns} FROM {table}) raw) numbered) meant),
-            bad AS (INSERT INTO dbanon_rejected
-                    SELECT 0, line, reason, jsonb_build_object({told}) FROM judged WHERE reason IS NOT NULL
-                    RETURNING 1),
-            good AS (INSERT INTO dbanon_staged (file, line, subject, trip, t, x, y)
-                     SELECT 0, line, subject, trip, t, x, y FROM judged WHERE reason IS NULL RETURNING 1)
-            SELECT (SELECT count(*) FROM bad) + (SELECT count(*) FROM good)"""
+            INSERT INTO dbanon_staged (file, line, subject, trip, t, x, y, reason, content)
+            SELECT 0, line, subject, trip, t, x, y, reason,
+                CASE WHEN reason IS NOT NULL THEN jsonb_build_object({told}) END
+            FROM (SELECT *, CASE {reasons} END AS reason
+                  FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, {subject} AS subject,
+                            {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y
+                        FROM (SELECT row_number() OVER () AS line, *,
+                                  CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' AND ST_SRID(raw_geom) IN (0, {srid})
+                                       THEN raw_geom END AS point
+                              FROM (SELECT {columns} FROM {table}) raw) numbered OFFSET 0) meant OFFSET 0) judged"""
         ).format(
             reasons=self._reasons(crs),
             columns=self._raw(),
@@ -184,7 +180,13 @@ class Table:
             time=self._seconds(staging.connection),
             told=self._told(),
         )
-        staging.read.append(int((staging.connection.execute(statement).fetchone() or [0])[0]))
+        staging.connection.execute("ALTER TABLE dbanon_staged ADD reason text, ADD content jsonb")
+        staging.read.append(staging.connection.execute(statement).rowcount)
+        staging.connection.execute(
+            "WITH bad AS (DELETE FROM dbanon_staged WHERE reason IS NOT NULL RETURNING *) "
+            "INSERT INTO dbanon_rejected SELECT file, line, reason, content FROM bad"
+        )
+        staging.connection.execute("ALTER TABLE dbanon_staged DROP reason, DROP content")
 
     def _relation(self) -> sql.SQL:
         return sql.SQL(cast("Any", self._qualified))  # quoted by format
@@ -261,8 +263,10 @@ def _as(column: str, kind: str) -> sql.Composed:
 
 def _text(column: str) -> sql.Composed:
     """Trim a text and bring it into one spelling: a name in two spellings of Unicode would count as two people."""
-    trimmed = "nullif(normalize(regexp_replace({}, '^\\s+|\\s+$', '', 'g'), NFC), '')"
-    return sql.SQL(cast("Any", trimmed)).format(sql.Identifier(column))
+    expression = """
+        nullif(CASE WHEN octet_length({0}) = char_length({0}) THEN btrim({0}, E' \\t\\n\\r\\f\\v')
+                    ELSE normalize(regexp_replace({0}, '^\\s+|\\s+$', '', 'g'), NFC) END, '')"""
+    return sql.SQL(cast("Any", expression)).format(sql.Identifier(column))
 
 
 def _numbered(first: int) -> sql.Composed:

@@ -45,16 +45,21 @@ class Survey:
 
     def reasons(self) -> dict[str, sql.Composed]:
         """Conditions on a staged fix, by reason; swapped axes first, since they too put a fix far outside the rest."""
-        outside = sql.SQL("NOT ({} AND {})").format(self._within(self._x("x"), 0), self._within(sql.SQL("y"), 1))
-        other_way = sql.SQL("{} AND {}").format(self._within(self._x("y"), 0), self._within(sql.SQL("x"), 1))
-        late = sql.SQL("NOT {}").format(self._within(sql.SQL("t"), 2))
+        outside = sql.SQL("NOT ({} AND {})").format(self._within("x", 0), self._within("y", 1))
+        other_way = sql.SQL("{} AND {}").format(self._within("y", 0), self._within("x", 1))
+        late = sql.SQL("NOT {}").format(self._within("t", 2))
         return {SWAPPED: sql.SQL("({} AND {})").format(outside, other_way), FAR_POSITION: outside, FAR_TIME: late}
 
-    def _x(self, column: str) -> sql.Composable:
-        return _from_centre(column, self.centre)
-
-    def _within(self, value: sql.Composable, axis: int) -> sql.Composed:
-        return sql.SQL("({} BETWEEN {} AND {})").format(value, self.low[axis], self.high[axis])
+    def _within(self, column: str, axis: int) -> sql.Composed:
+        """Write that a value lies within the bounds of an axis; a longitude may be one turn off."""
+        turns = (-360, 0, 360) if axis == 0 and self.centre is not None else (0,)
+        parts = [
+            sql.SQL("{} BETWEEN {} AND {}").format(
+                sql.Identifier(column), self.low[axis] + turn, self.high[axis] + turn
+            )
+            for turn in turns
+        ]
+        return sql.SQL("({})").format(sql.SQL(" OR ").join(parts))
 
 
 def take(connection: Connection, source: _crs.Crs, staged: int, names: tuple[str, str]) -> Survey:
@@ -176,10 +181,9 @@ def sort_out(staging: _staging.Staging, found: Survey, *, drop: bool) -> dict[st
     conditions = found.reasons()
     named = sql.SQL(" ").join(sql.SQL("WHEN {} THEN {}").format(c, sql.Literal(r)) for r, c in conditions.items())
     counted = staging.connection.execute(
-        sql.SQL(
-            "SELECT reason, count(*) FROM (SELECT CASE {} END AS reason FROM dbanon_staged) r "
-            "WHERE reason IS NOT NULL GROUP BY reason"
-        ).format(named)
+        sql.SQL("SELECT CASE {} END, count(*) FROM dbanon_staged WHERE {} OR {} GROUP BY 1").format(
+            named, conditions[FAR_POSITION], conditions[FAR_TIME]
+        )
     ).fetchall()
     there = dict(counted)
     leaving = [reason for reason in there if drop or reason == SWAPPED]

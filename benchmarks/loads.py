@@ -1,0 +1,112 @@
+"""How long a load takes and how much memory it needs, from a file and from a table, and beside a plain one.
+
+Run with ``./dev bench benchmarks/loads.py``; numbers of fixes as arguments, 1,000,000 and 10,000,000 by default. The
+plain side is what a careful script would do: rows read one by one, inserted in batches with twins left out, lines made
+at the end. It is measured on the first million rows of the last file, against dbanon on the same rows.
+"""
+
+import csv
+import itertools
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+from _measure import dbanon
+
+from dbanon.pipeline import open_database
+
+SEED, FIXES_EACH, PART = 20080604, 200, 1_000_000
+PLAIN_ROWS = 1_000_000
+
+
+def write(path: Path, fixes: int) -> None:
+    """Write a file of random walks in one town, one fix a minute, 200 a subject; one in 10,000 lies at sea."""
+    rng = np.random.default_rng(SEED)
+    schema = pa.schema([("subject", pa.string()), ("time", pa.int64()), ("x", pa.float64()), ("y", pa.float64())])
+    with pacsv.CSVWriter(path, schema) as writer:
+        for start in range(0, fixes, PART):
+            number = np.arange(start, min(start + PART, fixes))
+            walk = rng.normal(0, 2e-4, (2, len(number))).cumsum(axis=1)
+            x, y = np.abs((walk + 0.1) % 0.4 - 0.2) + np.array([[-122.5], [37.7]])
+            x = np.where(rng.random(len(number)) < 1e-4, x - 20, x)
+            subject = pc.binary_join_element_wise("u", pa.array(number // FIXES_EACH).cast(pa.string()), "")
+            t = 1_212_562_800 + number % FIXES_EACH * 60
+            writer.write_table(pa.table([subject, t, np.round(x, 6), np.round(y, 6)], schema=schema))
+
+
+def plain(path: Path) -> float:
+    """Load the first rows as a script would, without the checks that need all fixes together; seconds."""
+    began = time.perf_counter()
+    with open_database() as database, path.open(newline="") as file:
+        connection = database.connection
+        with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+            cursor.execute("CREATE TEMP TABLE plain (subject text, t float8, place geometry, UNIQUE (subject, t))")
+            rows = itertools.islice(csv.DictReader(file), PLAIN_ROWS)
+            cursor.executemany(
+                "INSERT INTO plain VALUES (%s, %s, ST_Transform(ST_SetSRID(ST_MakePoint(%s, %s), 4326), 32610)) "
+                "ON CONFLICT DO NOTHING",
+                ((row["subject"], float(row["time"]), float(row["x"]), float(row["y"])) for row in rows),
+            )
+            cursor.execute(
+                "SELECT subject, ST_MakeLine(ST_MakePointM(ST_X(place), ST_Y(place), t) ORDER BY t) "
+                "FROM plain GROUP BY subject"
+            )
+    return time.perf_counter() - began
+
+
+def first_rows(path: Path, directory: Path) -> Path:
+    """Copy the rows that the plain side is measured on."""
+    short = directory / "short.csv"
+    with path.open() as source:
+        short.write_text("".join(itertools.islice(source, PLAIN_ROWS + 1)))
+    return short
+
+
+def main() -> None:
+    sizes = [int(number) for number in sys.argv[1:]] or [1_000_000, 10_000_000]
+    dbanon("db", "up")
+    print(f"{'fixes':>12} {'from':>6} {'seconds':>9} {'us a fix':>9} {'client MB':>10} {'server MB':>10}")
+    with tempfile.TemporaryDirectory() as name:
+        for fixes in sizes:
+            path, dataset = Path(name) / "fixes.csv", f"loads_{fixes}"
+            write(path, fixes)
+            cost = dbanon("load", "trajectories", str(path), "--dataset", dataset)
+            show(fixes, "file", cost)
+            with open_database() as database:
+                database.connection.execute(
+                    "CREATE TABLE public.loads_gps AS SELECT f.subject, f.t, ST_Transform(f.position, 4326) AS place "
+                    "FROM dbanon.fix f JOIN dbanon.dataset USING (dataset_id) WHERE name = %s",
+                    [dataset],
+                )
+            columns = ["--subject", "subject", "--time", "t", "--geom", "place"]
+            show(fixes, "table", dbanon("import", "public.loads_gps", "--dataset", dataset, "--replace", *columns))
+            with open_database() as database:
+                database.connection.execute("DROP TABLE public.loads_gps")
+                database.connection.execute("DELETE FROM dbanon.dataset WHERE name = %s", [dataset])
+        compare(first_rows(path, Path(name)))
+
+
+def show(fixes: int, source: str, cost) -> None:
+    us = 1e6 * cost.seconds / fixes
+    print(f"{fixes:>12,} {source:>6} {cost.seconds:>9.1f} {us:>9.1f} {cost.client_mb:>10.0f} {cost.server_mb:>10.0f}")
+
+
+def compare(path: Path) -> None:
+    slow_s = plain(path)
+    began = time.perf_counter()
+    with open_database() as database:
+        database.load_trajectories([path], dataset="loads_short")
+        fast_s = time.perf_counter() - began
+        database.connection.execute("DELETE FROM dbanon.dataset WHERE name = 'loads_short'")
+    print(
+        f"\n{PLAIN_ROWS:,} fixes, a plain script against dbanon: {slow_s:.1f} s, {fast_s:.1f} s, {slow_s / fast_s:.0f}x"
+    )
+
+
+if __name__ == "__main__":
+    main()
