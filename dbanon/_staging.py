@@ -19,6 +19,24 @@ from dbanon.errors import DataError
 
 Connection = psycopg.Connection[Any]
 
+REASONS = (
+    "missing-subject",
+    "unparsable-time",
+    "non-finite-time",
+    "time-out-of-range",
+    "unparsable-position",
+    "non-finite-position",
+    "swapped-axes",
+    "position-out-of-range",
+    "outside-bbox",
+    "far-position",
+    "far-time",
+    "duplicate-fix",
+    "contradicting-fix",
+    "empty-request",
+)
+"""Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
+
 
 @dataclass
 class Staging:
@@ -51,7 +69,7 @@ class Staging:
         rows = [
             np.full(len(bad), len(self.read), np.int32),
             batch.line.to_numpy()[bad].astype(np.int64),
-            pa.array(reasons.names).take(pa.array(reasons.code[bad])),
+            reasons.names(bad),
             binary_copy.jsonb(_cells.as_json({name: column.take(where) for name, column in batch.columns.items()})),
         ]
         with store.copying(self.connection, "dbanon_rejected (file, line, reason, content)") as copy:
@@ -92,12 +110,14 @@ class Reasons:
 
     def __init__(self, rows: int) -> None:
         self.code = np.zeros(rows, np.int16)
-        self.names = ["kept"]
 
     def mark(self, name: str, bad: NDArray[np.bool_]) -> None:
         """Give a reason to the bad rows that have none."""
-        self.names.append(name)
-        self.code[(self.code == 0) & bad] = len(self.names) - 1
+        self.code[(self.code == 0) & bad] = REASONS.index(name) + 1
+
+    def names(self, rows: NDArray[np.intp]) -> pa.Array:
+        """Name the reasons against some bad rows."""
+        return pa.array(REASONS).take(pa.array(self.code[rows] - 1))
 
     @property
     def kept(self) -> NDArray[np.bool_]:

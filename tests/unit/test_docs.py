@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon import methods
+from dbanon import _staging, methods
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
@@ -48,8 +48,13 @@ def test_every_dependency_has_a_line_that_says_why() -> None:
         assert f"| `{name}` |" in decisions, name
 
 
-@pytest.mark.parametrize("document", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("document", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
 def test_links_between_documents_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+def test_every_reason_to_leave_a_row_out_is_explained() -> None:
+    page = (ROOT / "docs" / "howto" / "load.md").read_text()
+    assert tuple(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == _staging.REASONS
