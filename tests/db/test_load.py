@@ -115,7 +115,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
     assert sum(report.quarantined.values()) + report.kept == report.read
     content = dict(_all(connection, "SELECT line, content FROM dbanon.quarantine"))
     assert content[5] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
-    assert content[16] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
+    assert content[18] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
     assert _all(connection, "SELECT quarantined FROM dbanon.load") == [(report.quarantined,)]
 
 
