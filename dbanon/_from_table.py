@@ -209,7 +209,11 @@ class Table:
         if kind == _ZONED:
             return sql.SQL("extract(epoch FROM raw_time)::float8")
         if kind in _NAIVE:
-            return sql.SQL("extract(epoch FROM raw_time::timestamp AT TIME ZONE {})::float8").format(self.tz)
+            # Where clocks are set back PostgreSQL takes the later of two times; files, and so this, take the earlier.
+            return sql.SQL(
+                "extract(epoch FROM least(raw_time::timestamp AT TIME ZONE {tz}, "
+                "(raw_time::timestamp - interval '1 hour') AT TIME ZONE {tz} + interval '1 hour'))::float8"
+            ).format(tz=self.tz)
         row = connection.execute(
             sql.SQL(
                 "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) "

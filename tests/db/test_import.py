@@ -103,6 +103,17 @@ def test_times_may_be_timestamps_or_numbers(connection, expression, tz):
     assert connection.execute("SELECT min(extract(epoch FROM t)) FROM dbanon.fix").fetchone() == (1212562800,)
 
 
+def test_an_hour_that_happens_twice_is_the_first_of_the_two_as_in_a_file(connection):
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT 'a' AS cab, at, ST_SetSRID(ST_MakePoint(-122, 37), 4326) AS place "
+        "FROM unnest("
+        "ARRAY['2008-11-02 00:30', '2008-11-02 01:30', '2008-11-02 02:30', '2008-03-09 03:30']::timestamp[]) at"
+    )
+    _import(connection, tz="America/Los_Angeles")
+    times = connection.execute("SELECT extract(epoch FROM t)::int FROM dbanon.fix ORDER BY 1").fetchall()
+    assert [t for (t,) in times] == [1205058600, 1225611000, 1225614600, 1225621800]
+
+
 def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
     connection.execute(
         "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
