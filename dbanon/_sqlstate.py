@@ -21,7 +21,11 @@ _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
 )
-_LOST = "The server must stay up until the work is done. The connection was lost and nothing was kept; run it again."
+_LOST = (
+    "The server must stay up until the work is done. The connection was lost, and what was not finished is undone; "
+    "run it again."
+)
+_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
 _SENTENCES = {
     "53100": "The server must have room on its disk. It ran out and nothing was kept; free some and run it again.",
     "53200": "The server must have enough memory. It ran out and nothing was kept; lower its work_mem or free some.",
@@ -53,7 +57,11 @@ def translated(error: DriverError) -> DbanonError:
     if state in ("3F000", "42P01", "42883", "42703"):
         return SchemaMismatch(_NO_SCHEMA)
     if state in ("22021", "22P05"):
-        return DataError("Texts must be UTF-8 without NUL characters. Got others; clean the file.")
+        return DataError(_NOT_TEXT)
+    if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
+        return DataError(_NOT_TEXT)
+    if state == "54000":
+        return DataError("Texts must be short: a subject has at most some 2,000 bytes. Got a longer one; check the file.")
     if state in _SENTENCES:
         return StoreError(_SENTENCES[state], state)
     return StoreError(_other(error, state), state)
