@@ -47,7 +47,7 @@ def connect(url: str) -> Connection:
     """
     with errors_translated():
         connection = psycopg.connect(url, autocommit=True, application_name="dbanon")
-        # Killed, this process must not leave a long statement behind that keeps its locks; version 14 and later can tell.
+        # Killed, this process must not leave a long statement behind that keeps its locks. Version 14 and later notice.
         connection.execute(
             "SELECT set_config(name, '5s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
         )
