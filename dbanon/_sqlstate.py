@@ -35,8 +35,8 @@ _DATA = {
 _SENTENCES = {
     "53100": "The server must have room on its disk. It ran out, and what was not finished is undone; free "
     "some and run it again.",
-    "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower its work_mem or "
-    "free some.",
+    "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower work_mem "
+    "or free some.",
     "53300": "The server must have a connection left. It has none; close some or raise max_connections.",
     "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
     "(run, verify) or dbanon_admin granted to it.",

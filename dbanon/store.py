@@ -49,7 +49,7 @@ def connect(url: str) -> Connection:
         connection = psycopg.connect(url, autocommit=True, application_name="dbanon")
         # Killed, this process must not leave a long statement behind that keeps its locks. Version 14 and later notice.
         connection.execute(
-            "SELECT set_config(name, '5s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
+            "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
         )
         return connection
 
