@@ -2,9 +2,10 @@
 
 Run with ``./dev bench benchmarks/kill.py``; ``DBANON_KILLS`` is the number of tries (200), ``DBANON_TEST_SEED`` the
 seed. An embedded server of its own is used. Each try starts one command, waits for a moment drawn uniformly either
-from its usual duration or from one of its stages, and kills: the command (SIGKILL, or SIGTERM and SIGINT, which it may
-answer), a backend of the server, or the whole server. Then the next command must work, every rule of
-``tests/wholeness.py`` must hold, and a command that could still speak must have said one sentence. Ends with 1 if not.
+from its usual duration or from one of its stages after the start, and kills: the command (SIGKILL, or SIGTERM and
+SIGINT, which it may answer), a backend of the server, or the whole server. Then the next command must work, every rule
+of ``tests/wholeness.py`` must hold, and a command that could still speak must have said one sentence. Ends with 1 if
+not.
 """
 
 import itertools
@@ -92,7 +93,7 @@ class Watched:
 def _stage(line: str) -> str:
     if line.startswith("dbanon: "):
         return "ending"
-    return "connecting" if line.startswith("embedded") else " ".join(line.split()[: 2 if "cloaks" in line else 1])
+    return "connected" if line.startswith("embedded") else " ".join(line.split()[: 2 if "cloaks" in line else 1])
 
 
 class Harness:
@@ -165,7 +166,7 @@ class Harness:
         victim = self.rng.choices([*VICTIMS], [*VICTIMS.values()])[0]
         watched, listener = self.start(*self.words(verb, n))
         usual = self.usual[verb.name]
-        stage, since, until = self.rng.choice([*usual, (None, 0.0, usual[-1][2])])
+        stage, since, until = self.rng.choice([*usual[1:], (None, 0.0, usual[-1][2])])
         watched.wait_for(stage, self.rng.uniform(0, until - since))
         reached = watched.stages[-1][0] if watched.process.poll() is None else "ended before"
         if not self.kill(victim, watched):

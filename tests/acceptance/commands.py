@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from dbanon import cli
 
@@ -42,15 +43,13 @@ def call(url: str, *arguments: str) -> Done:
     stdout, stderr = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
-        with redirect_stdout(stdout), redirect_stderr(stderr):
+        with redirect_stdout(stdout), redirect_stderr(stderr), pytest.raises(SystemExit) as ended:
             cli.main(["--dsn", url, *arguments])
-    except SystemExit as ended:
-        assert isinstance(ended.code, int)
-        return Done(ended.code, stdout.getvalue(), stderr.getvalue())
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    raise AssertionError("the command must end by an exit code")
+    assert isinstance(ended.value.code, int)
+    return Done(ended.value.code, stdout.getvalue(), stderr.getvalue())
 
 
 def json_of(done: Done) -> dict[str, object]:

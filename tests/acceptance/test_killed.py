@@ -23,9 +23,7 @@ def released_city(city_url: str) -> str:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_killed_command_leaves_nothing_or_all(
-    released_city: str, city_files: tuple[Path, Path], stage: str
-) -> None:
+def test_a_killed_command_leaves_nothing_or_all(released_city: str, city_files: tuple[Path, Path], stage: str) -> None:
     with held_up(released_city, STAGES[stage], city_files) as process:
         process.kill()
         process.communicate()
