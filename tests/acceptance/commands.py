@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,7 +127,8 @@ STAGES = {
 @contextmanager
 def held_up(url: str, stage: Stage, files: tuple[Path, Path]) -> Iterator[subprocess.Popen[str]]:
     """Start a command and hold it up at a stage for the length of the block."""
-    with psycopg.connect(url) as holder:
+    # The lock goes with its session, whether the block lets it go or the server did.
+    with suppress(psycopg.OperationalError), psycopg.connect(url) as holder:
         holder.execute(f"LOCK TABLE {stage.table} IN {stage.mode} MODE")
         process = start(url, *stage.words(files))
         with psycopg.connect(url, autocommit=True) as observer:
@@ -137,8 +138,7 @@ def held_up(url: str, stage: Stage, files: tuple[Path, Path]) -> Iterator[subpro
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
         yield process
-        if not holder.closed:
-            holder.rollback()
+        holder.rollback()
 
 
 def waiting(observer: psycopg.Connection) -> list[tuple[int, str]]:
