@@ -21,14 +21,26 @@ _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
 )
-_LOST = "The server must stay up until the work is done. The connection was lost and nothing was kept; run it again."
+_LOST = (
+    "The server must stay up until the work is done. The connection was lost, and what was not finished is undone; "
+    "run it again."
+)
+_NOT_READY = "The server must be ready. It is starting, stopping or recovering; run it again in a moment."
+_NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
+_DATA = {
+    "22021": _NOT_TEXT,
+    "22P05": _NOT_TEXT,
+    "54000": "A subject must have at most some 2,000 bytes. Got a longer text; check which columns are named.",
+}
 _SENTENCES = {
-    "53100": "The server must have room on its disk. It ran out and nothing was kept; free some and run it again.",
-    "53200": "The server must have enough memory. It ran out and nothing was kept; lower its work_mem or free some.",
+    "53100": "The server must have room on its disk. It ran out, and what was not finished is undone; free "
+    "some and run it again.",
+    "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower work_mem "
+    "or free some.",
     "53300": "The server must have a connection left. It has none; close some or raise max_connections.",
     "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
     "(run, verify) or dbanon_admin granted to it.",
-    "57014": "The statement must be left to end. It was cancelled and nothing was kept; run it again.",
+    "57014": "The statement must be left to end. It was cancelled, and what was not finished is undone; run it again.",
     "55P03": "The rows must be free. Another session holds them; try again when it is done.",
     "40001": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
     "40P01": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
@@ -52,14 +64,18 @@ def translated(error: DriverError) -> DbanonError:
         return _translate_own(error, state)
     if state in ("3F000", "42P01", "42883", "42703"):
         return SchemaMismatch(_NO_SCHEMA)
-    if state in ("22021", "22P05"):
-        return DataError("Texts must be UTF-8 without NUL characters. Got others; clean the file.")
+    if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
+        return DataError(_DATA["22021"])
+    if state in _DATA:
+        return DataError(_DATA[state])
     if state in _SENTENCES:
         return StoreError(_SENTENCES[state], state)
     return StoreError(_other(error, state), state)
 
 
 def _other(error: DriverError, state: str | None) -> str:
+    if state == "57P03":
+        return _NOT_READY
     if state is not None and state[:3] in ("080", "57P"):
         return _LOST
     if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.Error):
@@ -81,6 +97,8 @@ def _unreachable(error: DriverError) -> str:
     words = str(error)
     if any(sign in words for sign in ("server closed", "terminat", "consuming input", "the connection is")):
         return _LOST
+    if any(sign in words for sign in ("starting up", "recovery mode", "shutting down", "not accepting")):
+        return _NOT_READY
     if "authentication" in words or "password" in words:
         return _SENTENCES["28P01"]
     return "The server must answer. It does not; check that it is up, and --dsn or the PG* variables."

@@ -1,17 +1,21 @@
 """The command line: parse, call, print, exit code. No logic.
 
-Exit codes: 0 done; 2 bad usage or parameter; 3 bad data; 4 infeasible; 5 refused by the attack; 1 anything else.
+Exit codes: 0 done; 2 bad usage or parameter; 3 bad data; 4 infeasible; 5 refused by the attack; 128 + n stopped by
+signal n (130 is Ctrl-C, 143 SIGTERM); 1 anything else.
 Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
 """
 
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -442,9 +446,52 @@ def _hoist(arguments: list[str]) -> list[str]:
     return front + rest
 
 
+def _demand_text(arguments: list[str]) -> None:
+    """Refuse bytes that are no text: the system hands them on as lone surrogates, which no server or terminal takes."""
+    if any(0xD800 <= ord(letter) <= 0xDFFF for argument in arguments for letter in argument):
+        raise ParameterError(
+            "Arguments must be UTF-8 text. Got one that is not; rename the file or set a UTF-8 locale."
+        )
+
+
+_stopped_by: list[int] = []
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    _stopped_by.append(number)
+    raise KeyboardInterrupt
+
+
+def _heed_signals() -> None:
+    """Let SIGTERM and a closed terminal end the program as Ctrl-C does: a run is cancelled, a load undone."""
+    _stopped_by.clear()
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
+            signal.signal(number, _stop)
+
+
+def _fail_stopped() -> NoReturn:
+    _fail(
+        "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again.",
+        128 + (_stopped_by or [signal.SIGINT])[0],
+    )
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What the command line's parser says, with a pointer to the help of the command it was about."""
+    told = " ".join((error.format_message() if hasattr(error, "format_message") else str(error)).split())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "dbanon"
+    return f"{told}{'' if told.endswith(('.', '?')) else '.'} See '{command} --help'."
+
+
 def _fail(sentence: str, code: int) -> NoReturn:
     if _options.debug:
         traceback.print_exc()
+    # A name that was given wrongly is quoted, and may hold anything: line ends, and what terminals obey.
+    sentence = "".join(letter if letter.isprintable() else " " for letter in sentence)
     if _options.json:
         print(json.dumps({"error": sentence, "exit_code": code}))
     print(f"dbanon: {sentence}", file=sys.stderr)
@@ -462,16 +509,18 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
     _options.json, _options.debug = "--json" in given, "--debug" in given
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway
+    _heed_signals()
     try:
+        _demand_text(given)
         code = app(given, prog_name="dbanon", standalone_mode=False)
     except typer.TyperException as error:
-        told = error.format_message() if hasattr(error, "format_message") else str(error)
+        told = _usage(error)
         if told.startswith("Usage:"):  # called without a command: its help, not an error sentence
-            print(told, file=sys.stderr)
+            print(error.format_message(), file=sys.stderr)
             sys.exit(2)
-        _fail(" ".join(told.split()), 2)
+        _fail(told, 2)
     except (typer.Abort, KeyboardInterrupt):
-        _fail("Interrupted; nothing more was done.", 1)
+        _fail_stopped()
     except DbanonError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
@@ -481,4 +530,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail(
             f"Something went wrong that should not ({type(error).__name__}). Run again with --debug and report it.", 1
         )
+    if _stopped_by:  # Typer makes an exit code of it
+        _fail_stopped()
     sys.exit(code if isinstance(code, int) else 0)

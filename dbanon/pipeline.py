@@ -9,7 +9,7 @@ import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationF
 from dbanon.trajectory import Cloaks
 
 Progress = Callable[[str, int, int | None], None]
+_CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:
@@ -155,10 +156,7 @@ class Database:
             data = store.dataset_row(self.connection, dataset)
             if publish is not None:
                 store.check_release_name(self.connection, publish)
-            run_id = store.create_run(
-                self.connection, data.dataset_id, family.name, chosen.name, asdict(parsed), seed=seed
-            )
-            with self._holding(run_id):
+            with self._starting(data, family.name, chosen.name, asdict(parsed), seed=seed) as run_id:
                 result = self._execute(_Job(run_id, family, chosen, parsed, seed, data), progress)
             # Outside: a run that could not be published is verified all the same.
             return self._publish_result(result, publish, progress)
@@ -208,11 +206,27 @@ class Database:
             return store.release_rows(self.connection, name, limit)
 
     @contextmanager
-    def _holding(self, run_id: int) -> Iterator[None]:
-        """Hold a run's lock, and leave it ``failed`` or ``cancelled`` if the body does not come to an end."""
+    def _starting(
+        self, data: store.DatasetRow, method: str, algorithm: str, params: Mapping[str, Any], *, seed: int
+    ) -> Iterator[int]:
+        """Create a run and hold its lock for the body.
+
+        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
+        session finds it running without a holder.
+        """
+        with ExitStack() as held:
+            with self.connection.transaction():
+                run_id = store.create_run(self.connection, data.dataset_id, method, algorithm, params, seed=seed)
+                held.enter_context(store.lock_run(self.connection, run_id))
+                store.set_status(self.connection, run_id, "running")
+            held.enter_context(self._ending(run_id))
+            yield run_id
+
+    @contextmanager
+    def _ending(self, run_id: int) -> Iterator[None]:
+        """Leave a run ``failed`` or ``cancelled`` if the body does not come to an end."""
         try:
-            with store.lock_run(self.connection, run_id):
-                yield
+            yield
         except KeyboardInterrupt:
             self._give_up(run_id, "cancelled", "The run was interrupted.")
             raise
@@ -220,18 +234,19 @@ class Database:
             told = str(error) if isinstance(error, DbanonError) else "The run failed; see its error with --debug."
             if isinstance(error, psycopg.Error):
                 told = str(store.translate(error))
-            self._give_up(run_id, "failed", told)
+            cancelled = getattr(error, "sqlstate", None) == _CANCELLED
+            self._give_up(run_id, "cancelled" if cancelled else "failed", told)
             raise
 
     def _give_up(self, run_id: int, status: str, error: str) -> None:
         """Record how a run ended and delete its rows; if the connection is gone, `reap_runs` does so later."""
         with suppress(psycopg.Error), self.connection.transaction():
+            self.connection.execute("SET LOCAL lock_timeout = '3s'")  # whoever pressed Ctrl-C is waiting
             store.delete_rows(self.connection, run_id)
             store.set_status(self.connection, run_id, status, error=error)
 
     def _execute(self, job: "_Job", progress: Progress) -> RunResult:
         began = time.perf_counter()
-        store.set_status(self.connection, job.run_id, "running")
         watch = _Stopwatch()
         progress("reading trajectories", 0, None)
         with watch("load_s"):
@@ -274,7 +289,12 @@ class Database:
         if name is None or not result.verdict.passed:
             return result
         progress("publishing", 0, None)
-        rows, notices = store.publish(self.connection, result.run_id, name)
+        try:
+            rows, notices = self.publish(result.run_id, name)
+        except DbanonError as error:
+            remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
+            error.args = (f"{error} {remains}", *error.args[1:])
+            raise
         return replace(result, release=name, rows_published=rows, notices=notices)
 
     def _attack(self, run_id: int, method: str, progress: Progress) -> tuple[Verdict, float]:

@@ -12,6 +12,7 @@ import pwd
 import re
 import shlex
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -221,7 +222,18 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
     named = {variables[key]: value for key, value in words.items() if variables.get(key)}
     unnamed = {key: value for key, value in words.items() if not variables.get(key)}
     options = ["--dbname", uri(unnamed)] if unnamed else []
-    return subprocess.run([program, *options, *arguments], env={**os.environ, **named}, check=False).returncode
+    with _left_to_psql(signal.SIGINT):
+        return subprocess.run([program, *options, *arguments], env={**os.environ, **named}, check=False).returncode
+
+
+@contextmanager
+def _left_to_psql(number: int) -> Iterator[None]:
+    """Ignore a signal: Ctrl-C cancels psql's statement, and must not end psql."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 # --- the embedded server ----------------------------------------------------------------------------------------------

@@ -46,7 +46,12 @@ def connect(url: str) -> Connection:
         If there is no answer, or no entry.
     """
     with errors_translated():
-        return psycopg.connect(url, autocommit=True, application_name="dbanon")
+        connection = psycopg.connect(url, autocommit=True, application_name="dbanon")
+        # Killed, this process must not leave a long statement behind that keeps its locks. Version 14 and later notice.
+        connection.execute(
+            "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
+        )
+        return connection
 
 
 @contextmanager
@@ -113,7 +118,7 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
     known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset ORDER BY name")]
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean '{near[0]}'?" if near else "Load one with `dbanon load trajectories`."
-    raise ParameterError(f"The dataset must exist. There is none named '{name}'. {hint}")
+    raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
 
 
 def demand_worker(connection: Connection) -> None:

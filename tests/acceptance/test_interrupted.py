@@ -1,0 +1,147 @@
+"""Stopped from outside at a stage of its work, a command says one sentence, ends with its code, and leaves nothing half.
+
+From outside: Ctrl-C, SIGTERM, a session that an administrator ends, and a server that stops.
+"""
+
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon import synth
+from dbanon.load import Columns
+from dbanon.pipeline import open_database
+from dbanon.server import EmbeddedServer
+from tests import wholeness
+from tests.acceptance.commands import STAGES, Done, call, finished, held_up, waiting
+
+pytestmark = pytest.mark.db
+
+INTERRUPTED = (
+    "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again."
+)
+CANCELLED = "The statement must be left to end. It was cancelled, and what was not finished is undone; run it again."
+LOST = (
+    "The server must stay up until the work is done. The connection was lost, and what was not finished is undone; "
+    "run it again."
+)
+VERIFIED = " Run {} is verified: `dbanon publish {} NAME` needs no other run."
+SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run publishing", "publish")
+MORE = (*SOME, "a load before it reads", "a load storing requests", "a run that starts", "a run writing cloaks", "verify")
+
+
+def last_run(connection: psycopg.Connection) -> tuple[int, str]:
+    row = connection.execute("SELECT run_id, status FROM dbanon.run ORDER BY run_id DESC LIMIT 1").fetchone()
+    assert row is not None
+    return row
+
+
+def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
+    """Nothing is half there, also after the next command, and the same command works now."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        wholeness.wait_until_alone(connection)
+        assert call(url, "runs").code == 0
+        assert wholeness.broken(connection) == []
+        again = call(url, *STAGES[stage].words(files))
+        assert again.code == 0, again.stderr
+        assert wholeness.broken(connection) == []
+
+
+def interrupted(url: str, stage: str, files: tuple[Path, Path], number: signal.Signals) -> Done:
+    with held_up(url, STAGES[stage], files) as process, psycopg.connect(url, autocommit=True) as observer:
+        held = waiting(observer)
+        process.send_signal(number)
+        # Cleaning up may need the table that is locked here: it is given back as soon as the statement is given up, or
+        # where only the server's answer brings the process to see the signal.
+        deadline = time.monotonic() + 0.5
+        while waiting(observer) == held and time.monotonic() < deadline:
+            time.sleep(0.01)
+    return finished(process)
+
+
+@pytest.mark.parametrize("stage", SOME)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_command_in_one_sentence(
+    city_url: str, city_files: tuple[Path, Path], stage: str, number: signal.Signals
+) -> None:
+    done = interrupted(city_url, stage, city_files, number)
+    by_driver = number == signal.SIGINT and stage == "a run reading"
+    assert done.sentence == (CANCELLED if by_driver else INTERRUPTED)
+    assert done.code == (1 if by_driver else 128 + number)
+    with psycopg.connect(city_url) as connection:
+        if stage in ("a run reading", "a run attacking"):
+            assert last_run(connection) == (2, "cancelled")
+        elif stage == "a run publishing":
+            assert last_run(connection) == (2, "verified")
+    check_whole(city_url, stage, city_files)
+
+
+@pytest.mark.parametrize("stage", MORE)
+def test_a_session_that_is_ended_ends_the_command_in_one_sentence(
+    city_url: str, city_files: tuple[Path, Path], stage: str
+) -> None:
+    with held_up(city_url, STAGES[stage], city_files) as process:
+        with psycopg.connect(city_url, autocommit=True) as administrator:
+            for pid, _ in waiting(administrator):
+                administrator.execute("SELECT pg_terminate_backend(%s)", [pid])
+        done = finished(process)
+    assert done.code == 1
+    assert done.sentence == LOST + (VERIFIED.format(2, 2) if stage == "a run publishing" else "")
+    check_whole(city_url, stage, city_files)
+
+
+# ---- a server that stops: one of its own -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
+    """A server that may be stopped, with the city and a verified run."""
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home", settings={"fsync": "off", "full_page_writes": "off"})
+    try:
+        with open_database(prepared(server)) as database:
+            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+            database.load_requests(city_files[1], dataset="city", columns=["poi"])
+            database.run("tp-aware", dataset="city", params={"k": 5}).require_verified()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+def prepared(server: EmbeddedServer) -> str:
+    url = server.start().url
+    assert call(url, "db", "upgrade").code == 0
+    return url
+
+
+@pytest.mark.parametrize("stage", SOME)
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_stops_ends_the_command_in_one_sentence(
+    own_server: EmbeddedServer, city_files: tuple[Path, Path], stage: str, mode: str
+) -> None:
+    url = own_server.start().url
+    with held_up(url, STAGES[stage], city_files) as process:
+        own_server._pg_ctl("stop", "-m", mode, "-w")
+        done = finished(process)
+    assert done.code == 1
+    assert done.sentence.startswith(LOST)
+
+    refused = call(url, "runs")
+    assert (refused.code, refused.sentence[:26]) == (1, "The server must answer. It")
+    own_server.start()
+    with psycopg.connect(url, autocommit=True) as connection:
+        assert call(url, "runs").code == 0
+        assert wholeness.broken(connection) == []
+        run_id, status = last_run(connection)
+        if stage in ("a run reading", "a run attacking"):
+            assert status == "failed"
+            assert call(url, "verify", str(run_id)).code == 2
+        else:
+            assert status == "verified"
