@@ -70,7 +70,7 @@ class Plan:
         _check_whole("objects", self.objects, 1, 2**31)
         _check_whole("instants", self.instants, 1, MOST_INSTANTS)
         _check_whole("step-s", self.step_s, 1, 10**9)
-        _check_whole("seed", self.seed, 0, 2**63)
+        _check_whole("seed", self.seed, 0, 2**63 - 1)
         _check_whole("destinations", self.destinations, 1, 100_000)
         _check_number("whole-share", self.whole_share, 1)
         _check_number("requests-per-subject", self.requests_per_subject, 1000)
@@ -144,9 +144,8 @@ def limits_kmh(text: str) -> dict[int, float]:
 
 
 def _check_whole(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value < high + (low > 0):
-        shown = f"{high:,}" if low else "2^63 - 1"
-        raise ParameterError(f"--{name} must be a whole number from {low} to {shown}. Got {value} instead.")
+    if not low <= value <= high:
+        raise ParameterError(f"--{name} must be a whole number from {low} to {high:,}. Got {value} instead.")
 
 
 def _check_number(name: str, value: float, high: float) -> None:
