@@ -76,7 +76,7 @@ LEAVING_SHARE = 0.5
 HOPS_BYTES = 512 * 1024**2
 """Memory that the trees of quickest paths may take; on a very large network there are fewer destinations then."""
 
-_SOURCES_AT_ONCE = 64
+_DISTANCES_BYTES = 16 * 1024**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +213,9 @@ def _adjacency(network: Network) -> tuple[Int, NDArray[np.int32], Int]:
 def _fill_tree(hop: NDArray[Any], first: Int, to: NDArray[np.int32], seconds: Float, destination: Int) -> None:
     """Write into hop[d, n] which edge to take at each node on the quickest way to each destination."""
     graph = sparse.csr_array(_quickest(first, to, seconds), shape=(len(first) - 1,) * 2)
-    for start in range(0, len(destination), _SOURCES_AT_ONCE):
-        part = slice(start, start + _SOURCES_AT_ONCE)
+    at_once = max(1, _DISTANCES_BYTES // (8 * graph.shape[0]))
+    for start in range(0, len(destination), at_once):
+        part = slice(start, start + at_once)
         away = np.atleast_2d(csgraph.dijkstra(graph, indices=destination[part]))
         _next_edges(first, to, seconds, away, hop[part])
 

@@ -327,6 +327,11 @@ def _edges(
 def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     """Find the highest speed on each edge in m/s, from the first of limit_kmh, class and classcode that is there."""
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
+    if limits_kmh is not None and column not in ("class", "classcode"):
+        raise ParameterError(
+            f"Limits by class are for edges with a class. {table.path.name} has limits of its own or no "
+            "column 'class' or 'classcode'; leave out --limits."
+        )
     if column is None:
         kmh = np.full(len(table.columns["from"]), LIMIT_KMH)
     elif column == "limit_kmh":

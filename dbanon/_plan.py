@@ -111,6 +111,8 @@ class Plan:
         }  # fmt: skip
         if self.nodes is None:
             fields["blocks"] = self.blocks
+        place = {"srid": self.srid, "lon": self.lon, "lat": self.lat, "limits_kmh": self.limits_kmh}
+        fields.update({name: value for name, value in place.items() if value is not None})
         return "synth " + ", ".join(f"{name}={value}" for name, value in fields.items())
 
 

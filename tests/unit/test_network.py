@@ -175,6 +175,13 @@ def test_limits_given_replace_those_of_the_classes(files: tuple[Path, Path]) -> 
     np.testing.assert_allclose(network.limit_mps * 3.6, [25, 80])
 
 
+@pytest.mark.parametrize("edges", ["from,to\na,b\n", "from,to,class,limit_kmh\na,b,0,30\n"])
+def test_limits_given_for_edges_without_a_class_are_refused(files: tuple[Path, Path], edges: str) -> None:
+    files[1].write_text(edges)
+    with pytest.raises(ParameterError, match="leave out --limits"):
+        _network.read(*files, limits_kmh={0: 80})
+
+
 def test_the_classes_of_san_francisco_have_limits_of_their_own(files: tuple[Path, Path]) -> None:
     files[1].write_text("u,v,classcode\na,b,1\nb,c,5\nd,e,0\n")
     np.testing.assert_allclose(_network.read(*files).limit_mps * 3.6, [90, 40])

@@ -77,6 +77,9 @@ def test_a_start_may_be_unix_seconds_or_a_time_with_a_zone(start: str | int) -> 
 def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:
     plan = Plan(objects=5, seed=3)
     told = plan.source(plan.network(), 2)
+    placed = Plan(lon=9.5, lat=50).source(plan.network(), 0)
+    assert "lon=9.5, lat=50" in placed
+    assert "srid" not in placed
     for word in ("seed=3", "network=city", "blocks=16", "objects=5", "first=2", "instants=30", "destinations=1000"):
         assert word in told
 
