@@ -47,6 +47,8 @@ def numbers(column: pa.Array) -> pa.Array:
 
 def texts(column: pa.Array) -> pa.Array:
     """Cells as text without surrounding blanks; null where nothing is left."""
+    if pa.types.is_floating(column.type):  # pandas makes floats of whole numbers where one is missing
+        column = _only(column, pc.is_finite(column))
     # One name in two spellings of Unicode would count as two people.
     trimmed = pc.utf8_normalize(pc.utf8_trim_whitespace(column.cast(pa.string())), form="NFC")
     return _only(trimmed, pc.not_equal(trimmed, ""))

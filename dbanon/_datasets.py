@@ -13,6 +13,26 @@ from dbanon.errors import ParameterError
 Connection = psycopg.Connection[Any]
 Mode = Literal["create", "append", "replace"]
 
+LARGEST_GRID_M, LARGEST_GRID_S = 1_000_000, 604_800
+
+
+def check(name: str, mode: str, *, grid_m: float, grid_s: int) -> None:
+    """Raise `ParameterError` for what no dataset can be called or have for a grid."""
+    if not name.strip() or len(name) > 200 or not name.isprintable():
+        raise ParameterError("A dataset must have a name of 1 to 200 characters. Got another; choose one such as cabs.")
+    if mode not in ("create", "append", "replace"):
+        raise ParameterError(f"The mode of a load must be create, append or replace. Got {mode!r}.")
+    if not 0 < grid_m <= LARGEST_GRID_M:
+        raise ParameterError(
+            f"The space grid must be a number of metres above 0, and at most {LARGEST_GRID_M:,}. Got {grid_m!r}; "
+            "change --grid-m."
+        )
+    if not (isinstance(grid_s, int) and 0 < grid_s <= LARGEST_GRID_S):
+        raise ParameterError(
+            f"The time grid must be a whole number of seconds above 0, and at most {LARGEST_GRID_S:,}. Got {grid_s!r}; "
+            "change --grid-s."
+        )
+
 
 def claim(
     connection: Connection, name: str, mode: Mode, *, grid_m: float, grid_s: int, srid: int | None

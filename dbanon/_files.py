@@ -21,8 +21,10 @@ from dbanon.errors import DataError
 
 BLOCK_BYTES = 4 * 1024**2
 ROWS = 65_536
+HEAD_BYTES = 65_536
 
 _SEPARATORS = ",;\t|"
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,8 @@ def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_nested(column.type):
-        raise DataError(
-            f"Column '{name}' of {path.name} must hold single values. It holds lists; take them apart first."
-        )
+        kind = "structures" if pa.types.is_struct(column.type) else "lists"
+        raise DataError(f"Column '{name}' of {path.name} must hold one value a row. It holds {kind}; take them apart.")
     if _cells.is_number(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         return column
     return column.cast(pa.string())
@@ -70,6 +71,8 @@ def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
 
 def _parts(path: Path, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]:
     with _readable(path):
+        if path.is_fifo() or path.is_socket():
+            raise DataError(f"The file to load must be a file. {path} is a pipe; write it to a file first.")
         with path.open("rb") as raw:
             magic = raw.read(4)
         if not magic:
@@ -114,8 +117,10 @@ def _parquet(path: Path, names: list[str]) -> Iterator[tuple[list[pa.Array], int
 
 def _csv(path: Path, names: list[str], *, zipped: bool) -> Iterator[tuple[list[pa.Array], int]]:
     with _stream(path, zipped=zipped)[0] as stream:
-        head = stream.read(65_536)
+        head = stream.read(HEAD_BYTES)
     first = _first_line(path, head)
+    if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
+        return  # a header alone, which Arrow would call broken
     separator = _separator(first, names)
     _check_columns(path, next(csv.reader([first], delimiter=separator)), names)
     stream, file = _stream(path, zipped=zipped)
@@ -138,20 +143,36 @@ def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
 
 
 def _first_line(path: Path, head: bytes) -> str:
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{path.name} must be UTF-8. Got UTF-16; convert it, for example with iconv.")
-    if b"\0" in head:
+    """Find the first line that is not blank, in a file that is text."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and _is_wide(head)):
+        raise _not_utf_8(path)
+    if _CONTROL.search(head):
         raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind.")
-    first = head.decode("utf-8-sig", "replace").lstrip("\r\n").splitlines()
+    lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())
+    try:
+        first = next(lines, b"").decode()
+    except UnicodeDecodeError:
+        raise _not_utf_8(path) from None
     if not first:
         raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
-    return first[0]
+    return first
+
+
+def _is_wide(head: bytes) -> bool:
+    """Whether text of two bytes a character is likely: every other byte is zero."""
+    half = len(head) // 2
+    return half > 0 and max(head[0::2].count(0), head[1::2].count(0)) > 0.8 * half
+
+
+def _not_utf_8(path: Path) -> DataError:
+    return DataError(f"{path.name} must be a whole CSV or Parquet file. {_complaint('utf-8')}")
 
 
 def _separator(first: str, names: Sequence[str]) -> str:
-    """What separates the cells: the first of the usual signs that makes the wanted columns of the header."""
-    fits = (sign for sign in _SEPARATORS if set(names) <= set(next(csv.reader([first], delimiter=sign))))
-    return next(fits, ",")
+    """What separates the cells: the sign that makes the wanted columns of the header, else the one that makes most."""
+    columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
+    fits = (sign for sign, found in columns.items() if set(names) <= set(found))
+    return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))
 
 
 def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> None:
@@ -161,7 +182,7 @@ def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> N
             f"The first line of {path.name} must name its columns. It holds values instead; put a header above them."
         )
     if missing:
-        shown = ", ".join(found[:40])
+        shown = ", ".join(name[:40] for name in found[:40])
         raise DataError(
             f"{path.name} must have a column '{missing[0]}'. It has: {shown}; name the right one (--subject, --time, "
             "--x, --y, --trip or --columns)."

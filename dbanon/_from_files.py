@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbanon import _cells, _crs, _files, _staging, _survey
+from dbanon.errors import ParameterError
 
 Progress = Callable[[str, int, int | None], None]
 Box = tuple[float, float, float, float]
@@ -26,6 +27,16 @@ class Columns:
     x: str = "x"
     y: str = "y"
     trip: str | None = None
+
+    def check(self) -> None:
+        """Raise `ParameterError` if one column is to be two things."""
+        named = [self.subject, self.time, self.x, self.y]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise ParameterError(
+                f"The columns of subject, time, x and y must differ. Got '{twice}' twice; name them with --subject, "
+                "--time, --x and --y."
+            )
 
     def names(self) -> list[str]:
         """The columns to read from a file, each once."""

@@ -21,6 +21,7 @@ Column = NDArray[Any] | Any  # an Arrow array, for which there are no types
 _POSTGRES_EPOCH_S = 946_684_800  # 2000-01-01 UTC, where timestamptz counts from
 _BOUNDED, _LOWER_INCLUSIVE = 0x00, 0x02  # flags of a range
 _POLYGON_WITH_SRID = 0x20000003
+_POINT_M_WITH_SRID, _LINE_M_WITH_SRID = 0x60000001, 0x60000002
 
 
 def rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
@@ -86,6 +87,34 @@ def rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
     return _bytes(value)
 
 
+def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.Array:
+    """EWKB of trajectories, each a line with M, or a point with M where there is one fix.
+
+    Parameters
+    ----------
+    xym : float64[m, 3]
+        Fixes; those of trajectory i are offset[i]..offset[i + 1], at least one.
+    offset : int64[n + 1]
+        From 0; below 2^31 / 24.
+    srid : int
+
+    Returns
+    -------
+    Arrow binary array of n values
+    """
+    count = np.diff(offset)
+    header = np.empty(len(count), [("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("points", "<u4")])
+    header["order"], header["srid"], header["points"] = 1, srid, count
+    header["type"] = np.where(count == 1, _POINT_M_WITH_SRID, _LINE_M_WITH_SRID)
+    # A point says nothing of its number of points: the last four bytes of its header go.
+    length = np.where(count == 1, 9, 13)
+    shown = _bytes(header)[np.arange(13) < length[:, None]]
+    points = np.ascontiguousarray(xym, "<f8")
+    return pc.binary_join_element_wise(
+        _ragged(shown, np.concatenate([[0], np.cumsum(length)])), _ragged(points, offset * 24), pa.scalar(b"")
+    )
+
+
 def jsonb(texts: pa.Array) -> pa.Array:
     """JSON texts as jsonb's binary form (a version byte, then the text); nulls stay null."""
     return pc.binary_join_element_wise(pa.scalar(b"\x01", pa.binary()), texts.cast(pa.binary()), pa.scalar(b""))
@@ -111,6 +140,12 @@ def _packed(fixed: Sequence[Bytes]) -> pa.Array:
     return pa.Array.from_buffers(
         pa.binary(), len(matrix), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(matrix))]
     )
+
+
+def _ragged(data: NDArray[Any], offset: NDArray[np.int64]) -> pa.Array:
+    """Bytes cut at offsets, as an Arrow binary array."""
+    buffers = [None, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offset) - 1, buffers)
 
 
 def _data(joined: pa.Array) -> pa.Buffer:

@@ -23,6 +23,7 @@ import typer
 from dbanon.errors import DbanonError, ParameterError
 
 if TYPE_CHECKING:
+    from dbanon._datasets import Mode
     from dbanon.load import LoadReport
     from dbanon.pipeline import Database
 
@@ -187,7 +188,7 @@ Append = Annotated[bool, typer.Option("--append", help="Add to an existing datas
 Replace = Annotated[bool, typer.Option("--replace", help="Replace an existing dataset's trajectories.")]
 
 
-def _mode(append: bool, replace: bool) -> str:
+def _mode(append: bool, replace: bool) -> "Mode":
     if append and replace:
         raise ParameterError("Only one of --append and --replace may be given. Got both; choose one.")
     return "append" if append else "replace" if replace else "create"
@@ -393,6 +394,80 @@ def list_runs() -> None:
         rows = database.runs()
     header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
     _print(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"runs": rows})
+
+
+# ---- synth ---------------------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=GLOBAL)
+def synth(
+    dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
+    objects: Annotated[int, typer.Option(help="How many people and vehicles; each is a subject with a path.")] = 1000,
+    instants: Annotated[int, typer.Option(help="How many positions of each are recorded.")] = 30,
+    step_s: Annotated[int, typer.Option(help="Seconds from one position to the next.")] = 60,
+    start: Annotated[str, typer.Option(help="First position: ISO 8601 or unix seconds.")] = "2026-01-05T08:00:00Z",
+    seed: Annotated[int, typer.Option(help="Same options and seed: same rows.")] = 1,
+    whole_share: Annotated[
+        float, typer.Option(help="Share that is there all the time; the others come late or leave early.")
+    ] = 0.8,
+    requests_per_subject: Annotated[float, typer.Option(help="Mean number of requests; 0 for none.")] = 2.0,
+    destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
+    blocks: Annotated[int, typer.Option(help="Blocks (120 m) along each side of the built-in city.")] = 16,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres); "
+            "or lines 'id x y' without a header.",
+        ),
+    ] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Its edges: CSV with the columns from,to and, where known, length (metres), limit_kmh, class (0 "
+            "fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or 'id from to class "
+            "*' without a header.",
+        ),
+    ] = None,
+    limits: Annotated[str | None, typer.Option(help="Speed limits in km/h by class of edge: 0=110,1=80,...")] = None,
+    srid: Annotated[
+        int | None, typer.Option(help="Metric SRID that x,y are in; or the UTM zone for lon,lat, else the data's.")
+    ] = None,
+    lon: Annotated[float | None, typer.Option(help="Longitude of the middle of a network without a place.")] = None,
+    lat: Annotated[float | None, typer.Option(help="Latitude of the middle of a network without a place.")] = None,
+    grid_m: Annotated[float, typer.Option(help="Side of a space cell of the dataset in metres.")] = 1.0,
+    grid_s: Annotated[int, typer.Option(help="Length of a time slot of the dataset in seconds.")] = 1,
+    append: Annotated[bool, typer.Option("--append", help="Add more subjects to an existing dataset.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace all that is in an existing dataset.")] = False,
+) -> None:
+    """Generate people and vehicles that move along streets, and requests they send.
+
+    They go from place to place by the quickest way, each at a speed of its own, but never above what its kind (car,
+    bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
+    given as two files. Nobody in the data is real.
+    """
+    from dbanon import report
+    from dbanon.pipeline import synth_files
+
+    if (dataset is None) == (csv is None):
+        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
+    plan: dict[str, Any] = {
+        "objects": objects, "instants": instants, "step_s": step_s, "start": start, "seed": seed,
+        "whole_share": whole_share, "requests_per_subject": requests_per_subject, "destinations": destinations,
+        "blocks": blocks, "nodes": nodes, "edges": edges, "limits": limits, "srid": srid, "lon": lon, "lat": lat,
+    }  # fmt: skip
+    if csv is not None:
+        if append or replace:
+            raise ParameterError("--append and --replace are for datasets. Got one with --csv; leave it out.")
+        with report.Progress() as progress:
+            made = synth_files(csv, progress=progress, **plan)
+    else:
+        mode = _mode(append, replace)
+        with _open() as database, report.Progress() as progress:
+            made = database.synth(str(dataset), grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress, **plan)
+    _print(lambda: report.synth_text(made), lambda: report.synth_json(made))
 
 
 @app.command(epilog=GLOBAL)

@@ -73,20 +73,7 @@ class Options:
 
     def __post_init__(self) -> None:
         _cells.check_zone(self.tz)
-        if not self.dataset.strip() or len(self.dataset) > 200:
-            raise ParameterError(
-                "A dataset must have a name of 1 to 200 characters. Got another; choose one such as cabs."
-            )
-        if self.mode not in ("create", "append", "replace"):
-            raise ParameterError(f"The mode of a load must be create, append or replace. Got {self.mode!r}.")
-        if not (math.isfinite(self.grid_m) and self.grid_m > 0):
-            raise ParameterError(
-                f"The space grid must be a number of metres above 0. Got {self.grid_m!r}; change --grid-m."
-            )
-        if not (isinstance(self.grid_s, int) and self.grid_s > 0):
-            raise ParameterError(
-                f"The time grid must be a whole number of seconds above 0. Got {self.grid_s!r}; change --grid-s."
-            )
+        _datasets.check(self.dataset, self.mode, grid_m=self.grid_m, grid_s=self.grid_s)
         if self.split_gap_s is not None and not self.split_gap_s > 0:
             raise ParameterError(
                 f"The gap that splits must be seconds above 0. Got {self.split_gap_s!r}; change --split-gap-s."
@@ -154,6 +141,7 @@ def load_trajectories(
     chosen, columns = Options(**options), columns or Columns()
     if not files:
         raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
+    columns.check()
     _survey.check_names((columns.x, columns.y))
     source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
     with store.errors_translated(), connection.transaction():
@@ -303,6 +291,12 @@ def load_requests(
     columns = tuple(dict.fromkeys(columns))
     if not columns:
         raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")
+    telling = [name for name in columns if name in (subject, time)]
+    if telling:
+        raise ParameterError(
+            f"The content of a request must not name who sent it or when. Got column '{telling[0]}'; leave it out of "
+            "--columns."
+        )
     _cells.check_zone(tz)
     with store.errors_translated(), connection.transaction():
         _datasets.lock(connection, dataset)

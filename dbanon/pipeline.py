@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import psycopg
@@ -22,6 +22,10 @@ from dbanon import load, methods, schema, server, store
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks
+
+if TYPE_CHECKING:
+    from dbanon._datasets import Mode
+    from dbanon.synth import SynthReport
 
 Progress = Callable[[str, int, int | None], None]
 _CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
@@ -112,6 +116,25 @@ class Database:
         with store.errors_translated():
             return load.load_requests(
                 self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
+            )
+
+    def synth(
+        self,
+        dataset: str,
+        *,
+        grid_m: float = 1.0,
+        grid_s: int = 1,
+        mode: "Mode" = "create",
+        progress: Progress = _silent,
+        **plan: Any,
+    ) -> "SynthReport":
+        """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
+        from dbanon import synth  # slow to import, and seldom needed
+
+        chosen = synth.Plan.of(**plan)
+        with store.errors_translated():
+            return synth.into_database(
+                self.connection, chosen, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
             )
 
     def run(
@@ -384,6 +407,13 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
             database.close()
             raise
     return database
+
+
+def synth_files(directory: str | Path, *, progress: Progress = _silent, **plan: Any) -> "SynthReport":
+    """Generate moving objects and their requests into CSV files; no database is used."""
+    from dbanon import synth
+
+    return synth.into_files(Path(directory), synth.Plan.of(**plan), progress=progress)
 
 
 def _check_or_migrate(database: Database) -> None:

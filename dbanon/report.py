@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dbanon.load import LoadReport
     from dbanon.methods import Method
     from dbanon.pipeline import RunResult
+    from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]
 
@@ -128,6 +129,24 @@ def load_text(report: "LoadReport") -> str:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects), ("SRID", str(report.srid))]
         rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
     return table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
+
+
+def synth_json(report: "SynthReport") -> dict[str, Any]:
+    """What was generated, as ``--json`` prints it."""
+    return dict(vars(report))
+
+
+def synth_text(report: "SynthReport") -> str:
+    """What was generated, as a table, and how long it took."""
+    where = f"dataset {report.dataset}" if report.dataset is not None else f"{len(report.files)} files"
+    rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
+    rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
+    rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
+    told = table([f"generated on {report.network} into {where}", "count"], rows)
+    files = "".join(f"Wrote {file}\n" for file in report.files)
+    seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
+    known = f"SRID {report.srid}, seed {report.seed}"
+    return f"{told}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:

@@ -1,269 +1,374 @@
-"""Generated movement data: a small city, objects that move along its streets, and requests they send.
+"""Generated movement data: objects that move through a street network, and the requests they send.
 
-In the manner of Brinkhoff: objects of several classes follow shortest paths of a street network, each at its own speed
-but never above the limit of the street. Any network given as nodes and edges will do; `city` makes a small one. All
-randomness comes from the generator given, so the same seed gives the same files. Coordinates are metres in the city's
-own plane until `write_csv` places it on the Earth. Nobody and no place in the data is real.
+Straight into PostGIS or into CSV files, in batches of bounded size, so that memory does not grow with their number.
+Same plan, same rows: what an object does depends on the seed and its number alone. Nobody in the data is real, and no
+place but the streets given.
 
-Source: Thomas Brinkhoff, A Framework for Generating Network-Based Moving Objects, GeoInformatica 6(2), 2002.
+What can be asked for is in `dbanon._plan`, how objects move in `dbanon._journeys`, where in `dbanon._network`, what
+they ask for in `dbanon._wishes`.
 """
 
-import csv
-import heapq
-import math
-from dataclasses import dataclass
+import resource
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import IO, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
+from dbanon import _crs, _datasets, _journeys, _network, _utm, _wishes, binary_copy, store
+from dbanon._journeys import Int
+from dbanon._plan import Plan
+from dbanon._wishes import POIS
 from dbanon.errors import DataError, ParameterError
 
-Int = NDArray[np.int64]
-Float = NDArray[np.float64]
+__all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
 
-STREET_LIMITS_MPS = (14.0, 8.5, 5.5)
-"""Highest speed on each class of street, m/s: main road, street, lane."""
-
-MAIN_ROAD_EVERY = 4
-MEAN_PAUSE_S = 180.0
-SLOWEST_SHARE = 0.7
-EARTH_RADIUS_M = 6_371_000.0
+Connection = psycopg.Connection[Any]
+Progress = Callable[[str, int, int | None], None]
+T = TypeVar("T")
 
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
 """The columns of ``trajectories.csv`` by the names that `dbanon.load.Columns` has for them."""
 
-DEMO_START_S = 1_767_600_000
-"""2026-01-05 08:00 UTC."""
+BATCH_FIXES = 1_000_000
+"""So many fixes are made and written at a time, about 100 MB with all copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectClass:
-    """A kind of moving object: its name, its highest speed in m/s, and its share of all objects."""
+class SynthReport:
+    """What was generated; `left_out` counts nodes of the network's files outside its largest connected part."""
 
-    name: str
-    top_mps: float
-    share: float
+    dataset: str | None
+    files: tuple[str, ...]
+    network: str
+    nodes: int
+    edges: int
+    left_out: int
+    srid: int
+    seed: int
+    trajectories: int
+    fixes: int
+    requests: int
+    timings: Mapping[str, float] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
 
 
-OBJECT_CLASSES = (
-    ObjectClass(name="car", top_mps=14.0, share=0.5),
-    ObjectClass(name="bicycle", top_mps=5.0, share=0.25),
-    ObjectClass(name="pedestrian", top_mps=1.5, share=0.25),
-)
-
-POI_CATEGORIES = ("restaurant", "pharmacy", "supermarket", "fuel", "parking", "cinema", "school", "bank")
-
-DISTRICTS = {
-    "centre": (30, 10, 5, 1, 25, 12, 2, 15),
-    "station": (20, 8, 12, 5, 35, 5, 5, 10),
-    "hospital": (10, 45, 15, 5, 15, 1, 4, 5),
-    "university": (25, 8, 20, 3, 8, 14, 20, 2),
-    "suburb": (8, 10, 35, 25, 2, 3, 15, 2),
-}
-"""How often each of `POI_CATEGORIES` is asked for in each district, in percent."""
-
-RARE_POIS = ("falconry shop", "harpsichord tuner", "fencing coach")
-"""Each is asked for once: a value that only one subject ever uses identifies by itself, and a demo should show it."""
+# ---- making ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
-    """A street network; every street may be used both ways.
+class World:
+    """A plan with all that its objects share: the network, its districts and the quickest ways through it."""
 
-    Attributes
-    ----------
-    x, y : float64[n]
-        Nodes, metres.
-    edge_from, edge_to : int64[e]
-        The two nodes of each street.
-    edge_class : int64[e]
-        Index into `STREET_LIMITS_MPS`.
-    """
+    plan: Plan
+    network: _network.Network
+    districts: _wishes.Districts
+    ways: _journeys.Routes
 
-    x: Float
-    y: Float
-    edge_from: Int
-    edge_to: Int
-    edge_class: Int
+    @classmethod
+    def of(cls, plan: Plan, network: _network.Network) -> "World":
+        """Find the quickest ways for a plan."""
+        districts = _wishes.Districts.of(network)
+        attraction = districts.attraction(network.x, network.y)
+        rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
+        return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
 
-    @property
-    def length_m(self) -> Float:
-        """Length of each street in metres, float64[e]."""
-        dx = self.x[self.edge_to] - self.x[self.edge_from]
-        dy = self.y[self.edge_to] - self.y[self.edge_from]
-        return np.asarray(np.hypot(dx, dy), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Fixes:
-    """Positions of generated objects, sorted by (subject, t).
-
-    Attributes
-    ----------
-    subject : int64[m]
-        0..objects-1.
-    t : int64[m]
-        Unix seconds.
-    x, y : float64[m]
-        Metres.
-    kind : int64[objects]
-        Index into `OBJECT_CLASSES` of each subject.
-    """
-
-    subject: Int
-    t: Int
-    x: Float
-    y: Float
-    kind: Int
+    def made(self, numbers: Int) -> tuple[_journeys.Fixes, _wishes.Sent]:
+        """Make some objects: where they are, and what they ask for."""
+        plan = self.plan
+        times = _journeys.Timetable(
+            start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
+        )
+        fixes = _journeys.walk(self.ways, times, plan.seed, numbers)
+        mean = plan.requests_per_subject
+        sent = _wishes.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
+        if mean == 0:
+            return fixes, sent
+        rare = _wishes.rare_requests(fixes, plan.seed, step_s=plan.step_s, objects=plan.objects)
+        return fixes, _wishes.Sent(*(np.concatenate([getattr(sent, n), getattr(rare, n)]) for n in vars(sent)))
 
 
-@dataclass(frozen=True, eq=False)
-class SentRequests:
-    """Generated requests, sorted by (t, subject): who sent them, when (unix seconds), and the point of interest."""
-
-    subject: Int
-    t: Int
-    poi: NDArray[np.str_]
+def _numbers(plan: Plan, first: int) -> Iterator[Int]:
+    """Numbers of the objects, in batches."""
+    for part in binary_copy.batches(plan.objects, max(1, BATCH_FIXES // plan.instants)):
+        yield np.arange(first + part.start, first + part.stop, dtype=np.int64)
 
 
-def city(rng: np.random.Generator, blocks: int = 16, block_m: float = 120.0) -> Network:
-    """Make a small connected city: a crooked grid with main roads, some diagonals and some missing streets.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    blocks : int
-        Blocks along each side; there are ``(blocks + 1) ** 2`` crossings.
-    block_m : float
-        Mean side of a block in metres.
-    """
-    if blocks < 1 or not block_m > 0:
-        raise ParameterError(f"A city must have blocks >= 1 with sides above 0 m. Got {blocks} of {block_m:g} m.")
-    side = blocks + 1
-    row, column = np.divmod(np.arange(side * side, dtype=np.int64), side)
-    x = (column + rng.uniform(-0.15, 0.15, side * side)) * block_m
-    y = (row + rng.uniform(-0.15, 0.15, side * side)) * block_m
-    edge_from, edge_to, edge_class = _streets(row, column, side, rng)
-    missing = (edge_class > 0) & (rng.random(len(edge_class)) < 0.12)
-    keep = _keep_connected(side * side, edge_from, edge_to, ~missing)
-    return Network(x, y, edge_from[keep], edge_to[keep], edge_class[keep])
+def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
+    """Yield the results of calls, while the next one is computed in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[Future[T]] = deque()
+        for call in calls:
+            waiting.append(pool.submit(call))
+            if len(waiting) == 2:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
-def movements(
-    network: Network,
-    rng: np.random.Generator,
+def _names(number: Int) -> pa.Array:
+    """Names of subjects, from ``s0000001``: they say nothing about them."""
+    digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
+    return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
+
+
+# ---- into PostGIS ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Tally:
+    """What was written so far, and the seconds it took."""
+
+    began: float = field(default_factory=time.perf_counter)
+    trajectories: int = 0
+    fixes: int = 0
+    requests: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: {"routes_s": 0.0, "making_s": 0.0, "writing_s": 0.0})
+
+    def timed(self, phase: str, call: Callable[..., T], *arguments: Any) -> T:
+        began = time.perf_counter()
+        result = call(*arguments)
+        self.seconds[phase] += time.perf_counter() - began
+        return result
+
+    def count(self, trajectories: int, fixes: int, requests: int) -> None:
+        self.trajectories += trajectories
+        self.fixes += fixes
+        self.requests += requests
+
+    def report(self, world: World, **columns: Any) -> SynthReport:
+        network = world.network
+        return SynthReport(
+            network=network.name,
+            nodes=len(network.x),
+            edges=len(network.edge_from),
+            left_out=network.left_out,
+            srid=network.srid,
+            seed=world.plan.seed,
+            trajectories=self.trajectories,
+            fixes=self.fixes,
+            requests=self.requests,
+            timings={**self.seconds, "total_s": time.perf_counter() - self.began},
+            peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            **columns,
+        )
+
+
+def into_database(
+    connection: Connection,
+    plan: Plan,
     *,
-    objects: int,
-    instants: int,
-    step_s: int,
-    start_s: int,
-    whole_share: float = 0.8,
-) -> Fixes:
-    """Let objects move through a network from one random crossing to the next, and record where they are.
+    dataset: str,
+    grid_m: float = 1.0,
+    grid_s: int = 1,
+    mode: _datasets.Mode = "create",
+    progress: Progress,
+) -> SynthReport:
+    """Generate into a dataset, in one transaction.
 
     Parameters
     ----------
-    network : Network
-        Must be connected.
-    rng : numpy.random.Generator
-    objects : int
-        How many; each is one subject.
-    instants : int
-        Positions are recorded at ``start_s + i * step_s`` for i < instants.
-    step_s : int
-    start_s : int
-        Unix seconds.
-    whole_share : float
-        Probability that an object is there from the first instant to the last; the others appear late, leave early,
-        or both.
+    connection : psycopg.Connection
+    plan : Plan
+    dataset : str
+    grid_m, grid_s
+        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
+    mode : {"create", "append", "replace"}
+        As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there, and
+        ``replace`` replaces the requests too.
+    progress : callable
+        Called with a stage, what is done and the total or None.
 
     Raises
     ------
     ParameterError
-        If a count or the step is below 1.
+        If the dataset is there already, or is not, or is in another reference system.
     DataError
-        If a journey needs a crossing that no street leads to.
-
-    Notes
-    -----
-    One shortest path (Dijkstra) a journey: O(e log n) at worst, and it stops at the destination.
+        If a file of the network is not one.
     """
-    if min(objects, instants, step_s) < 1:
+    _datasets.check(dataset, mode, grid_m=grid_m, grid_s=grid_s)
+    tally = _Tally()
+    network = plan.network()
+    with store.errors_translated(), connection.transaction():
+        old = _datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None)
+        _check_srid(connection, network.srid, old if mode == "append" else None)
+        progress("finding the quickest ways", 0, None)
+        world = tally.timed("routes_s", World.of, plan, network)
+        dataset_id = _datasets.write(connection, dataset, old, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
+        if mode == "replace":
+            connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
+        first = _first_number(connection, dataset_id) if mode == "append" else 0
+        _write(connection, dataset_id, world, first=first, tally=tally, progress=progress)
+        _write_loads(connection, dataset_id, plan.source(network, first), tally)
+    return tally.report(world, dataset=dataset, files=())
+
+
+def _check_srid(connection: Connection, srid: int, old: store.DatasetRow | None) -> None:
+    _crs.check_metric(_crs.named(connection, f"EPSG:{srid}"))
+    if old is not None and old.srid != srid:
         raise ParameterError(
-            f"The number of objects and instants and the step must be >= 1. Got {objects}, {instants} and {step_s} s."
+            f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
+            f"network in {srid}; make a new dataset of it."
         )
-    routers = [_Router(network, kind.top_mps) for kind in OBJECT_CLASSES]
-    attraction = _attraction(network)
-    kinds = rng.choice(len(OBJECT_CLASSES), size=objects, p=[kind.share for kind in OBJECT_CLASSES])
-    subject, t, x, y = [], [], [], []
-    for number, kind in enumerate(kinds):
-        first, last = _presence(rng, instants, whole_share)
-        seconds = np.arange(first, last + 1, dtype=np.int64) * step_s
-        clock, nodes = _journeys(routers[kind], attraction, rng, float(seconds[0]), float(seconds[-1]))
-        subject.append(np.full(len(seconds), number, dtype=np.int64))
-        t.append(start_s + seconds)
-        x.append(np.interp(seconds, clock, network.x[nodes]))
-        y.append(np.interp(seconds, clock, network.y[nodes]))
-    return Fixes(np.concatenate(subject), np.concatenate(t), np.concatenate(x), np.concatenate(y), kinds)
 
 
-def requests(fixes: Fixes, rng: np.random.Generator, *, step_s: int, per_subject: float = 2.0) -> SentRequests:
-    """Let subjects ask for points of interest; what they ask for depends on the district they are in.
-
-    Parameters
-    ----------
-    fixes : Fixes
-        Must hold at least one fix.
-    rng : numpy.random.Generator
-    step_s : int
-        A request is sent at a whole second less than ``step_s`` after one of its sender's fixes.
-    per_subject : float
-        Mean number of requests of a subject; each of `RARE_POIS` is asked for once besides.
-    """
-    if not len(fixes.subject):
-        raise ParameterError("Requests need somebody to send them. Got no fixes; generate movements first.")
-    common = int(rng.poisson(per_subject * len(np.unique(fixes.subject))))
-    at = rng.integers(len(fixes.subject), size=common + len(RARE_POIS))
-    poi = np.concatenate([_wishes(_district(fixes)[at[:common]], rng), np.array(RARE_POIS)])
-    t = fixes.t[at] + rng.integers(step_s, size=len(at))
-    order = np.lexsort((poi, fixes.subject[at], t))
-    return SentRequests(fixes.subject[at][order], t[order], poi[order])
+def _first_number(connection: Connection, dataset_id: int) -> int:
+    """Count on from the highest number a subject of the dataset has in its name."""
+    query = (
+        "SELECT coalesce(max(substring(subject, '^s([0-9]{7,15})$')::bigint), 0) FROM dbanon.trajectory "
+        "WHERE dataset_id = %s"
+    )
+    return int((connection.execute(query, [dataset_id]).fetchone() or [0])[0])
 
 
-def write_csv(
-    directory: Path, fixes: Fixes, sent: SentRequests, *, lon: float = 8.2, lat: float = 53.14
-) -> tuple[Path, Path]:
-    """Write ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
+def _write(
+    connection: Connection, dataset_id: int, world: World, *, first: int, tally: _Tally, progress: Progress
+) -> None:
+    # What triggers are shown of a statement stays in memory; a statement is one batch.
+    connection.execute("SET LOCAL work_mem = '256MB'")
+    total = world.plan.objects
+    progress("generating trajectories", 0, total)
+    make = partial(tally.timed, "making_s", _encoded, dataset_id, world)
+    with closing(_ahead(partial(make, numbers) for numbers in _numbers(world.plan, first))) as batches:
+        for trajectories, requests, fixes in batches:
+            tally.timed("writing_s", _copy, connection, trajectories, requests)
+            tally.count(trajectories[0], fixes, requests[0])
+            progress("generating trajectories", tally.trajectories, total)
+
+
+_Rows = tuple[int, list[Any]]
+
+
+def _encoded(dataset_id: int, world: World, numbers: Int) -> tuple[_Rows, _Rows, int]:
+    """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
+    fixes, sent = world.made(numbers)
+    paths = binary_copy.paths(fixes.xym, fixes.offset, world.network.srid)
+    trajectories = [np.full(len(numbers), dataset_id, np.int64), _names(numbers), paths]
+    contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
+    requests = [
+        np.full(len(sent.number), dataset_id, np.int64),
+        _names(sent.number),
+        binary_copy.timestamps(sent.t),
+        binary_copy.jsonb(contents.take(pa.array(sent.poi))),
+    ]
+    return _rows(trajectories), _rows(requests), len(fixes.xym)
+
+
+def _rows(columns: list[Any]) -> _Rows:
+    count = len(columns[0])
+    parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.batches(count)]
+    return count, [memoryview(binary_copy.rows(part)) for part in parts]
+
+
+def _copy(connection: Connection, trajectories: _Rows, requests: _Rows) -> None:
+    with store.copying(connection, "dbanon.trajectory (dataset_id, subject, path)") as copy:
+        for rows in trajectories[1]:
+            copy.write(rows)
+    if requests[0]:
+        with store.copying(connection, "dbanon.request (dataset_id, subject, sent_at, content)") as copy:
+            for rows in requests[1]:
+                copy.write(rows)
+
+
+def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _Tally) -> None:
+    counted = [("trajectories", tally.fixes)] + [("requests", tally.requests)] * (tally.requests > 0)
+    for kind, rows in counted:
+        connection.execute(
+            "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (%s, %s, %s, %s, %s)",
+            [dataset_id, kind, source, rows, rows],
+        )
+
+
+# ---- into files ------------------------------------------------------------------------------------------------------
+
+
+def into_files(directory: Path, plan: Plan, *, progress: Progress) -> SynthReport:
+    """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
     Parameters
     ----------
     directory : Path
-        Made if it is not there; files of these names are replaced.
-    fixes : Fixes
-    sent : SentRequests
-    lon, lat : float
-        Where the origin of the city's plane is put, degrees WGS 84. Metres become degrees as on a sphere, one scale an
-        axis (equirectangular): lengths are off by less than 0.5 percent, enough for places that do not exist.
-
-    Returns
-    -------
-    tuple of Path
-        The two files.
+        Made if it is not there; files of these names are replaced when both are complete.
+    plan : Plan
+    progress : callable
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    trajectories, queries = directory / "trajectories.csv", directory / "requests.csv"
-    longitude = lon + np.degrees(fixes.x / (EARTH_RADIUS_M * math.cos(math.radians(lat))))
-    latitude = lat + np.degrees(fixes.y / EARTH_RADIUS_M)
-    rows = zip(_names(fixes.subject), _iso(fixes.t), longitude.tolist(), latitude.tolist(), strict=True)
-    # Seven decimals of a degree are about a centimetre.
-    positions = ((name, time, f"{east:.7f}", f"{north:.7f}") for name, time, east, north in rows)
-    with trajectories.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([tuple(CSV_COLUMNS.values()), *positions])
-    wishes = zip(_names(sent.subject), _iso(sent.t), sent.poi.tolist(), strict=True)
-    with queries.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([("subject", "time", "poi"), *wishes])
-    return trajectories, queries
+    tally = _Tally()
+    network = plan.network()
+    if not _utm.is_zone(network.srid):
+        raise ParameterError(
+            f"Files are written in degrees, from a UTM zone. Got SRID {network.srid}; leave out --srid, or generate "
+            "into a dataset."
+        )
+    progress("finding the quickest ways", 0, None)
+    world = tally.timed("routes_s", World.of, plan, network)
+    names = [directory / "trajectories.csv", directory / "requests.csv"]
+    with _replacing(names) as (trajectories, requests):
+        trajectories.write((",".join(CSV_COLUMNS.values()) + "\n").encode())
+        requests.write(b"subject,time,poi\n")
+        make = partial(tally.timed, "making_s", _tables, world)
+        with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
+            for objects, positions, wishes in batches:
+                tally.timed("writing_s", _append_csv, trajectories, positions)
+                tally.timed("writing_s", _append_csv, requests, wishes)
+                tally.count(objects, len(positions), len(wishes))
+                progress("generating trajectories", tally.trajectories, plan.objects)
+    return tally.report(world, dataset=None, files=tuple(map(str, names)))
+
+
+@contextmanager
+def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
+    """Open files that take their names only when the block ends well; half a file is none."""
+    parts = [file.with_name(file.name + ".part") for file in files]
+    opened: list[IO[bytes]] = []
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        opened += [part.open("wb") for part in parts]
+        yield opened
+        for file in opened:
+            file.close()
+        for part, whole in zip(parts, files, strict=True):
+            part.replace(whole)
+    except OSError as error:
+        raise DataError(
+            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}; choose another one."
+        ) from error
+    finally:
+        for file, part in zip(opened, parts, strict=False):
+            file.close()
+            part.unlink(missing_ok=True)
+
+
+def _tables(world: World, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
+    fixes, sent = world.made(numbers)
+    lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], world.network.srid)
+    row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
+    positions = {
+        "subject": _names(numbers).take(pa.array(row)),
+        "time": _iso(fixes.xym[:, 2].astype(np.int64)),
+        # Seven decimals of a degree are about a centimetre.
+        "lon": np.round(lon, 7),
+        "lat": np.round(lat, 7),
+    }
+    wishes = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
+    return len(numbers), pa.table(positions), pa.table(wishes)
+
+
+def _iso(t: Int) -> pa.Array:
+    return pc.strftime(pa.array(t).cast(pa.timestamp("s")), format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def _append_csv(file: Any, table: pa.Table) -> None:
+    pacsv.write_csv(table, file, pacsv.WriteOptions(include_header=False, quoting_style="none"))
 
 
 def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
@@ -279,140 +384,5 @@ def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
     tuple of Path
         ``trajectories.csv`` and ``requests.csv``.
     """
-    rng = np.random.default_rng(seed)
-    fixes = movements(city(rng), rng, objects=300, instants=30, step_s=60, start_s=DEMO_START_S)
-    return write_csv(directory, fixes, requests(fixes, rng, step_s=60))
-
-
-def _names(subject: Int) -> list[str]:
-    return [f"s{number:04d}" for number in subject.tolist()]
-
-
-def _iso(t: Int) -> list[str]:
-    text: list[str] = np.datetime_as_string(t.astype("datetime64[s]"), timezone="UTC").tolist()
-    return text
-
-
-def _streets(row: Int, column: Int, side: int, rng: np.random.Generator) -> tuple[Int, Int, Int]:
-    """List every street the city might have: along rows, along columns, and one diagonal in some blocks."""
-    node = np.arange(side * side, dtype=np.int64)
-    east, north = node[column < side - 1], node[row < side - 1]
-    corner = node[(column < side - 1) & (row < side - 1)]
-    corner = corner[rng.random(len(corner)) < 0.08]
-    lane_east, lane_north = rng.random(len(east)) < 0.25, rng.random(len(north)) < 0.25
-    class_east = np.where(row[east] % MAIN_ROAD_EVERY == 0, 0, 1 + lane_east)
-    class_north = np.where(column[north] % MAIN_ROAD_EVERY == 0, 0, 1 + lane_north)
-    edge_from = np.concatenate([east, north, corner])
-    edge_to = np.concatenate([east + 1, north + side, corner + side + 1])
-    edge_class = np.concatenate([class_east, class_north, np.ones(len(corner))]).astype(np.int64)
-    return edge_from, edge_to, edge_class
-
-
-def _keep_connected(nodes: int, edge_from: Int, edge_to: Int, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Add to the wanted streets those unwanted ones that join two parts of the city (union-find)."""
-    parent = list(range(nodes))
-
-    def root(node: int) -> int:
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-    keep = wanted.copy()
-    for edge in np.argsort(~wanted, kind="stable").tolist():
-        a, b = root(int(edge_from[edge])), root(int(edge_to[edge]))
-        if a != b:
-            parent[a] = b
-            keep[edge] = True
-    return keep
-
-
-def _attraction(network: Network) -> Float:
-    """Give each crossing the chance to be a destination; the middle of the city draws more than its rim."""
-    middle_x, middle_y = (network.x.min() + network.x.max()) / 2, (network.y.min() + network.y.max()) / 2
-    reach = max(float(np.ptp(network.x)), float(np.ptp(network.y)), 1.0) / 4
-    weight = 0.1 + np.exp(-((network.x - middle_x) ** 2 + (network.y - middle_y) ** 2) / (2 * reach**2))
-    return np.asarray(weight / weight.sum(), dtype=np.float64)
-
-
-def _presence(rng: np.random.Generator, instants: int, whole_share: float) -> tuple[int, int]:
-    """Draw the first and last instant at which an object is there."""
-    if rng.random() < whole_share:
-        return 0, instants - 1
-    a, b = rng.integers(instants, size=2).tolist()
-    return min(a, b), max(a, b)
-
-
-class _Router:
-    """Quickest paths through a network for one class of object, in seconds at its highest speed."""
-
-    def __init__(self, network: Network, top_mps: float) -> None:
-        limit = np.minimum(np.array(STREET_LIMITS_MPS)[network.edge_class], top_mps)
-        self._streets: list[list[tuple[int, float]]] = [[] for _ in range(len(network.x))]
-        ends = zip(network.edge_from.tolist(), network.edge_to.tolist(), strict=True)
-        for (a, b), seconds in zip(ends, (network.length_m / limit).tolist(), strict=True):
-            self._streets[a].append((b, seconds))
-            self._streets[b].append((a, seconds))
-
-    def path(self, source: int, target: int) -> tuple[list[int], list[float]]:
-        """Return the crossings after the source up to the target, and the seconds to each (Dijkstra)."""
-        reached, before = {source: 0.0}, {source: source}
-        queue = [(0.0, source)]
-        while queue:
-            seconds, node = heapq.heappop(queue)
-            if node == target:
-                return _way_back(reached, before, target)
-            if seconds > reached[node]:
-                continue
-            for other, length in self._streets[node]:
-                arrival = seconds + length
-                if arrival < reached.get(other, math.inf):
-                    reached[other], before[other] = arrival, node
-                    heapq.heappush(queue, (arrival, other))
-        raise DataError("Every crossing of the street network must be reachable. Got separate parts; use one of them.")
-
-
-def _way_back(reached: dict[int, float], before: dict[int, int], target: int) -> tuple[list[int], list[float]]:
-    nodes = []
-    while before[target] != target:
-        nodes.append(target)
-        target = before[target]
-    nodes.reverse()
-    return nodes, [reached[node] for node in nodes]
-
-
-def _journeys(
-    router: _Router, attraction: Float, rng: np.random.Generator, start: float, end: float
-) -> tuple[list[float], list[int]]:
-    """Chain journeys and pauses until `end`; return when (increasing) the object is at which crossing."""
-    pace = rng.uniform(SLOWEST_SHARE, 1.0)
-    # Setting out earlier puts the object somewhere along a street, not at a crossing, when it is first seen.
-    now = start - rng.uniform(0.0, 2 * MEAN_PAUSE_S)
-    here = int(rng.choice(len(attraction), p=attraction))
-    clock, nodes = [now], [here]
-    while now <= end:
-        there = int(rng.choice(len(attraction), p=attraction))
-        passed, seconds = router.path(here, there)
-        clock += [now + at / pace for at in seconds]
-        nodes += passed
-        now = clock[-1] + 1.0 + float(rng.exponential(MEAN_PAUSE_S))
-        here = there
-        clock.append(now)
-        nodes.append(here)
-    return clock, nodes
-
-
-def _district(fixes: Fixes) -> Int:
-    """Find the district of each fix: the centre, or the quarter of the city it is in."""
-    across = 2 * (fixes.x - fixes.x.min()) / max(float(np.ptp(fixes.x)), 1.0) - 1
-    up = 2 * (fixes.y - fixes.y.min()) / max(float(np.ptp(fixes.y)), 1.0) - 1
-    quarter = 1 + (across > 0) + 2 * (up > 0)
-    return np.where(np.hypot(across, up) < 0.35, 0, quarter).astype(np.int64)
-
-
-def _wishes(district: Int, rng: np.random.Generator) -> NDArray[np.str_]:
-    share = np.array(list(DISTRICTS.values()), dtype=np.float64)
-    reach = np.cumsum(share / share.sum(axis=1, keepdims=True), axis=1)
-    # The last bound may fall short of 1 by rounding; what is above the others is the last category.
-    choice = (rng.random(len(district))[:, None] >= reach[district, :-1]).sum(axis=1)
-    return np.asarray(np.array(POI_CATEGORIES)[choice], dtype=np.str_)
+    into_files(directory, Plan(objects=300, seed=seed), progress=lambda stage, done, total: None)
+    return directory / "trajectories.csv", directory / "requests.csv"

@@ -1,4 +1,4 @@
-"""Stopped from outside at a stage of its work, a command says one sentence, ends with its code, and leaves nothing half.
+"""Stopped from outside at a stage of its work, a command says one sentence, ends with its code, leaves nothing half.
 
 From outside: Ctrl-C, SIGTERM, a session that an administrator ends, and a server that stops.
 """
@@ -32,7 +32,14 @@ LOST = (
 )
 VERIFIED = " Run {} is verified: `dbanon publish {} NAME` needs no other run."
 SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run publishing", "publish")
-MORE = (*SOME, "a load before it reads", "a load storing requests", "a run that starts", "a run writing cloaks", "verify")
+MORE = (
+    *SOME,
+    "a load before it reads",
+    "a load storing requests",
+    "a run that starts",
+    "a run writing cloaks",
+    "verify",
+)
 
 
 def last_run(connection: psycopg.Connection) -> tuple[int, str]:

@@ -96,14 +96,14 @@ def test_a_column_of_lists_is_refused(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"x": [[1.0, 2.0]]}), path)
     assert _refusal(path, "x") == (
-        "Column 'x' of lists.parquet must hold single values. It holds lists; take them apart first."
+        "Column 'x' of lists.parquet must hold one value a row. It holds lists; take them apart."
     )
 
 
-def test_utf_16_is_named(tmp_path):
+def test_utf_16_is_told_from_a_binary_file(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text("x,y\n1,2\n", encoding="utf-16")
-    assert "UTF-16" in _refusal(path, "x")
+    assert "not UTF-8; convert it" in _refusal(path, "x")
 
 
 def test_naive_times_need_a_zone():

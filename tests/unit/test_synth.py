@@ -1,209 +1,261 @@
+"""The generator as a whole, without a database: plans, requests by district, files, and that a seed says it all."""
+
 import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dbanon import synth
+from dbanon import _journeys, _network, _utm, _wishes, synth
+from dbanon._wishes import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from dbanon.errors import DataError, ParameterError
+from dbanon.synth import Plan, World
 
-START = 1_767_600_000
-STEP = 60
+ROOT = Path(__file__).parents[2]
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="") as opened:
+        return list(csv.DictReader(opened))
 
 
 @pytest.fixture(scope="module")
-def network():
-    return synth.city(np.random.default_rng(7))
+def world() -> World:
+    plan = Plan(objects=400, seed=7)
+    return World.of(plan, plan.network())
 
 
 @pytest.fixture(scope="module")
-def fixes(network):
-    rng = np.random.default_rng(8)
-    return synth.movements(network, rng, objects=120, instants=30, step_s=STEP, start_s=START)
+def made(world: World) -> tuple[_journeys.Fixes, _wishes.Sent]:
+    return world.made(np.arange(400))
 
 
-def reachable(network):
-    """Crossings reached from the first, by spreading along streets until nothing changes."""
-    reached = np.zeros(len(network.x), dtype=bool)
-    reached[0] = True
-    while True:
-        before = reached.sum()
-        linked = reached[network.edge_from] | reached[network.edge_to]
-        reached[network.edge_from[linked]] = True
-        reached[network.edge_to[linked]] = True
-        if reached.sum() == before:
-            return before
+# ---- plans
 
 
-def distance_to_streets(network, x, y):
-    ax, ay = network.x[network.edge_from], network.y[network.edge_from]
-    dx, dy = network.x[network.edge_to] - ax, network.y[network.edge_to] - ay
-    along = ((x[:, None] - ax) * dx + (y[:, None] - ay) * dy) / (dx**2 + dy**2)
-    along = np.clip(along, 0, 1)
-    return np.hypot(x[:, None] - ax - along * dx, y[:, None] - ay - along * dy).min(axis=1)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objects": 0}, r"--objects must be a whole number from 1 to .* Got 0 instead"),
+        ({"instants": 0}, "--instants"),
+        ({"step_s": 0}, "--step-s"),
+        ({"seed": -1}, "--seed"),
+        ({"seed": 2**63}, "--seed"),
+        ({"destinations": 0}, "--destinations"),
+        ({"whole_share": 1.5}, "--whole-share must be a number from 0 to 1"),
+        ({"whole_share": float("nan")}, "--whole-share"),
+        ({"requests_per_subject": -1}, "--requests-per-subject"),
+        ({"start": "253402300700", "instants": 10}, "years 1 to 9999"),
+        ({"start": "yesterday"}, "such as 2026-01-05T08:00:00Z. Got 'yesterday'"),
+        ({"start": "2026-01-05T08:00:00"}, "must name its zone"),
+        ({"nodes": Path("n")}, "give both --nodes and --edges"),
+        ({"srid": 32632}, "Only a network from files"),
+        ({"limits": "0=50"}, "Only a network from files"),
+        ({"limits": "fast"}, "such as 0=110,1=80. Got 'fast'"),
+        ({"limits": "0=nan"}, "such as 0=110,1=80"),
+        ({"limits": "0=0.5"}, "such as 0=110,1=80"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_one_sentence(options: dict, words: str) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        Plan.of(**options)
+    assert "\n" not in str(caught.value)
 
 
-def generate(seed, directory):
-    rng = np.random.default_rng(seed)
-    network = synth.city(rng, blocks=6)
-    fixes = synth.movements(network, rng, objects=20, instants=10, step_s=STEP, start_s=START)
-    return synth.write_csv(directory, fixes, synth.requests(fixes, rng, step_s=STEP))
+@pytest.mark.parametrize("start", ["1767600000", 1_767_600_000, "2026-01-05T08:00:00Z", "2026-01-05 09:00+01:00"])
+def test_a_start_may_be_unix_seconds_or_a_time_with_a_zone(start: str | int) -> None:
+    assert Plan.of(start=start).start_s == 1_767_600_000
 
 
-def test_the_same_seed_gives_the_same_files(tmp_path):
-    one, two, other = generate(3, tmp_path / "one"), generate(3, tmp_path / "two"), generate(4, tmp_path / "other")
-    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in two]
-    assert one[0].read_bytes() != other[0].read_bytes()
+def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:
+    plan = Plan(objects=5, seed=3)
+    told = plan.source(plan.network(), 2)
+    placed = Plan(lon=9.5, lat=50).source(plan.network(), 0)
+    assert "lon=9.5, lat=50" in placed
+    assert "srid" not in placed
+    for word in ("seed=3", "network=city", "blocks=16", "objects=5", "first=2", "instants=30", "destinations=1000"):
+        assert word in told
 
 
-@pytest.mark.parametrize(("seed", "blocks"), [(0, 1), (1, 2), (2, 5), (3, 16), (4, 17)])
-def test_every_crossing_of_a_city_can_be_reached(seed, blocks):
-    network = synth.city(np.random.default_rng(seed), blocks=blocks)
-    assert len(network.x) == (blocks + 1) ** 2
-    assert reachable(network) == len(network.x)
+# ---- requests
 
 
-def test_a_city_has_missing_streets_diagonals_and_every_class_of_street(network):
-    side = 17
-    step = np.abs(network.edge_to - network.edge_from)
-    assert (step == side + 1).sum() >= 5
-    assert (step != side + 1).sum() < 2 * side * (side - 1)
-    assert set(network.edge_class.tolist()) == set(range(len(synth.STREET_LIMITS_MPS)))
+def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
+    made: tuple[_journeys.Fixes, _wishes.Sent],
+) -> None:
+    fixes, sent = made
+    number = np.repeat(fixes.number, np.diff(fixes.offset))
+    there = set(zip(number.tolist(), fixes.xym[:, 2].astype(int).tolist(), strict=True))
+    start = synth.Plan().start_s
+    slot = start + (sent.t - start) // 60 * 60
+    assert set(zip(sent.number.tolist(), slot.tolist(), strict=True)) <= there
+    counts = np.bincount(sent.poi, minlength=len(POIS))
+    assert counts[len(POI_CATEGORIES) :].tolist() == [1] * len(RARE_POIS)
+    assert counts.min() >= 1
+    assert len(sent.poi) == pytest.approx(800, rel=0.15)
+    assert len(np.unique((sent.t - start) % 60)) > 40
 
 
-def test_positions_lie_on_streets(network, fixes):
-    assert distance_to_streets(network, fixes.x, fixes.y).max() < 1e-6
+def test_requests_do_not_depend_on_which_objects_are_made_together(
+    world: World, made: tuple[_journeys.Fixes, _wishes.Sent]
+) -> None:
+    parts = [world.made(part)[1] for part in np.split(np.arange(400), [1, 250])]
+    together = sorted(zip(made[1].number.tolist(), made[1].t.tolist(), made[1].poi.tolist(), strict=True))
+    apart = [
+        row for part in parts for row in zip(part.number.tolist(), part.t.tolist(), part.poi.tolist(), strict=True)
+    ]
+    assert sorted(apart) == together
 
 
-def test_objects_are_not_only_at_crossings(network, fixes):
-    nearest = np.hypot(fixes.x[:, None] - network.x, fixes.y[:, None] - network.y).min(axis=1)
-    assert (nearest > 1).mean() > 0.2
+@pytest.mark.parametrize("mean", [0.3, 2.0, 50.0, 1000.0])
+def test_the_number_of_requests_is_poisson(mean: float) -> None:
+    count = _wishes._poisson(_journeys.hashed(1, np.arange(50_000)), mean)
+    assert count.mean() == pytest.approx(mean, rel=0.03)
+    assert count.var() == pytest.approx(mean, rel=0.05)
 
 
-def test_no_object_is_faster_than_its_class(fixes):
-    same = np.diff(fixes.subject) == 0
-    speed = np.hypot(np.diff(fixes.x), np.diff(fixes.y))[same] / np.diff(fixes.t)[same]
-    top = np.array([kind.top_mps for kind in synth.OBJECT_CLASSES])[fixes.kind[fixes.subject[1:][same]]]
-    assert (speed <= top + 1e-9).all()
-    assert speed.max() > synth.OBJECT_CLASSES[1].top_mps, "some car must be faster than a bicycle may be"
+def test_no_requests_are_none_at_all() -> None:
+    plan = Plan(objects=20, requests_per_subject=0)
+    assert len(World.of(plan, plan.network()).made(np.arange(20))[1].number) == 0
 
 
-def test_no_car_is_faster_than_the_street_allows():
-    slow = synth.Network(np.array([0.0, 10_000.0]), np.zeros(2), np.array([0]), np.array([1]), np.array([2]))
-    moved = synth.movements(slow, np.random.default_rng(0), objects=20, instants=30, step_s=STEP, start_s=0)
-    same = np.diff(moved.subject) == 0
-    speed = np.abs(np.diff(moved.x))[same] / STEP
-    assert 0 < speed.max() <= synth.STREET_LIMITS_MPS[2] + 1e-9
+def test_districts_ask_for_different_things() -> None:
+    uniform = _journeys.hashed(1, np.arange(20_000))
+    for number, (name, share) in enumerate(DISTRICTS.items()):
+        asked = np.bincount(_wishes._wishes(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
+        np.testing.assert_allclose(asked, np.array(share) / sum(share), atol=0.02, err_msg=name)
 
 
-def test_some_subjects_are_there_throughout_and_several_only_for_a_part(fixes):
-    seen = np.bincount(fixes.subject, minlength=120)
-    assert (seen >= 1).all()
-    assert (seen == 30).sum() > 60
-    assert 5 <= (seen < 30).sum() < 60
+def test_every_district_gives_one_share_to_each_category() -> None:
+    assert all(len(share) == len(POI_CATEGORIES) for share in DISTRICTS.values())
+    assert len(DISTRICTS) == len(_wishes._PLACES) + 1 == len(_wishes._RADII) + 1
 
 
-def test_fixes_are_sorted_and_a_step_apart(fixes):
-    same = np.diff(fixes.subject) == 0
-    assert (np.diff(fixes.subject) >= 0).all()
-    assert (np.diff(fixes.t)[same] == STEP).all()
-    assert fixes.t.min() >= START
-    assert fixes.t.max() < START + 30 * STEP
+def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(world: World) -> None:
+    network = world.network
+    district = world.districts.at(network.x, network.y)
+    assert set(district.tolist()) == set(range(len(DISTRICTS)))
+    middle = np.array(network.extent[:2])
+    assert world.districts.at(*(middle[:, None])).tolist() == [0]
+    draw = world.districts.attraction(network.x, network.y)
+    assert draw.sum() == pytest.approx(1)
+    assert draw[district == 0].mean() > 2 * draw[district == len(DISTRICTS) - 1].mean()
 
 
-def test_the_quickest_path_is_found_by_time_not_by_length():
-    # From 0 to 2 straight along a lane (5.5 m/s), or by a longer main road (14 m/s) over 1.
-    network = synth.Network(
-        np.array([0.0, 500.0, 1000.0]),
-        np.array([0.0, 400.0, 0.0]),
-        np.array([0, 0, 1]),
-        np.array([2, 1, 2]),
-        np.array([2, 0, 0]),
-    )
-    assert synth._Router(network, 14.0).path(0, 2)[0] == [1, 2]
-    assert synth._Router(network, 1.5).path(0, 2)[0] == [2]
+def test_what_is_asked_depends_on_where_the_sender_is() -> None:
+    plan = Plan(objects=3000, seed=1, requests_per_subject=4)
+    world = World.of(plan, plan.network())
+    fixes, sent = world.made(np.arange(3000))
+    number = np.repeat(fixes.number, np.diff(fixes.offset))
+    at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
+                         sent.number * 10**6 + (sent.t - plan.start_s) // 60)  # fmt: skip
+    district = world.districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
+    hospital = list(DISTRICTS).index("hospital")
+    pharmacy = sent.poi == POI_CATEGORIES.index("pharmacy")
+    assert pharmacy[district == hospital].mean() > 0.35
+    assert pharmacy[district == 0].mean() < 0.2
 
 
-def test_shortest_paths_equal_those_of_floyd_and_warshall():
-    network = synth.city(np.random.default_rng(5), blocks=4)
-    n = len(network.x)
-    seconds = network.length_m / np.minimum(np.array(synth.STREET_LIMITS_MPS)[network.edge_class], 14.0)
-    table = np.full((n, n), np.inf)
-    np.fill_diagonal(table, 0)
-    table[network.edge_from, network.edge_to] = table[network.edge_to, network.edge_from] = seconds
-    for middle in range(n):
-        table = np.minimum(table, table[:, [middle]] + table[[middle], :])
-    router = synth._Router(network, 14.0)
-    found = [[(router.path(a, b)[1] or [0.0])[-1] for b in range(n)] for a in range(n)]
-    np.testing.assert_allclose(found, table)
+# ---- files
 
 
-def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(fixes):
-    sent = synth.requests(fixes, np.random.default_rng(9), step_s=STEP)
-    there = set(zip(fixes.subject.tolist(), fixes.t.tolist(), strict=True))
-    slot = START + (sent.t - START) // STEP * STEP
-    assert set(zip(sent.subject.tolist(), slot.tolist(), strict=True)) <= there
-    assert (np.diff(sent.t) >= 0).all()
-    values, counts = np.unique(sent.poi, return_counts=True)
-    by_value = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    assert [by_value.pop(rare) for rare in synth.RARE_POIS] == [1, 1, 1]
-    assert set(by_value) == set(synth.POI_CATEGORIES)
-    assert len(sent.poi) == pytest.approx(240, rel=0.3)
+def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
+    report = synth.into_files(tmp_path / "new", Plan(objects=50, seed=2), progress=silent)
+    fixes, wishes = (rows(Path(file)) for file in report.files)
+    assert list(fixes[0]) == ["subject", "time", "lon", "lat"] == list(synth.CSV_COLUMNS.values())
+    assert (len(fixes), len(wishes)) == (report.fixes, report.requests)
+    assert len({row["subject"] for row in fixes}) == report.trajectories == 50
+    assert fixes[0]["subject"] == "s0000001"
+    lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
+    x, y = _utm.metres(lon, lat, report.srid)
+    plan = Plan(objects=50, seed=2)
+    true = World.of(plan, plan.network()).made(np.arange(50))[0].xym
+    np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
+    assert fixes[0]["time"] == "2026-01-05T08:00:00Z"
+    assert {row["poi"] for row in wishes} <= set(POIS)
+    assert sorted(file.name for file in (tmp_path / "new").iterdir()) == ["requests.csv", "trajectories.csv"]
 
 
-def test_districts_ask_for_different_things(fixes):
-    rng = np.random.default_rng(1)
-    district = synth._district(fixes)
-    assert set(district.tolist()) == set(range(len(synth.DISTRICTS)))
-    hospital = list(synth.DISTRICTS).index("hospital")
-    wishes = {place: synth._wishes(np.full(2000, place), rng) for place in (0, hospital)}
-    assert (wishes[hospital] == "pharmacy").mean() > 0.35
-    assert (wishes[0] == "pharmacy").mean() < 0.2
+def test_the_same_seed_gives_the_same_files_whatever_the_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generate(name: str, seed: int) -> list[bytes]:
+        report = synth.into_files(tmp_path / name, Plan(objects=60, instants=10, seed=seed), progress=silent)
+        return [Path(file).read_bytes().split() for file in report.files]
+
+    one, other = generate("one", 3), generate("other", 4)
+    monkeypatch.setattr(synth, "BATCH_FIXES", 70)
+    again = generate("again", 3)
+    assert one[0] == again[0]
+    assert sorted(one[1]) == sorted(again[1])
+    assert one[0] != other[0]
 
 
-def test_every_district_gives_one_share_to_each_category():
-    assert all(len(share) == len(synth.POI_CATEGORIES) for share in synth.DISTRICTS.values())
-    assert sum(kind.share for kind in synth.OBJECT_CLASSES) == pytest.approx(1)
+def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
+    found = []
+    for threads in ("1", "2"):
+        command = [sys.executable, "-m", "dbanon", "synth", "--csv", str(tmp_path / threads), "--objects", "40"]
+        environment = {**os.environ, "NUMBA_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        found.append([(tmp_path / threads / name).read_bytes() for name in ("trajectories.csv", "requests.csv")])
+    assert found[0] == found[1]
 
 
-def test_files_hold_one_row_a_fix_near_oldenburg_with_lengths_kept(tmp_path, fixes):
-    sent = synth.requests(fixes, np.random.default_rng(9), step_s=STEP)
-    trajectories, queries = synth.write_csv(tmp_path / "new", fixes, sent)
-    with trajectories.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["subject", "time", "lon", "lat"] == list(synth.CSV_COLUMNS.values())
-    assert len(rows) == len(fixes.t)
-    assert rows[0]["time"].startswith("2026-01-05T08:")
-    assert rows[0]["time"].endswith("Z")
-    lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in rows]).T
-    assert 8.19 < lon.min() < lon.max() < 8.24
-    assert 53.13 < lat.min() < lat.max() < 53.16
-    metres_per_degree = np.pi / 180 * synth.EARTH_RADIUS_M
-    assert np.ptp(lat) * metres_per_degree == pytest.approx(np.ptp(fixes.y), abs=0.05)
-    assert np.ptp(lon) * metres_per_degree * np.cos(np.radians(53.14)) == pytest.approx(np.ptp(fixes.x), abs=0.05)
-    assert queries.read_text().splitlines()[0] == "subject,time,poi"
-    assert len(queries.read_text().splitlines()) == len(sent.t) + 1
+def test_half_a_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trajectories.csv").write_text("what was there before")
+
+    def fail(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synth, "_append_csv", fail)
+    with pytest.raises(KeyboardInterrupt):
+        synth.into_files(tmp_path, Plan(objects=5), progress=silent)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["what was there before"]
 
 
-def test_the_demo_is_half_an_hour_of_300_subjects(tmp_path):
+def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(DataError, match="The files must be writable in"):
+        synth.into_files(tmp_path / "taken", Plan(objects=5), progress=silent)
+
+
+def test_files_in_degrees_need_a_zone(tmp_path: Path) -> None:
+    (tmp_path / "n").write_text("id,x,y\n1,500000,4000000\n2,500100,4000000\n")
+    (tmp_path / "e").write_text("from,to\n1,2\n")
+    plan = Plan(objects=5, nodes=tmp_path / "n", edges=tmp_path / "e", srid=25832)
+    with pytest.raises(ParameterError, match="Got SRID 25832"):
+        synth.into_files(tmp_path, plan, progress=silent)
+
+
+def test_the_demo_is_half_an_hour_of_300_subjects(tmp_path: Path) -> None:
     trajectories, queries = synth.write_demo(tmp_path)
-    with trajectories.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    times = {row["time"] for row in rows}
-    assert len({row["subject"] for row in rows}) == 300
+    fixes = rows(trajectories)
+    times = {row["time"] for row in fixes}
+    assert len({row["subject"] for row in fixes}) == 300
     assert (min(times), max(times), len(times)) == ("2026-01-05T08:00:00Z", "2026-01-05T08:29:00Z", 30)
-    assert set(synth.RARE_POIS) <= {line.rpartition(",")[2] for line in queries.read_text().splitlines()}
+    assert set(RARE_POIS) <= {row["poi"] for row in rows(queries)}
 
 
-def test_a_network_in_separate_parts_is_refused():
-    parts = synth.Network(
-        np.array([0.0, 100.0, 500.0, 600.0]), np.zeros(4), np.array([0, 2]), np.array([1, 3]), np.array([0, 0])
+def test_memory_is_bounded_by_batches_not_by_objects() -> None:
+    plan = Plan(objects=10**6, instants=1000)
+    sizes = [len(numbers) for _, numbers in zip(range(5), synth._numbers(plan, 0), strict=False)]
+    assert sizes == [synth.BATCH_FIXES // 1000] * 5
+    assert len(next(synth._numbers(Plan(instants=10**6), 0))) == 1
+
+
+def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
+    x, y = np.array([0.0, 900.0]), np.zeros(2)
+    street = _network._network(
+        "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
-    with pytest.raises(DataError, match="Every crossing of the street network must be reachable"):
-        synth.movements(parts, np.random.default_rng(0), objects=20, instants=30, step_s=STEP, start_s=0)
-
-
-def test_counts_below_one_are_refused(network):
-    with pytest.raises(ParameterError, match="blocks >= 1"):
-        synth.city(np.random.default_rng(0), blocks=0)
-    with pytest.raises(ParameterError, match=r"must be >= 1\. Got 0, 5 and 60 s"):
-        synth.movements(network, np.random.default_rng(0), objects=0, instants=5, step_s=STEP, start_s=0)
+    world = World.of(Plan(objects=20), street)
+    fixes, sent = world.made(np.arange(20))
+    assert np.isfinite(fixes.xym).all()
+    assert len(sent.number) > 10

@@ -1,0 +1,110 @@
+"""``dbanon synth`` as a user calls it: into a dataset and into files, and what it says when it cannot."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+pytestmark = pytest.mark.db
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def dbanon(database: str) -> Run:
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "dbanon", "--dsn", database, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    return call
+
+
+def test_a_generated_dataset_is_told_as_a_table_and_as_json(dbanon: Run) -> None:
+    told = dbanon("synth", "--dataset", "town", "--objects", "60", "--seed", "5")
+    assert told.returncode == 0, told.stderr
+    assert "generated on city into dataset town" in told.stdout
+    assert "trajectories" in told.stdout
+    assert "generating trajectories" in told.stderr
+    more = dbanon("synth", "--dataset", "town", "--objects", "40", "--append", "--json")
+    assert more.returncode == 0, more.stderr
+    value = json.loads(more.stdout)
+    assert (value["dataset"], value["trajectories"], value["srid"], value["left_out"]) == ("town", 40, 32632, 0)
+    ran = dbanon("run", "tp-aware", "--dataset", "town", "-p", "k=5", "--json")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_generated_files_can_be_loaded_as_the_readme_says(dbanon: Run, tmp_path: Path) -> None:
+    made = dbanon("synth", "--csv", str(tmp_path / "city"), "--objects", "30", "--json")
+    assert made.returncode == 0, made.stderr
+    value = json.loads(made.stdout)
+    trajectories, requests = value["files"]
+    loaded = dbanon("load", "trajectories", trajectories, "--dataset", "c", "--x", "lon", "--y", "lat", "--json")
+    assert json.loads(loaded.stdout)["kept"] == value["fixes"]
+    loaded = dbanon("load", "requests", requests, "--dataset", "c", "--columns", "poi", "--json")
+    assert json.loads(loaded.stdout)["kept"] == value["requests"]
+
+
+def test_the_guide_names_only_options_that_are_there_and_all_that_need_explaining(dbanon: Run) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "generate.md").read_text()
+    named = set(re.findall(r"--[a-z][a-z-]+", page)) - {"--publish"}
+    there = set(re.findall(r"--[a-z][a-z-]+", dbanon("synth", "--help").stdout)) - {
+        "--dsn",
+        "--json",
+        "--debug",
+        "--help",
+    }
+    assert named <= there
+    assert there - named <= {"--grid-m", "--grid-s"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, "Either --dataset NAME or --csv DIR"),
+        (("--dataset", "d", "--csv", "d"), 2, "Either --dataset NAME or --csv DIR"),
+        (("--dataset", "d", "--append", "--replace"), 2, "Only one of --append and --replace"),
+        (("--csv", "d", "--append"), 2, "are for datasets"),
+        (("--dataset", "d", "--objects", "many"), 2, "--objects"),
+        (("--dataset", "d", "--objects", "0"), 2, "--objects must be a whole number from 1"),
+        (("--dataset", "d", "--start", "noon"), 2, "The start must be"),
+        (("--dataset", "d", "--nodes", "n.csv"), 2, "give both --nodes and --edges"),
+        (("--dataset", "d", "--nodes", "n.csv", "--edges", "e.csv"), 3, "There is no n.csv"),
+        (("--dataset", "d", "--append"), 2, "none named 'd'"),
+    ],
+)
+def test_what_cannot_be_generated_is_one_sentence_with_its_exit_code(
+    dbanon: Run, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = dbanon("synth", *arguments)
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert done.stdout == ""
+    assert len([line for line in done.stderr.splitlines() if line.startswith("dbanon: ")]) == 1
+
+
+def test_killed_half_way_there_is_nothing(database: str) -> None:
+    command = [sys.executable, "-m", "dbanon", "--dsn", database, "synth", "--dataset", "d", "--objects", "1000000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        size = "SELECT pg_relation_size('dbanon.trajectory')"
+        with psycopg.connect(database, autocommit=True) as connection:
+            deadline = time.monotonic() + 120
+            while not connection.execute(size).fetchone()[0] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.kill(process.pid, signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+            # The server notices a while after the client is gone.
+            busy = (
+                "SELECT count(*) FROM pg_locks "
+                "WHERE relation = 'dbanon.trajectory'::regclass AND pid <> pg_backend_pid()"
+            )
+            while connection.execute(busy).fetchone()[0] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            for table in ("dataset", "trajectory", "request", "load"):
+                assert connection.execute(f"SELECT count(*) FROM dbanon.{table}").fetchone()[0] == 0
