@@ -220,11 +220,11 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "degrees for metres": (load("good.csv", "--srid", "4326"), 2, "A dataset must be in a projected reference system"),
     "no such system": (load("good.csv", "--crs", "Mars"), 2, "The reference system must be one of PostGIS's"),
     "no such zone": (load("good.csv", "--tz", "Mars"), 2, "The time zone must be a name such as Europe/Berlin or UTC."),
-    "a grid of nothing": (load("good.csv", "--grid-m", "0"), 2, "The space grid must be a number of metres above 0."),
+    "a grid of nothing": (load("good.csv", "--grid-m", "0"), 2, "The space grid must be a number of metres above 0,"),
     "a grid that is none": (
         load("good.csv", "--grid-m", "nan"),
         2,
-        "The space grid must be a number of metres above 0.",
+        "The space grid must be a number of metres above 0,",
     ),
     "no length of a slot": (load("good.csv", "--grid-s", "0"), 2, "The time grid must be a whole number of seconds"),
     "no gap": (load("good.csv", "--split-gap-s", "0"), 2, "The gap that splits must be seconds above 0."),
