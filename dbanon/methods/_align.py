@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.trajectory import Float, Int, Trajectories, _freeze
 
 LAST, EXACT, LINEAR = 0, 1, 2
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
@@ -75,6 +75,9 @@ class Timeline:
     y: Float
     trajectory: NDArray[np.int32]
     single: bool
+
+    def __post_init__(self) -> None:
+        _freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
 
 
 def merge(data: Trajectories) -> Timeline:

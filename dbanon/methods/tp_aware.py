@@ -127,6 +127,27 @@ def anonymise(
     return _gather(windows, surveys, params.k)
 
 
+def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
+    """Compile all that `anonymise` calls, by bundling four made-up subjects of three trajectories.
+
+    So what is compiled is what a run needs, for the types it has. Where the code is in Numba's cache it is loaded.
+    """
+    step = max(1, params.step_s // 2)
+    data = Trajectories(
+        trajectory_id=np.arange(12),
+        subject=np.arange(12) % 4,
+        offset=2 * np.arange(13),
+        t=np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12),
+        x=np.arange(24.0),
+        y=np.arange(24.0) % 5,
+        srid=0,
+        grid_m=1.0,
+        grid_s=1,
+    )
+    few = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start="0", min_cloak_m=None)
+    anonymise(data, few, np.random.default_rng(0), algorithm=algorithm)
+
+
 def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks.
 
