@@ -113,7 +113,7 @@ def anonymise(
     cell_m = _cell_m(params, data.grid_m)
     _sane_times(data)
     line = _align.merge(data)
-    surveys = _surveys(line, _windows(data, line, params), cell_m, params.k)
+    surveys = _surveys(line, _windows(data, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         raise InfeasibleError(
@@ -277,8 +277,8 @@ def _unix_seconds(text: str) -> int:
 
 
 def _sane_times(data: Trajectories) -> None:
-    wild = int((np.abs(data.t) > LATEST_S).sum())
-    if wild:
+    if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
+        wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
             f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
         )
@@ -291,13 +291,13 @@ def _cell_m(params: Parameters, grid_m: float) -> float:
     return max(1, math.ceil(params.min_cloak_m / grid_m - 1e-9)) * grid_m
 
 
-def _windows(data: Trajectories, line: _align.Timeline, params: Parameters) -> list[_align.Instants]:
+def _windows(data: Trajectories, params: Parameters) -> list[_align.Instants]:
     if params.step_s % data.grid_s:
         raise ParameterError(
             f"The 'step_s' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
             f"Got {params.step_s} instead."
         )
-    if not len(line.slot):
+    if not data.fixes:
         return []
     start = _unix_seconds(params.start) if params.start is not None else _first_start(data, params.step_s)
     if start % data.grid_s:
@@ -305,7 +305,8 @@ def _windows(data: Trajectories, line: _align.Timeline, params: Parameters) -> l
             f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
             f"Got {params.start!r} instead."
         )
-    total = max(0, (int(line.slot.max()) - start) // params.step_s + 1)
+    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
+    total = max(0, (last - start) // params.step_s + 1)
     windows = -(-total // params.instants)
     if windows > MOST_WINDOWS:
         raise DataError(
@@ -361,10 +362,8 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
 def _publish(plan: _Plan, instants: _align.Instants, present: NDArray[np.int32]) -> _Window:
     """Bundle one window whose present subjects are k or more."""
     line = plan.line
-    located = _align.locate(line, instants, present)
-    x, y = _align.cells(line, instants, located, plan.cell_m, plan.root[:2])
-    row, trajectory = _align.suppliers(line, located)
-    del located
+    x, y = _align.cells(line, instants, present, plan.cell_m, plan.root[:2])
+    row, trajectory = _align.suppliers(line, instants, present)
     found = plan.bundle(x, y, plan.root[2], plan.params.k)
     rank, members, offset = _by_first_member(found.members, found.offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
