@@ -295,11 +295,12 @@ def _two(
     n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
     for s in range(most + 1):
         temp[s] = np.inf
+    second = rows[r2 : r2 + n2]
     for i in range(n1):
-        c1 = rows[r1 + i]
-        for j in range(n2):  # stored in any case, so that it is done for several j at once
-            c, least = c1 + rows[r2 + j], temp[i + j]
-            temp[i + j] = c if c < least else least
+        c1, least = rows[r1 + i], temp[i : i + n2]
+        for j in range(n2):  # stored in any case: so the processor does several at once
+            c = c1 + second[j]
+            least[j] = c if c < least[j] else least[j]
     if d2 <= limit:
         for i in range(n1):
             temp[d2 + i] = min(temp[d2 + i], rows[r1 + i])
