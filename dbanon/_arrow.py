@@ -23,9 +23,8 @@ POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
 """Makes PostGIS's functions visible wherever it lives, and nobody else's, until the transaction ends."""
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
-_SMALL_BATCHES = {"adbc.postgresql.batch_size_hint_bytes": 1 << 21}  # stay in the cache and in memory used before
+_SMALL_BATCHES = {"adbc.postgresql.batch_size_hint_bytes": 1 << 22}  # stay in the cache and in memory used before
 _ROOM = 1 << 22  # fixes to begin with
-_PIECE = 1 << 14  # fixes split at a time
 
 
 @contextmanager
@@ -156,16 +155,14 @@ class _Columns:
         self._used = 0
 
     def append(self, rows: NDArray[np.float64]) -> None:
-        """Split rows into the columns, a piece at a time that stays in the processor's cache."""
+        """Split rows into the columns."""
         begin, self._used = self._used, self._used + len(rows)
         if self._used > len(self._columns[0]):
             room = max(4 * len(self._columns[0]), self._used)
             for i in range(3):
                 self._columns[i] = _moved(self._columns[i][:begin], room)
-        for low in range(0, len(rows), _PIECE):
-            piece = rows[low : low + _PIECE]
-            for i, column in enumerate(self._columns):
-                column[begin + low : begin + low + len(piece)] = piece[:, i]
+        for i, column in enumerate(self._columns):
+            column[begin : self._used] = rows[:, i]
 
     def whole(self) -> list[NDArray[np.float64]]:
         """What was written."""

@@ -235,7 +235,7 @@ def _rows(records: _Records) -> Int:
 def _distinct(values: Int) -> Int:
     """Sort and keep one of each; `np.unique` hashes first, which takes ten times as long for millions."""
     values = np.sort(values)
-    return values[np.diff(values, prepend=values[:1] - 1) != 0]
+    return np.asarray(values[np.diff(values, prepend=values[:1] - 1) != 0])
 
 
 def _find(sorted_ids: Int, ids: Int) -> Int:

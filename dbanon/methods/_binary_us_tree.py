@@ -286,9 +286,7 @@ def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any,
 
 
 @_kernel
-def _two(
-    node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any
-) -> None:
+def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any) -> None:
     """Stage one where both children are nodes: what they pass is added up in every way."""
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
     limit = (k - 1) * (node[left, 5] + 1)
