@@ -1,7 +1,7 @@
 """How fast trajectories come out of PostGIS as arrays, and what memory that takes.
 
-Run with ``./dev bench benchmarks/reads.py``, or with other sizes as ``.venv/bin/python benchmarks/reads.py 300000``. With
-``--keep`` the data stay for the next time. Each read is a process of its own. Plain: the view ``dbanon.fix``
+Run with ``./dev bench benchmarks/reads.py``, or with other sizes as ``.venv/bin/python benchmarks/reads.py 300000``.
+With ``--keep`` the data stay for the next time. Each read is a process of its own. Plain: the view ``dbanon.fix``
 (ST_DumpPoints) row by row through psycopg, the same arrays from 20,000 trajectories.
 """
 
