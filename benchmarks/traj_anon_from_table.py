@@ -1,7 +1,7 @@
 """Where the time and the memory of a run go, from table to verified run, in a cold process and a warm one.
 
 Run with ``./dev bench benchmarks/traj_anon_from_table.py`` for 10,000, 50,000 and 200,000 trajectories, or with other
-sizes as ``.venv/bin/python benchmarks/traj_anon_from_table.py 2000000``. With ``--keep`` the data stay for the next time.
+sizes as ``.venv/bin/python benchmarks/traj_anon_from_table.py 2000000``. With ``--keep`` the data stay for next time.
 Cold: a process of its own with an empty Numba cache. Warm: the same once more. ``load_s`` runs beside compiling, and
 ``compile_s`` is what had to be waited for after it. The server's memory is that of all its processes while the run
 lasts: private pages, and all pages with shared ones counted once (Pss); known for the embedded server alone.
