@@ -4,6 +4,7 @@ Whatever is read through one cursor comes from one snapshot of the database.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,14 @@ POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
 """Makes PostGIS's functions visible wherever it lives, and nobody else's, until the transaction ends."""
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
+_SMALL_BATCHES = {"adbc.postgresql.batch_size_hint_bytes": 1 << 22}  # stay in the cache and in memory used before
+_ROOM = 1 << 22  # fixes to begin with
 
 
 @contextmanager
 def snapshot(url: str) -> Iterator[Any]:
     """Open a cursor whose queries all see one state of the database, and can change nothing."""
-    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+    with dbapi.connect(url) as connection, connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute(POSTGIS_PATH)
         cursor.fetchall()
@@ -60,6 +63,14 @@ class TextCodes:
         distinct = pc.unique(column)
         return cls(distinct.take(pc.sort_indices(distinct)))
 
+    @classmethod
+    def encoding(cls, column: pa.ChunkedArray) -> tuple["TextCodes", NDArray[np.int64]]:
+        """Number the distinct texts of a column without nulls, and encode it, in one go."""
+        code = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
+        first = np.empty(code.max(initial=-1) + 1, np.int64)
+        first[code] = np.arange(len(code))
+        return cls(pa.array(column.take(pa.array(first)), column.type)), code
+
     def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Codes of a column's texts; -1 for null and for texts that are not among them."""
         codes = pc.fill_null(pc.index_in(column, value_set=self.texts, skip_nulls=True), -1)
@@ -79,34 +90,46 @@ class Paths:
 
 
 def paths(cursor: Any, dataset_id: int) -> Paths:
-    """Read all trajectories of a dataset, sorted by id, batch by batch.
+    """Read all trajectories of a dataset, sorted by id; fetching the next batch overlaps with splitting the last.
 
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix, so the server cuts off what 24 leaves over
     and the bytes of a whole batch are one array of doubles.
     """
+    # A table just loaded has no statistics, and the planner would sort gigabytes that the index has in order.
+    cursor.execute("SET LOCAL enable_sort = off")
     cursor.execute(
         f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
         FROM (SELECT trajectory_id, subject, ST_AsBinary(path, 'NDR') AS wkb FROM dbanon.trajectory
               WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
     )
-    reader = cursor.fetch_record_batch()
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
-    x, y, t = [np.empty(0)], [np.empty(0)], [np.empty(0)]
-    for batch in reader:
-        count, fixes = _fixes(batch.column("fixes"))
-        ids.append(batch.column("trajectory_id").to_numpy())
-        subjects.append(batch.column("subject"))
+    fixes = _Columns()
+    for batch in _ahead(cursor.fetch_record_batch()):
+        count, packed = _fixes(batch.column("fixes"))
+        fixes.append(packed)
         counts.append(count)
-        for pieces, column in ((x, 0), (y, 1), (t, 2)):
-            pieces.append(np.ascontiguousarray(fixes[:, column]))
+        # Copies: what came through Arrow's C interface is freed only when no column of the batch is held any more.
+        ids.append(batch.column("trajectory_id").to_numpy().copy())
+        subjects.append(batch.column("subject").take(pa.array(np.arange(len(batch)))))
+    cursor.execute("SET LOCAL enable_sort = DEFAULT")
+    x, y, t = fixes.whole()
     return Paths(
         trajectory_id=np.concatenate(ids),
         subject=pa.chunked_array(subjects, pa.string()),
         offset=np.cumsum(np.concatenate(counts)),
-        x=_joined(x),
-        y=_joined(y),
-        t=_joined(t),
+        x=x,
+        y=y,
+        t=t,
     )
+
+
+def _ahead(reader: Any) -> Iterator[pa.RecordBatch]:
+    """Give a reader's batches; while the caller works on one, a thread waits for the next."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, reader, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, reader, None)
+            yield batch
 
 
 def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -120,8 +143,33 @@ def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return size // _FIX, doubles.reshape(-1, 3)
 
 
-def _joined(pieces: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Concatenate and forget the pieces, so that only one column is ever held twice."""
-    whole = np.concatenate(pieces)
-    pieces.clear()
-    return whole
+class _Columns:
+    """The columns of an ``(n, 3)`` array that comes in pieces.
+
+    Room is taken ahead, by a factor of four: it costs memory only where something is written, and what is there is
+    moved column by column, so that no more than a third of the data is ever held twice.
+    """
+
+    def __init__(self) -> None:
+        self._columns = [np.empty(_ROOM) for _ in range(3)]
+        self._used = 0
+
+    def append(self, rows: NDArray[np.float64]) -> None:
+        """Split rows into the columns."""
+        begin, self._used = self._used, self._used + len(rows)
+        if self._used > len(self._columns[0]):
+            room = max(4 * len(self._columns[0]), self._used)
+            for i in range(3):
+                self._columns[i] = _moved(self._columns[i][:begin], room)
+        for i, column in enumerate(self._columns):
+            column[begin : self._used] = rows[:, i]
+
+    def whole(self) -> list[NDArray[np.float64]]:
+        """What was written."""
+        return [column[: self._used] for column in self._columns]
+
+
+def _moved(column: NDArray[np.float64], room: int) -> NDArray[np.float64]:
+    larger = np.empty(room)
+    larger[: len(column)] = column
+    return larger

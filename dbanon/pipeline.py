@@ -9,6 +9,7 @@ import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ import psycopg
 from dbanon import load, methods, schema, server, store
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
-from dbanon.trajectory import Cloaks
+from dbanon.trajectory import Cloaks, Requests, Trajectories
 
 if TYPE_CHECKING:
     from dbanon._datasets import Mode
@@ -272,10 +273,7 @@ class Database:
         began = time.perf_counter()
         watch = _Stopwatch()
         progress("reading trajectories", 0, None)
-        with watch("load_s"):
-            url, dataset_id = self.target.url, job.dataset.dataset_id
-            data = store.read_trajectories(url, dataset_id)
-            requests = store.read_requests(url, dataset_id, data) if job.family.reads_requests else None
+        job, data, requests = self._read(job, watch)
         progress("computing cloaks", 0, None)
         with watch("compute_s"):
             cloaks = job.family.anonymise(data, job.algorithm.name, job.params, np.random.default_rng(job.seed))
@@ -299,6 +297,20 @@ class Database:
             suppressed=cloaks.suppressed,
             peak_rss_mb=_peak_rss_mb(),
         )
+
+    def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", Trajectories, Requests | None]:
+        """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
+        with ThreadPoolExecutor(1) as background:
+            ready = background.submit(job.family.prepare, job.algorithm.name, job.params)
+            with watch("load_s"), store.reading(self.target.url) as reader:
+                job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
+                revision = job.dataset.revision
+                store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
+                data = reader.trajectories(job.dataset.dataset_id)
+                requests = reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None
+            with watch("compile_s"):
+                ready.result()
+        return job, data, requests
 
     def _write(self, job: "_Job", cloaks: Cloaks) -> None:
         with self.connection.transaction():
@@ -362,7 +374,9 @@ class _Stopwatch:
 def _judge(name: str, url: str, run_id: int) -> Verdict:
     """Run an attack; whatever keeps it from deciding is a refusal."""
     try:
-        return ATTACKS[name](store.read_evidence(url, run_id))
+        with store.reading(url) as reader:
+            evidence = reader.evidence(run_id)
+        return ATTACKS[name](evidence)
     except StoreError:  # the server went away: nothing was decided, and nothing is recorded
         raise
     except Exception as error:

@@ -20,7 +20,7 @@ from psycopg import sql
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon import _arrow, _sqlstate, binary_copy
+from dbanon import _arrow, _reading, _sqlstate, binary_copy
 from dbanon.attacks import Evidence, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError
 from dbanon.trajectory import Cloaks, Requests, Trajectories
@@ -149,12 +149,9 @@ def create_run(
     )
 
 
-_RUN_COLUMNS = ("metrics", "suppressed", "timings", "error", "peak_rss_mb")
+_RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "peak_rss_mb")
 _MARKS: dict[str, sql.SQL] = {
-    "running": sql.SQL(
-        ", started_at = clock_timestamp(), program_version = {}, dataset_revision = "
-        "(SELECT d.revision FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id)"
-    ),
+    "running": sql.SQL(", started_at = clock_timestamp(), program_version = {}"),
     "computed": sql.SQL(""),
     "queued": sql.SQL(""),
 }
@@ -172,7 +169,7 @@ def set_status(connection: Connection, run_id: int, status: str, **columns: Any)
         assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon")))
     )
     if connection.execute(statement, {"status": status, "run_id": run_id, **values}).rowcount != 1:
-        raise _no_run(run_id)
+        raise _reading.no_run(run_id)
 
 
 def run_row(connection: Connection, run_id: int) -> RunRow:
@@ -191,7 +188,7 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
             [run_id],
         ).fetchone()
     if found is None:
-        raise _no_run(run_id)
+        raise _reading.no_run(run_id)
     return found
 
 
@@ -318,134 +315,72 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_trajectories(url: str, dataset_id: int) -> Trajectories:
-    """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
+class Reader:
+    """Reads all that one piece of work needs from one snapshot: whatever commits meanwhile is not seen, nor half of it.
+
+    Parameters
+    ----------
+    cursor : object
+        From `_arrow.snapshot`.
+
+    Notes
+    -----
+    Made by `reading`.
+    """
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self._subjects: dict[int, _arrow.TextCodes] = {}
+
+    def dataset(self, dataset_id: int) -> DatasetRow:
+        """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        return DatasetRow(**_reading.dataset(self._cursor, dataset_id))
+
+    def trajectories(self, dataset_id: int) -> Trajectories:
+        """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such dataset.
+        """
+        data, self._subjects[dataset_id] = _reading.trajectories(self._cursor, dataset_id)
+        return data
+
+    def requests(self, dataset_id: int) -> Requests:
+        """Read all requests of a dataset, sorted by time, subject and content; senders in the trajectories' codes."""
+        codes = self._subjects.get(dataset_id) or _reading.subject_codes(self._cursor, dataset_id)
+        return _reading.requests(self._cursor, dataset_id, codes)
+
+    def evidence(self, run_id: int) -> Evidence:
+        """Read what an attack is given: the stored rows of a run, and its dataset.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such run.
+        """
+        return _reading.evidence(self._cursor, run_id)
+
+
+@contextmanager
+def reading(url: str) -> Iterator[Reader]:
+    """Open a snapshot of a database and read from it.
 
     Parameters
     ----------
     url : str
-        A connection of its own is opened: Arrow comes through another driver.
-    dataset_id : int
-
-    Returns
-    -------
-    Trajectories
-        Of one snapshot.
+        A connection of its own is opened: Arrow comes through another driver. While it is open the server keeps what
+        the snapshot sees, so close it before a long computation.
     """
     with errors_translated(), _arrow.snapshot(url) as cursor:
-        return _trajectories(cursor, dataset_id)[0]
-
-
-def read_requests(url: str, dataset_id: int, data: Trajectories | None = None) -> Requests:
-    """Read all requests of a dataset, sorted by time, subject and content.
-
-    Parameters
-    ----------
-    url : str
-    dataset_id : int
-    data : Trajectories, optional
-        Those the requests go with: checked to be of the same subjects.
-    """
-    with errors_translated(), _arrow.snapshot(url) as cursor:
-        codes = _subject_codes(cursor, dataset_id)
-        if data is not None and len(codes.texts) != data.subjects:
-            raise StoreError("Nobody may load into the dataset during a run. Its subjects changed; run it again.")
-        table = _arrow.table(
-            cursor,
-            "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM dbanon.request "
-            f"WHERE dataset_id = {int(dataset_id)}",
-        )
-    contents = _arrow.TextCodes.of(table["content"])
-    subject, t, content = codes.encode(table["subject"]), _arrow.numbers(table["t"]), contents.encode(table["content"])
-    order = np.lexsort((content, subject, t))
-    return Requests(
-        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
-    )
-
-
-def read_evidence(url: str, run_id: int) -> Evidence:
-    """Read what an attack is given: the stored rows of a run and its dataset, in one snapshot.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such run.
-    """
-    number = int(run_id)
-    with errors_translated(), _arrow.snapshot(url) as cursor:
-        run = _arrow.table(
-            cursor,
-            "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
-            f"FROM dbanon.run WHERE run_id = {number}",
-        ).to_pylist()
-        if not run:
-            raise _no_run(run_id)
-        trajectories, codes = _trajectories(cursor, run[0]["dataset_id"])
-        cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({number})")
-        members = _arrow.table(cursor, f"SELECT * FROM dbanon.membership_evidence({number})")
-        requests = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({number})")
-    return Evidence(
-        method=run[0]["method"],
-        algorithm=run[0]["algorithm"],
-        params=json.loads(run[0]["params"]),
-        suppressed=json.loads(run[0]["suppressed"]),
-        trajectories=trajectories,
-        **_cloak_columns(cloaks),
-        member_record=_arrow.numbers(members["record_id"]),
-        member_trajectory=_arrow.numbers(members["trajectory_id"]),
-        member_whole=_arrow.numbers(members["whole"]),
-        **_request_columns(requests, codes),
-    )
-
-
-def _cloak_columns(table: pa.Table) -> dict[str, Any]:
-    named = {
-        "record": "record_id", "seq": "seq", "start_s": "lower_s", "end_s": "upper_s", "rectangle": "rectangle",
-        "srid": "srid", "crowd": "crowd", "subjects": "subjects", "other_keys": "other_keys",
-    }  # fmt: skip
-    columns = {f"cloak_{field}": _arrow.numbers(table[column]) for field, column in named.items()}
-    bounds = [_arrow.numbers(table[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
-    return {**columns, "cloak_bounds": np.column_stack(bounds)}
-
-
-def _request_columns(table: pa.Table, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    """Split the requests into published and sent ones, with codes of their contents that both share."""
-    content = _arrow.TextCodes.of(table["content"]).encode(table["content"])
-    published = _arrow.numbers(table["published"]).astype(bool)
-    shown, sent = table.filter(pa.array(published)), table.filter(pa.array(~published))
-    return {
-        "published_request_record": _arrow.numbers(shown["record_id"]).astype(np.int64),
-        "published_request_seq": _arrow.numbers(shown["seq"]).astype(np.int64),
-        "published_request_content": content[published],
-        "request_subject": subjects.encode(sent["subject"]),
-        "request_t": _arrow.numbers(sent["t"]).astype(np.float64),
-        "request_content": content[~published],
-    }
-
-
-def _trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.TextCodes]:
-    grid = _arrow.table(
-        cursor, f"SELECT srid, grid_m, grid_s FROM dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
-    ).to_pylist()
-    if not grid:
-        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
-    paths = _arrow.paths(cursor, dataset_id)
-    codes = _arrow.TextCodes.of(paths.subject)
-    data = Trajectories(
-        trajectory_id=paths.trajectory_id,
-        subject=codes.encode(paths.subject),
-        offset=paths.offset,
-        t=paths.t,
-        x=paths.x,
-        y=paths.y,
-        **grid[0],
-    )
-    return data, codes
-
-
-def _subject_codes(cursor: Any, dataset_id: int) -> _arrow.TextCodes:
-    query = f"SELECT DISTINCT subject FROM dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    return _arrow.TextCodes.of(_arrow.table(cursor, query)["subject"])
+        yield Reader(cursor)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -526,7 +461,3 @@ def _json(value: Mapping[str, Any]) -> Jsonb:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else dict(value)
-
-
-def _no_run(run_id: int) -> ParameterError:
-    return ParameterError(f"The run must exist. There is no run {run_id}; list them with `dbanon runs`.")

@@ -8,6 +8,7 @@ cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots b
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,11 @@ from dbanon.errors import DataError
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
+
+
+def _finite(values: Float) -> bool:
+    """Whether all are: the extremes of an array tell, and take no memory."""
+    return not values.size or bool(np.isfinite(values.min()) and np.isfinite(values.max()))
 
 
 def _freeze(instance: object) -> None:
@@ -67,18 +73,18 @@ class Trajectories:
             raise DataError("The arrays of a set of trajectories must have matching lengths; got different ones.")
         if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
             raise DataError("Every trajectory must have at least one fix; got an empty one.")
-        if not (np.isfinite(self.t).all() and np.isfinite(self.x).all() and np.isfinite(self.y).all()):
+        if not (_finite(self.t) and _finite(self.x) and _finite(self.y)):
             raise DataError("Every fix must have a finite time and position; got NaN or infinity.")
         if (np.diff(self.trajectory_id) <= 0).any():
             raise DataError("Trajectories must be sorted by distinct ids; got them unsorted or twice.")
         if m and n:
-            step = np.diff(self.t) <= 0
-            step[self.offset[1:-1] - 1] = False
-            if step.any():
+            late = self.t[1:] <= self.t[:-1]
+            late[self.offset[1:-1] - 1] = False
+            if late.any():
                 raise DataError("Times within a trajectory must strictly increase; got duplicate or unsorted times.")
         _freeze(self)
 
-    @property
+    @cached_property
     def subjects(self) -> int:
         """Number of distinct subjects."""
         return int(np.unique(self.subject).size)

@@ -14,9 +14,9 @@ AS $$
         -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by somebody's own ST_XMin(geometry).
         @postgis@.ST_XMin(@postgis@.Box3D(c.region)), @postgis@.ST_YMin(@postgis@.Box3D(c.region)),
         @postgis@.ST_XMax(@postgis@.Box3D(c.region)), @postgis@.ST_YMax(@postgis@.Box3D(c.region)),
-        -- The usual order of corners first; any other order is normalised.
+        -- The order of corners that dbanon writes (counter-clockwise) first; any other order is normalised.
         @postgis@.GeometryType(c.region) = 'POLYGON' AND @postgis@.ST_CoordDim(c.region) = 2
-            AND (@postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Envelope(c.region))
+            AND (@postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(c.region)))
                  OR (@postgis@.ST_NPoints(c.region) = 5 AND @postgis@.ST_OrderingEquals(
                          @postgis@.ST_Normalize(c.region), @postgis@.ST_Normalize(@postgis@.ST_Envelope(c.region))))),
         @postgis@.ST_SRID(c.region), c.crowd, c.subjects,

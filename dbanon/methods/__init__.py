@@ -113,6 +113,11 @@ class Method:
             values[name] = _value(self.name, by_name[name], value)
         return self.parameters(**values)
 
+    def prepare(self, algorithm: str, params: Any) -> None:
+        """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
+        get_ready = cast("Callable[..., None]", importlib.import_module(self.module).prepare)
+        get_ready(params, algorithm=algorithm)
+
     def anonymise(self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator) -> Cloaks:
         """Compute the cloaks; pure."""
         run = cast("Callable[..., Cloaks]", importlib.import_module(self.module).anonymise)

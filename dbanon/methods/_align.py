@@ -1,8 +1,8 @@
 """Positions of subjects at common instants.
 
-The unit is the subject: the fixes of all its trajectories together, by time, then trajectory id. A position is
-*located* by the one or two fixes it is made from, so that membership can name every trajectory that supplied one. No
-memory beyond O(fixes) is held between windows, and O(subjects located x instants) within one.
+The unit is the subject: the fixes of all its trajectories together, by time, then trajectory id. A position is made
+from one or two fixes, and membership names every trajectory that supplied one. Where every subject has one trajectory
+no fix is copied; else O(fixes) are held, and what is returned.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -14,7 +14,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.trajectory import Float, Int, Trajectories, _freeze
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 LAST, EXACT, LINEAR = 0, 1, 2
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
@@ -50,74 +52,81 @@ class Instants:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timeline:
-    """The fixes of a dataset merged by subject.
+    """The fixes of a dataset by subject.
 
     Attributes
     ----------
     subject : int64[s]
         Distinct subject codes, ascending.
-    offset : int64[s + 1]
-        Fixes of subject i are ``[offset[i], offset[i + 1])``, by (time, trajectory id).
-    slot : int64[m]
-        Start of each fix's time slot, unix seconds.
-    x, y : float64[m]
-        Metres.
-    trajectory : int32[m]
-        Index of the fix's trajectory in the dataset.
+    begin, end : int64[s]
+        Fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id).
+    t, x, y : float64[m]
+        Unix seconds, metres.
+    trajectory : int32[m] or int32[s]
+        Index, in the dataset, of each fix's trajectory; where `single`, of each subject's.
     single : bool
         Every subject has exactly one trajectory.
+    grid_s : int
+        Length of the dataset's time slots.
     """
 
     subject: Int
-    offset: Int
-    slot: Int
+    begin: Int
+    end: Int
+    t: Float
     x: Float
     y: Float
     trajectory: NDArray[np.int32]
     single: bool
+    grid_s: int
+
+    def __post_init__(self) -> None:
+        _freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
+
+    @property
+    def fixes(self) -> tuple[Float, Float, Float, int]:
+        """What kernels take to find positions."""
+        return self.t, self.x, self.y, self.grid_s
 
 
 def merge(data: Trajectories) -> Timeline:
-    """Merge the fixes of each subject's trajectories; linear unless trajectories of one subject overlap in time."""
+    """Merge the fixes of each subject's trajectories; nothing is moved where every subject has one."""
     by_subject = np.argsort(data.subject, kind="stable")
-    length = np.diff(data.offset)[by_subject]
-    trajectory = np.repeat(by_subject.astype(np.int32), length)
-    subject, first = np.unique(data.subject[by_subject], return_index=True)
-    ends = np.concatenate([[0], np.cumsum(length)])
-    offset = np.concatenate([ends[:-1][first], ends[-1:]]).astype(np.int64)
-    t, x, y = data.t, data.x, data.y
-    single = len(subject) == len(data.subject)
-    if not (single and (np.diff(by_subject) == 1).all()):
-        order = np.arange(len(t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
-        if not single:
-            _order_by_time(t, order, trajectory, offset)
-        t, x, y = t[order], x[order], y[order]
-    slot = np.floor(t / data.grid_s).astype(np.int64) * data.grid_s
-    return Timeline(subject=subject, offset=offset, slot=slot, x=x, y=y, trajectory=trajectory, single=single)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Located:
-    """The fixes that give some subjects' positions at the instants of one window.
-
-    Attributes
-    ----------
-    who : int32[p]
-        Indices into the timeline's `subject`.
-    first, second : int32[p, count]
-        Indices of fixes; `first` is -1 where the subject has no position, `second` where one fix gives it.
-    """
-
-    who: NDArray[np.int32]
-    first: NDArray[np.int32]
-    second: NDArray[np.int32]
+    in_order = data.subject[by_subject]
+    first = np.flatnonzero(np.diff(in_order, prepend=in_order[:1] - 1))
+    subject = in_order[first]
+    trajectory = by_subject.astype(np.int32)
+    if len(subject) == len(in_order):
+        begin, end = data.offset[:-1][by_subject], data.offset[1:][by_subject]
+        t, x, y, single = data.t, data.x, data.y, True
+    else:
+        length = np.diff(data.offset)[by_subject]
+        trajectory = np.repeat(trajectory, length)
+        ends = np.concatenate([[0], np.cumsum(length)])
+        begin, end = ends[first], ends[np.append(first[1:], len(length))]
+        order = np.arange(len(data.t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
+        _order_by_time(data.t, order, trajectory, begin, end)
+        t, x, y, single = data.t[order], data.x[order], data.y[order], False
+    return Timeline(
+        subject=subject,
+        begin=begin,
+        end=end,
+        t=t,
+        x=x,
+        y=y,
+        trajectory=trajectory,
+        single=single,
+        grid_s=data.grid_s,
+    )
 
 
 def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
     """Tell which of consecutive windows any fix can give a position in, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
-    return np.cumsum(_reached(line.slot, first.start, first.count * first.step_s, len(windows), gap_s)) > 0
+    change = np.zeros(len(windows) + 1, np.int64)
+    _reached(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
+    return np.cumsum(change[:-1]) > 0
 
 
 def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDArray[np.int32], Float]:
@@ -132,173 +141,220 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
     extent : float64[4]
         Least and greatest cell of the present subjects: xmin, ymin, xmax, ymax; infinite where there are none.
     """
-    found, extent = _survey(line.slot, line.offset, line.x, line.y, *instants.key, cell_m)
+    found = np.empty(len(line.subject), np.int64)
+    extent = np.array([np.inf, np.inf, -np.inf, -np.inf])
+    scratch = np.empty((2, instants.count), np.int64)
+    _survey(*line.fixes, line.begin, line.end, *instants.key, cell_m, scratch, found, extent)
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
 
 
-def locate(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> Located:
-    """Find the fixes that give each subject's position at each instant."""
-    first, second = _locate_all(line.slot, line.offset, *instants.key, who)
-    return Located(who=who, first=first, second=second)
-
-
-def positions(line: Timeline, instants: Instants, at: Located) -> tuple[Float, Float]:
-    """Coordinates in metres at each instant, two float64[p, count]; NaN where there is none."""
-    x, y = _positions(line.slot, line.x, line.y, instants.start, instants.step_s, at.first, at.second)
+def positions(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Float, Float]:
+    """Coordinates in metres of subjects at each instant, two float64[p, count]; NaN where there is none."""
+    x, y = np.full((2, len(who), instants.count), np.nan)
+    scratch = np.empty((2, instants.count), np.int64)
+    _positions(*line.fixes, line.begin[who], line.end[who], *instants.key, scratch, x, y)
     return x, y
 
 
 def cells(
-    line: Timeline, instants: Instants, at: Located, cell_m: float, root: tuple[float, float]
+    line: Timeline, instants: Instants, who: NDArray[np.int32], cell_m: float, root: tuple[float, float]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Cells relative to the cell `root` at each instant, every one of which must be located: two int32[p, count]."""
-    x, y = _cells(line.slot, line.x, line.y, instants.start, instants.step_s, at.first, at.second, cell_m, *root)
+    """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
+    x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
+    scratch = np.empty((2, instants.count), np.int64)
+    _cells(*line.fixes, line.begin[who], line.end[who], *instants.key, cell_m, *root, scratch, x, y)
     return x, y
 
 
-def suppliers(line: Timeline, at: Located) -> tuple[Int, NDArray[np.int32]]:
-    """List every trajectory that gave a subject a position: (row of `at.who`, index of trajectory), distinct."""
+def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
+    """List every trajectory that gives a subject a position: (place in `who`, index of trajectory), distinct."""
     if line.single:
-        return np.arange(len(at.who)), line.trajectory[line.offset[:-1][at.who]]
-    row, trajectory = _suppliers(line.trajectory, at.first, at.second)
+        return np.arange(len(who)), line.trajectory[who]
+    scratch = np.empty((2, instants.count), np.int64)
+    begin, end = line.begin[who], line.end[who]
+    times = line.t, line.trajectory, line.grid_s
+    row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
+    number = _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
+    _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
     return row, trajectory
 
 
-@numba.njit(cache=True)
-def _order_by_time(t: Any, order: Any, trajectory: Any, offset: Any) -> None:
+# Kernels allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
+
+
+@_kernel
+def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) -> None:
     """Sort both by t within each subject; they come by trajectory, so a stable sort leaves ties by trajectory id."""
-    for i in range(len(offset) - 1):
-        lo, hi = offset[i], offset[i + 1]
-        for f in range(lo + 1, hi):
+    for i in range(len(begin)):
+        for f in range(begin[i] + 1, end[i]):
             if t[order[f]] < t[order[f - 1]]:
-                by_time = np.argsort(t[order[lo:hi]], kind="mergesort")
-                order[lo:hi] = order[lo:hi][by_time]
-                trajectory[lo:hi] = trajectory[lo:hi][by_time]
+                _heap_sort(t, order, trajectory, begin[i], end[i])
                 break
 
 
-@numba.njit(cache=True)
+@_kernel
+def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
+    """Sort ``[lo, hi)`` by (t, trajectory); fixes of one trajectory have distinct times, so there are no ties."""
+    n = hi - lo
+    for heaped in range(n // 2 - 1, -n, -1):
+        root, size = heaped, n
+        if heaped < 0:  # a heap: the greatest goes behind the rest
+            root, size = 0, n + heaped
+            order[lo], order[lo + size] = order[lo + size], order[lo]
+            trajectory[lo], trajectory[lo + size] = trajectory[lo + size], trajectory[lo]
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and _earlier(t, order, trajectory, lo + child, lo + child + 1):
+                child += 1
+            if not _earlier(t, order, trajectory, lo + root, lo + child):
+                break
+            a, b = lo + root, lo + child
+            order[a], order[b] = order[b], order[a]
+            trajectory[a], trajectory[b] = trajectory[b], trajectory[a]
+            root = child
+
+
+@_kernel
+def _earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
+    ta, tb = t[order[a]], t[order[b]]
+    return ta < tb or (ta == tb and trajectory[a] < trajectory[b])
+
+
+@_kernel
+def _slot(t: Any, grid: Any) -> Any:
+    return np.int64(np.floor(t / grid)) * grid
+
+
+@_kernel
 def _locate(
-    slot: Any, lo: Any, hi: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, first: Any, second: Any
+    t: Any, lo: Any, hi: Any, grid: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, scratch: Any
 ) -> Any:
-    """Locate one subject's positions into `first` and `second`; the number of instants that have one."""
+    """Find the fixes that give one subject's position at each instant; the number of instants that have one.
+
+    ``scratch[0]`` gets the first fix, -1 where there is no position, ``scratch[1]`` the second, -1 where one gives it.
+    """
+    low, high = lo, hi
+    while low < high:
+        middle = (low + high) // 2
+        if _slot(t[middle], grid) <= start:
+            low = middle + 1
+        else:
+            high = middle
+    p = low
+    before = _slot(t[p - 1], grid) if p > lo else start
     found = 0
-    p = lo + np.searchsorted(slot[lo:hi], start, side="right")
     for j in range(count):
-        t = start + j * step
-        while p < hi and slot[p] <= t:
+        at = start + j * step
+        after = before
+        while p < hi:
+            after = _slot(t[p], grid)
+            if after > at:
+                break
+            before = after
             p += 1
-        first[j] = -1
-        second[j] = -1
-        # p - 1 is the latest fix at or before t, p the first one after it.
+        scratch[0, j] = -1
+        scratch[1, j] = -1
+        # p - 1 is the latest fix at or before the instant, p the first one after it.
         if p == lo:
             continue
-        age = t - slot[p - 1]
+        age = at - before
         if age == 0 or (mode == LAST and age <= gap):
-            first[j] = p - 1
+            scratch[0, j] = p - 1
             found += 1
-        elif mode == LINEAR and p < hi and slot[p] - slot[p - 1] <= gap:
-            first[j] = p - 1
-            second[j] = p
+        elif mode == LINEAR and p < hi and after - before <= gap:
+            scratch[0, j] = p - 1
+            scratch[1, j] = p
             found += 1
     return found
 
 
-@numba.njit(cache=True)
-def _reached(slot: Any, start: Any, width: Any, windows: Any, gap: Any) -> Any:
-    """Differences, from window to window, of how many fixes reach it."""
-    change = np.zeros(windows + 1, np.int64)
-    for s in slot:
-        begin, end = (s - start) // width, (s + gap - start) // width
+@_kernel
+def _between(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
+    """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
+    if b < 0:
+        return v[a]
+    slot = _slot(t[a], grid)
+    return v[a] + (v[b] - v[a]) * ((at - slot) / (_slot(t[b], grid) - slot))
+
+
+@_kernel
+def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
+    """Add differences, from window to window, of how many fixes reach it."""
+    windows = len(change) - 1
+    for p in range(len(t)):
+        slot = _slot(t[p], grid)
+        begin, end = (slot - start) // width, (slot + gap - start) // width
         if end >= 0 and begin < windows:
             change[max(begin, 0)] += 1
             change[min(end + 1, windows)] -= 1
-    return change[:windows]
 
 
-@numba.njit(cache=True)
-def _between(slot: Any, v: Any, a: Any, b: Any, t: Any) -> Any:
-    """Coordinate at t: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
-    if b < 0:
-        return v[a]
-    return v[a] + (v[b] - v[a]) * ((t - slot[a]) / (slot[b] - slot[a]))
-
-
-@numba.njit(cache=True)
+@_kernel
 def _survey(
-    slot: Any, offset: Any, x: Any, y: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, cell_m: Any
-) -> Any:
-    found = np.zeros(len(offset) - 1, np.int64)
-    extent = np.array([np.inf, np.inf, -np.inf, -np.inf])
-    first = np.empty(count, np.int32)
-    second = np.empty(count, np.int32)
-    for i in range(len(offset) - 1):
-        found[i] = _locate(slot, offset[i], offset[i + 1], start, step, count, mode, gap, first, second)
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    cell_m: Any, scratch: Any, found: Any, extent: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        found[i] = _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
         if found[i] < count:
             continue
         for j in range(count):
-            t = start + j * step
-            cx = np.floor(_between(slot, x, first[j], second[j], t) / cell_m)
-            cy = np.floor(_between(slot, y, first[j], second[j], t) / cell_m)
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+            cx = np.floor(_between(t, x, a, b, grid, at) / cell_m)
+            cy = np.floor(_between(t, y, a, b, grid, at) / cell_m)
             extent[0] = min(extent[0], cx)
             extent[1] = min(extent[1], cy)
             extent[2] = max(extent[2], cx)
             extent[3] = max(extent[3], cy)
-    return found, extent
 
 
-@numba.njit(cache=True)
-def _locate_all(slot: Any, offset: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, who: Any) -> Any:
-    first = np.empty((len(who), count), np.int32)
-    second = np.empty((len(who), count), np.int32)
-    for i in range(len(who)):
-        s = who[i]
-        _locate(slot, offset[s], offset[s + 1], start, step, count, mode, gap, first[i], second[i])
-    return first, second
-
-
-@numba.njit(cache=True)
-def _positions(slot: Any, x: Any, y: Any, start: Any, step: Any, first: Any, second: Any) -> Any:
-    out_x = np.full(first.shape, np.nan)
-    out_y = np.full(first.shape, np.nan)
-    for i in range(first.shape[0]):
-        for j in range(first.shape[1]):
-            a, b = first[i, j], second[i, j]
+@_kernel
+def _positions(
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    scratch: Any, out_x: Any, out_y: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for j in range(count):
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
             if a >= 0:
-                out_x[i, j] = _between(slot, x, a, b, start + j * step)
-                out_y[i, j] = _between(slot, y, a, b, start + j * step)
-    return out_x, out_y
+                out_x[i, j] = _between(t, x, a, b, grid, at)
+                out_y[i, j] = _between(t, y, a, b, grid, at)
 
 
-@numba.njit(cache=True)
+@_kernel
 def _cells(
-    slot: Any, x: Any, y: Any, start: Any, step: Any, first: Any, second: Any, cell_m: Any, root_x: Any, root_y: Any
-) -> Any:
-    out_x = np.empty(first.shape, np.int32)
-    out_y = np.empty(first.shape, np.int32)
-    for i in range(first.shape[0]):
-        for j in range(first.shape[1]):
-            a, b, t = first[i, j], second[i, j], start + j * step
-            out_x[i, j] = np.floor(_between(slot, x, a, b, t) / cell_m) - root_x
-            out_y[i, j] = np.floor(_between(slot, y, a, b, t) / cell_m) - root_y
-    return out_x, out_y
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    cell_m: Any, root_x: Any, root_y: Any, scratch: Any, out_x: Any, out_y: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for j in range(count):
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+            out_x[i, j] = np.int32(np.floor(_between(t, x, a, b, grid, at) / cell_m) - root_x)
+            out_y[i, j] = np.int32(np.floor(_between(t, y, a, b, grid, at) / cell_m) - root_y)
 
 
-@numba.njit(cache=True)
-def _suppliers(trajectory: Any, first: Any, second: Any) -> Any:
-    rows, which = [np.int64(0) for _ in range(0)], [np.int32(0) for _ in range(0)]
-    for i in range(first.shape[0]):
-        begin = len(which)
-        for j in range(first.shape[1]):
-            for f in (first[i, j], second[i, j]):
-                if f < 0:
-                    continue
-                known = False
-                for q in range(len(which) - 1, begin - 1, -1):
-                    if which[q] == trajectory[f]:
-                        known = True
-                        break
-                if not known:
-                    rows.append(np.int64(i))
-                    which.append(trajectory[f])
-    return np.array(rows, np.int64), np.array(which, np.int32)
+@_kernel
+def _suppliers(
+    t: Any, trajectory: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    scratch: Any, row: Any, which: Any,
+) -> Any:  # fmt: skip
+    """Count them, and write them into `row` and `which` where there is room for any."""
+    number = 0
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for place in range(2 * count):
+            f = scratch[place % 2, place // 2]
+            known = f < 0
+            for q in range(place - 1, -1, -1):  # the latest first: most often it is that one
+                g = scratch[q % 2, q // 2]
+                if known or (g >= 0 and trajectory[g] == trajectory[f]):
+                    known = True
+                    break
+            if not known:
+                if len(row):
+                    row[number], which[number] = i, trajectory[f]
+                number += 1
+    return number

@@ -21,15 +21,19 @@ from typing import Any
 import numba
 import numpy as np
 
-# In every kernel x, y are int32[n, l], cells relative to the root's corner. A child of fewer than k is -1.
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+# In every kernel x, y are int32[n, l], cells relative to the root's corner. A child of fewer than k is -1. Kernels
+# allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
 
 
-@numba.njit(cache=True)
-def _top_level(x: Any, y: Any, members: Any) -> Any:
-    """The number of low bits in which the members' cells differ at some instant."""
+@_kernel
+def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
+    """The number of low bits in which the cells of a range differ at some instant."""
     differ = np.int32(0)
-    first = members[0]
-    for i in members:
+    first = order[lo]
+    for p in range(lo + 1, hi):
+        i = order[p]
         for j in range(x.shape[1]):
             differ |= (x[i, j] ^ x[first, j]) | (y[i, j] ^ y[first, j])
     levels = 0
@@ -38,21 +42,19 @@ def _top_level(x: Any, y: Any, members: Any) -> Any:
     return levels
 
 
-@numba.njit(cache=True)
-def _read_words(x: Any, y: Any, members: Any, word: Any, half: Any, chunk: Any, height: Any) -> None:
-    """Write 64 bits of each member's string, those of one half-level and up to 64 instants, left-aligned."""
-    v = y if half & 1 else x
-    level = height - 1 - half // 2
+@_kernel
+def _read_words(v: Any, level: Any, chunk: Any, order: Any, word: Any, lo: Any, hi: Any) -> None:
+    """Write 64 bits of the strings of a range, those of one half-level and up to 64 instants, left-aligned."""
     begin, end = 64 * chunk, min(v.shape[1], 64 * chunk + 64)
-    for p in range(len(members)):
-        i = members[p]
+    for p in range(lo, hi):
+        i = order[p]
         bits = np.uint64(0)
         for j in range(begin, end):
             bits = (bits << np.uint64(1)) | np.uint64((v[i, j] >> level) & 1)
         word[p] = bits << np.uint64(64 - (end - begin))
 
 
-@numba.njit(cache=True)
+@_kernel
 def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: Any, spare_word: Any) -> Any:
     """Split a range stably by one bit of its words; the start of the ones."""
     mask = np.uint64(1) << np.uint64(bit)
@@ -69,8 +71,7 @@ def _partition(order: Any, word: Any, lo: Any, hi: Any, bit: Any, spare_order: A
     return zeros
 
 
-@numba.njit(cache=True)
-def build(x: Any, y: Any, height: int, k: int) -> Any:  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
+def build(x: Any, y: Any, height: int, k: int) -> Any:
     """Build the compressed, pruned binary US-tree by splitting top-down, without recursion.
 
     Parameters
@@ -88,24 +89,37 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:  # noqa: C901, PLR0912, P
     node : int32[N, 6]
         In preorder: lo, hi, depth, left, right, number of ancestors. A node without children is a leaf.
     """
-    n, instants = x.shape
-    order = np.arange(n).astype(np.int32)
-    word = np.empty(n, np.uint64)
-    spare_order, spare_word = np.empty(n, np.int32), np.empty(n, np.uint64)
-    chunks = (instants + 63) // 64
+    n = len(x)
+    order = np.arange(n, dtype=np.int32)
+    word, spare_word = np.empty(n, np.uint64), np.empty(n, np.uint64)
     # Each peeled-off trajectory and each big leaf accounts for a node: never more than n.
     node = np.empty((n, 6), np.int32)
+    # Nodes that wait are disjoint and have k members or more.
+    stack = np.empty((n // k + 2, 7), np.int64)
+    made = _build(x, y, height, k, order, word, np.empty(n, np.int32), spare_word, stack, node)
+    return order, node[:made].copy()
+
+
+@_kernel
+def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
+    x: Any, y: Any, height: Any, k: Any, order: Any, word: Any, spare_order: Any, spare_word: Any, stack: Any, node: Any
+) -> Any:
+    n, instants = x.shape
+    chunks = (instants + 63) // 64
     made = 0
     # lo, hi, half-level, chunk, next bit of the word (-1: the word is not read yet), parent, side
-    stack = [(0, n, 0, 0, -1, -1, 0)]
-    while stack:
-        lo, hi, half, chunk, bit, parent, side = stack.pop()
+    stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3], stack[0, 4], stack[0, 5], stack[0, 6] = 0, n, 0, 0, -1, -1, 0
+    waiting = 1
+    while waiting:
+        waiting -= 1
+        lo, hi, half, chunk = stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3]
+        bit, parent, side = stack[waiting, 4], stack[waiting, 5], stack[waiting, 6]
         left = right = 0
         depth = 2 * height * instants
         cut = lo
         while half < 2 * height:
             if bit < 0:
-                _read_words(x, y, order[lo:hi], word[lo:hi], half, chunk, height)
+                _read_words(y if half & 1 else x, height - 1 - half // 2, chunk, order, word, lo, hi)
                 bit = 63
             differ = np.uint64(0)
             for p in range(lo + 1, hi):
@@ -125,7 +139,7 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:  # noqa: C901, PLR0912, P
                 chunk = 0
                 half += 1
                 if half % 2 == 0:  # jump over levels at which all are in one quadrant
-                    half = max(half, 2 * (height - _top_level(x, y, order[lo:hi])))
+                    half = max(half, 2 * (height - _top_level(x, y, order, lo, hi)))
         me = made
         made += 1
         node[me, 0], node[me, 1], node[me, 2], node[me, 3], node[me, 4] = lo, hi, depth, -1, -1
@@ -139,11 +153,13 @@ def build(x: Any, y: Any, height: int, k: int) -> Any:  # noqa: C901, PLR0912, P
             if chunk == chunks:
                 chunk = 0
                 half += 1
-        if right >= k:
-            stack.append((cut, hi, half, chunk, bit, me, 4))
-        if left >= k:
-            stack.append((lo, cut, half, chunk, bit, me, 3))
-    return order, node[:made].copy()
+        for turn in range(2):  # the right child waits below the left one
+            begin, end = (cut, hi) if turn == 0 else (lo, cut)
+            if (right if turn == 0 else left) >= k:
+                stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3] = begin, end, half, chunk
+                stack[waiting, 4], stack[waiting, 5], stack[waiting, 6] = bit, me, 4 - turn
+                waiting += 1
+    return made
 
 
 def areas(depth: Any, instants: int, height: int) -> Any:
@@ -168,18 +184,7 @@ def quadrants(x: Any, y: Any, depth: Any, height: int) -> Any:
     return box
 
 
-@numba.njit(cache=True)
-def _grown(buffer: Any, need: Any) -> Any:
-    if need <= len(buffer):
-        return buffer
-    bigger = np.empty(max(need, 2 * len(buffer)), buffer.dtype)
-    for i in range(len(buffer)):
-        bigger[i] = buffer[i]
-    return bigger
-
-
-@numba.njit(cache=True)
-def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0912, PLR0915 - the recurrence in one piece
+def best_configuration(node: Any, area: Any, k: int) -> Any:
     """Find the cheapest complete k-summing configuration.
 
     For a node with d trajectories and h ancestors, row[u] is the least cost of anonymising d - u of them at it or below
@@ -205,90 +210,129 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0
         Sum over trajectories of the area of their node, in cells.
     """
     total = len(node)
-    # Rows wait for their parent on a stack: children come before parents, the left child last, in reversed preorder.
-    rows = np.empty(1024, np.float64)
+    size = (node[:, 1] - node[:, 0]).astype(np.int64)
+    limit = (k - 1) * (node[:, 5].astype(np.int64) + 1)
+    length = np.minimum(size - k, np.minimum(size, limit)) + 1
+    most = np.where(size <= limit, size, length - 1)  # passed by a node; below, by its children
+    child = node[:, 3:5]
+    there = child >= 0
+    most = (np.where(there, most[child], 0)).sum(axis=1) + size - np.where(there, size[child], 0).sum(axis=1)
+    leaf, one = ~there.any(axis=1), there.sum(axis=1) == 1
+    most[leaf] = 0
+    # The row of an only child is written over by its parent's; rows of two children stay, for backtracking.
+    grown = length - np.where(one, length[child.max(axis=1)], 0)
+    rows = np.empty(int(np.maximum(grown, 0).sum()))
+    choice_at = np.cumsum(np.where(leaf, 0, length)) - np.where(leaf, 0, length)
+    choice = np.empty(int(length[~leaf].sum()), np.int32)
+    row_at = np.empty(total, np.int64)
+    temp, best = np.empty(int(most.max()) + 1), np.empty(int(most.max()) + 1)
+    _fill_rows(node, area, k, length, most, temp, best, np.empty(len(best), np.int32), rows, row_at, choice, choice_at)
+    passed, kept = np.zeros(total, np.int32), np.zeros(total, np.int32)
+    _backtrack(node, k, length, rows, row_at, choice, choice_at, passed, kept)
+    return passed, kept, rows[row_at[0]]
+
+
+@_kernel
+def _fill_rows(
+    node: Any, area: Any, k: Any, length: Any, most: Any, temp: Any, best: Any, best_s: Any, rows: Any, row_at: Any,
+    choice: Any, choice_at: Any,
+) -> None:  # fmt: skip
+    """Write every node's row, children first (reversed preorder; the left child last), and s for each u of it."""
     top = 0
-    row_at, row_len = np.zeros(total, np.int64), np.zeros(total, np.int32)
-    # What backtracking needs: s for each u, and the left child's share for each s where both children choose.
-    choice = np.empty(1024, np.int32)
-    used = 0
-    choice_at, share_at = np.zeros(total, np.int64), np.full(total, -1, np.int64)
-    temp, best, best_s, share = np.empty(1024), np.empty(1024), np.empty(1024, np.int32), np.empty(1024, np.int32)
-    for m in range(total - 1, -1, -1):
-        d = node[m, 1] - node[m, 0]
-        left, right = node[m, 3], node[m, 4]
-        limit = min(d, (k - 1) * (node[m, 5] + 1))
-        length = min(d - k, limit) + 1
+    for m in range(len(node) - 1, -1, -1):
+        d, left, right = node[m, 1] - node[m, 0], node[m, 3], node[m, 4]
         if left < 0 and right < 0:
-            rows = _grown(rows, top + length)
-            for u in range(length):
+            row_at[m] = top
+            for u in range(length[m]):
                 rows[top + u] = area[m] * (d - u)
-            row_at[m], row_len[m] = top, length
-            top += length
+            top += length[m]
             continue
-        one = left if left >= 0 else right
-        both = left >= 0 and right >= 0
-        d1 = node[one, 1] - node[one, 0]
-        d2 = d - d1
-        n1, r1 = row_len[one], row_at[one]
-        all1 = d1 <= (k - 1) * (node[one, 5] + 1)
-        n2 = row_len[right] if both else 0
-        r2 = row_at[right] if both else 0
-        all2 = d2 <= (k - 1) * (node[one, 5] + 1)
-        most = (d1 if all1 else n1 - 1) + (d2 if all2 else n2 - 1)
-        if most >= len(temp):
-            temp, best = np.empty(2 * most), np.empty(2 * most)
-            best_s, share = np.empty(2 * most, np.int32), np.empty(2 * most, np.int32)
-        for s in range(most + 1):
-            temp[s] = np.inf
-        for i in range(n1):
-            c1 = rows[r1 + i]
-            for j in range(n2):
-                c = c1 + rows[r2 + j]
-                if c < temp[i + j]:
-                    temp[i + j] = c
-                    share[i + j] = i
-            if all2 and c1 < temp[i + d2]:
-                temp[i + d2] = c1
-                share[i + d2] = i
-        if all1:
-            for j in range(n2):
-                if rows[r2 + j] < temp[d1 + j]:
-                    temp[d1 + j] = rows[r2 + j]
-                    share[d1 + j] = d1
-            if all2:
-                temp[d] = 0.0
-                share[d] = d1
+        if left >= 0 and right >= 0:
+            _two(node, k, left, right, length, most[m], rows, row_at, temp)
+        else:
+            top = row_at[max(left, right)]
+            _one(node, k, d, max(left, right), length, rows, top, temp)
         # Suffix minima; on equal cost the smaller s, hence <=.
-        low, low_s = np.inf, most
-        for s in range(most, k - 1, -1):
+        low, low_s = np.inf, most[m]
+        for s in range(most[m], k - 1, -1):
             c = temp[s] + area[m] * s
             if c <= low:
                 low, low_s = c, s
             best[s], best_s[s] = low, low_s
-        top = row_at[right] if both else row_at[one]
-        rows = _grown(rows, top + length)
-        choice = _grown(choice, used + length + most + 1)
-        choice_at[m] = used
-        for u in range(length):
-            c = temp[u] if u <= most else np.inf
+        row_at[m] = top
+        for u in range(length[m]):
+            c = temp[u] if u <= most[m] else np.inf
             s = u
-            if u + k <= most and best[u + k] - area[m] * u < c:
+            if u + k <= most[m] and best[u + k] - area[m] * u < c:
                 c = best[u + k] - area[m] * u
                 s = best_s[u + k]
             rows[top + u] = c
-            choice[used + u] = s
-        used += length
-        if both:
-            share_at[m] = used
-            for s in range(most + 1):
-                choice[used + s] = share[s]
-            used += most + 1
-        row_at[m], row_len[m] = top, length
-        top += length
-    passed, kept = np.zeros(total, np.int32), np.zeros(total, np.int32)
-    cost = rows[row_at[0]]
-    for m in range(total):
+            choice[choice_at[m] + u] = s
+        top += length[m]
+
+
+@_kernel
+def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
+    """Stage one where one child is a node: the other passes all it has."""
+    d1 = node[child, 1] - node[child, 0]
+    for s in range(d - d1):
+        temp[s] = np.inf
+    for i in range(length[child]):
+        temp[d - d1 + i] = rows[at + i]
+    if d1 <= (k - 1) * (node[child, 5] + 1):
+        for s in range(d - d1 + length[child], d):
+            temp[s] = np.inf
+        temp[d] = 0.0
+
+
+@_kernel
+def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows: Any, row_at: Any, temp: Any) -> None:
+    """Stage one where both children are nodes: what they pass is added up in every way."""
+    d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
+    limit = (k - 1) * (node[left, 5] + 1)
+    n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
+    for s in range(most + 1):
+        temp[s] = np.inf
+    second = rows[r2 : r2 + n2]
+    for i in range(n1):
+        c1, least = rows[r1 + i], temp[i : i + n2]
+        for j in range(n2):  # stored in any case: so the processor does several at once
+            c = c1 + second[j]
+            least[j] = c if c < least[j] else least[j]
+    if d2 <= limit:
+        for i in range(n1):
+            temp[d2 + i] = min(temp[d2 + i], rows[r1 + i])
+    if d1 <= limit:
+        for j in range(n2):
+            temp[d1 + j] = min(temp[d1 + j], rows[r2 + j])
+    if d1 <= limit and d2 <= limit:
+        temp[d1 + d2] = 0.0
+
+
+@_kernel
+def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row_at: Any, s: Any) -> Any:
+    """Find how many of the s passed by two children the left one passes: the least number of the least cost."""
+    d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
+    limit = (k - 1) * (node[left, 5] + 1)
+    n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
+    least, share = np.inf, d1
+    if d2 <= limit and d2 <= s < d2 + n1:
+        least, share = rows[r1 + s - d2], s - d2
+    for i in range(max(0, s - n2 + 1), min(n1 - 1, s) + 1):
+        c = rows[r1 + i] + rows[r2 + s - i]
+        if c < least:
+            least, share = c, i
+    if d1 <= limit and d1 <= s and (s == d1 + d2 or (s < d1 + n2 and rows[r2 + s - d1] < least)):
+        share = d1
+    return share
+
+
+@_kernel
+def _backtrack(
+    node: Any, k: Any, length: Any, rows: Any, row_at: Any, choice: Any, choice_at: Any, passed: Any, kept: Any
+) -> None:
+    """Say of every node, from the root down, how many it passes and keeps."""
+    for m in range(len(node)):
         d, u = node[m, 1] - node[m, 0], passed[m]
         left, right = node[m, 3], node[m, 4]
         if left < 0 and right < 0:
@@ -296,33 +340,73 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:  # noqa: C901, PLR0
             continue
         s = d if u == d else choice[choice_at[m] + u]
         kept[m] = s - u
-        if share_at[m] >= 0:
-            passed[left] = node[left, 1] - node[left, 0] if u == d else choice[share_at[m] + s]
+        if left >= 0 and right >= 0:
+            passed[left] = _share(node, k, left, right, length, rows, row_at, s)
             passed[right] = s - passed[left]
         else:
-            one = left if left >= 0 else right
+            one = max(left, right)
             passed[one] = s - (d - (node[one, 1] - node[one, 0]))
-    return passed, kept, cost
 
 
-@numba.njit(cache=True)
-def _farthest_last(x: Any, y: Any, pool: Any) -> Any:
-    """Order a pool by its members' L1 distance, over all instants, to its coordinatewise median; ties by index."""
-    # One kind of sort of one type: each costs a second to compile.
-    column = pool.astype(np.int64)
-    pool = pool[np.argsort(column, kind="mergesort")]
-    distance = np.zeros(len(pool), np.int64)
-    for v in (x, y):
-        for j in range(v.shape[1]):
-            for p in range(len(pool)):
-                column[p] = v[pool[p], j]
-            middle = column[np.argsort(column, kind="mergesort")[(len(pool) - 1) // 2]]
-            for p in range(len(pool)):
-                distance[p] += abs(column[p] - middle)
-    return pool[np.argsort(distance, kind="mergesort")]
+@_kernel
+def _median(column: Any, n: Any) -> Any:
+    """The lower median of the first n values, which it moves about (Hoare's selection)."""
+    lo, hi, middle = 0, n - 1, (n - 1) // 2
+    while lo < hi:
+        pivot, i, j = column[(lo + hi) // 2], lo, hi
+        while i <= j:
+            while column[i] < pivot:
+                i += 1
+            while column[j] > pivot:
+                j -= 1
+            if i <= j:
+                column[i], column[j] = column[j], column[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            hi = j
+        elif middle >= i:
+            lo = i
+        else:
+            break
+    return column[middle]
 
 
-@numba.njit(cache=True)
+@_kernel
+def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, column: Any) -> None:
+    """Order ``pool[lo:lo + n]`` by L1 distance, over all instants, to the coordinatewise median; ties by index."""
+    for p in range(n):
+        distance[p] = 0
+    for j in range(2 * x.shape[1]):
+        v = x if j < x.shape[1] else y
+        at = j % x.shape[1]
+        for p in range(n):
+            column[p] = v[pool[lo + p], at]
+        middle = _median(column, n)
+        for p in range(n):
+            distance[p] += abs(v[pool[lo + p], at] - middle)
+    for heaped in range(n // 2 - 1, -n, -1):  # a heap sort
+        root, size = heaped, n
+        if heaped < 0:
+            root, size = 0, n + heaped
+            distance[0], distance[size] = distance[size], distance[0]
+            pool[lo], pool[lo + size] = pool[lo + size], pool[lo]
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and _nearer(distance, pool, lo, child, child + 1):
+                child += 1
+            if not _nearer(distance, pool, lo, root, child):
+                break
+            distance[root], distance[child] = distance[child], distance[root]
+            pool[lo + root], pool[lo + child] = pool[lo + child], pool[lo + root]
+            root = child
+
+
+@_kernel
+def _nearer(distance: Any, pool: Any, lo: Any, a: Any, b: Any) -> Any:
+    return distance[a] < distance[b] or (distance[a] == distance[b] and pool[lo + a] < pool[lo + b])
+
+
 def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any:
     """Choose a policy of the configuration: which trajectories each node keeps.
 
@@ -338,8 +422,17 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
         The depth of each bundle's node.
     """
     n = len(order)
-    members, pool = np.empty(n, np.int32), np.empty(n, np.int32)
-    offset, depth = [np.int64(0)], [np.int32(0)]
+    members = np.empty(n, np.int32)
+    scratch = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    _assign(x, y, order, node, passed, kept, *scratch, members)
+    bundle = np.flatnonzero(kept)[::-1]  # children before their parents
+    return members, np.concatenate([[0], np.cumsum(kept[bundle], dtype=np.int64)]), node[bundle, 2]
+
+
+@_kernel
+def _assign(
+    x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any, pool: Any, distance: Any, column: Any, members: Any
+) -> None:
     done = waiting = 0
     for m in range(len(node) - 1, -1, -1):
         lo, hi, left, right = node[m, 0], node[m, 1], node[m, 3], node[m, 4]
@@ -357,33 +450,33 @@ def assign(x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any) -> Any
         if kept[m] == 0:
             continue
         base = waiting - kept[m] - passed[m]
-        chosen = pool[base:waiting].copy()
         if passed[m] > 0:
-            chosen = _farthest_last(x, y, chosen)
+            _farthest_last(x, y, pool, base, waiting - base, distance, column)
         for p in range(kept[m]):
-            members[done + p] = chosen[p]
+            members[done + p] = pool[base + p]
         for p in range(passed[m]):
-            pool[base + p] = chosen[kept[m] + p]
+            pool[base + p] = pool[base + kept[m] + p]
         waiting = base + passed[m]
         done += kept[m]
-        offset.append(np.int64(done))
-        depth.append(node[m, 2])
-    return members, np.array(offset), np.array(depth)[1:]
 
 
-@numba.njit(cache=True)
 def boxes(x: Any, y: Any, members: Any, offset: Any) -> Any:
     """Minimum bounding rectangles of bundles at every instant: half-open int32[R, l, 4] in cells."""
     box = np.empty((len(offset) - 1, x.shape[1], 4), np.int32)
+    _boxes(x, y, members, offset, box)
+    return box
+
+
+@_kernel
+def _boxes(x: Any, y: Any, members: Any, offset: Any, box: Any) -> None:
     for r in range(len(offset) - 1):
         for p in range(offset[r], offset[r + 1]):
             i = members[p]
             for j in range(x.shape[1]):
                 if p == offset[r]:
-                    box[r, j, 0], box[r, j, 1], box[r, j, 2], box[r, j, 3] = x[i, j], y[i, j], x[i, j] + 1, y[i, j] + 1
-                else:
-                    box[r, j, 0] = min(box[r, j, 0], x[i, j])
-                    box[r, j, 1] = min(box[r, j, 1], y[i, j])
-                    box[r, j, 2] = max(box[r, j, 2], x[i, j] + 1)
-                    box[r, j, 3] = max(box[r, j, 3], y[i, j] + 1)
-    return box
+                    box[r, j, 0] = box[r, j, 2] = x[i, j]
+                    box[r, j, 1] = box[r, j, 3] = y[i, j]
+                box[r, j, 0] = min(box[r, j, 0], x[i, j])
+                box[r, j, 1] = min(box[r, j, 1], y[i, j])
+                box[r, j, 2] = max(box[r, j, 2], x[i, j] + 1)
+                box[r, j, 3] = max(box[r, j, 3], y[i, j] + 1)

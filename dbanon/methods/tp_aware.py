@@ -113,7 +113,7 @@ def anonymise(
     cell_m = _cell_m(params, data.grid_m)
     _sane_times(data)
     line = _align.merge(data)
-    surveys = _surveys(line, _windows(data, line, params), cell_m, params.k)
+    surveys = _surveys(line, _windows(data, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
@@ -126,6 +126,27 @@ def anonymise(
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle)
     windows = [_publish(plan, s.instants, s.who) for s in published]
     return _gather(windows, surveys, params.k)
+
+
+def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
+    """Compile all that `anonymise` calls, by bundling four made-up subjects of three trajectories.
+
+    So what is compiled is what a run needs, for the types it has. Where the code is in Numba's cache it is loaded.
+    """
+    step = max(1, params.step_s // 2)
+    data = Trajectories(
+        trajectory_id=np.arange(12),
+        subject=np.arange(12) % 4,
+        offset=2 * np.arange(13),
+        t=np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12),
+        x=np.arange(24.0),
+        y=np.arange(24.0) % 5,
+        srid=0,
+        grid_m=1.0,
+        grid_s=1,
+    )
+    few = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start="0", min_cloak_m=None)
+    anonymise(data, few, np.random.default_rng(0), algorithm=algorithm)
 
 
 def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
@@ -257,8 +278,8 @@ def _unix_seconds(text: str) -> int:
 
 
 def _sane_times(data: Trajectories) -> None:
-    wild = int((np.abs(data.t) > LATEST_S).sum())
-    if wild:
+    if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
+        wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
             f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
         )
@@ -271,13 +292,13 @@ def _cell_m(params: Parameters, grid_m: float) -> float:
     return max(1, math.ceil(params.min_cloak_m / grid_m - 1e-9)) * grid_m
 
 
-def _windows(data: Trajectories, line: _align.Timeline, params: Parameters) -> list[_align.Instants]:
+def _windows(data: Trajectories, params: Parameters) -> list[_align.Instants]:
     if params.step_s % data.grid_s:
         raise ParameterError(
             f"The 'step_s' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
             f"Got {params.step_s} instead."
         )
-    if not len(line.slot):
+    if not data.fixes:
         return []
     start = _unix_seconds(params.start) if params.start is not None else _first_start(data, params.step_s)
     if start % data.grid_s:
@@ -285,7 +306,8 @@ def _windows(data: Trajectories, line: _align.Timeline, params: Parameters) -> l
             f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
             f"Got {params.start!r} instead."
         )
-    total = max(0, (int(line.slot.max()) - start) // params.step_s + 1)
+    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
+    total = max(0, (last - start) // params.step_s + 1)
     windows = -(-total // params.instants)
     if windows > MOST_WINDOWS:
         raise DataError(
@@ -341,10 +363,8 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
 def _publish(plan: _Plan, instants: _align.Instants, present: NDArray[np.int32]) -> _Window:
     """Bundle one window whose present subjects are k or more."""
     line = plan.line
-    located = _align.locate(line, instants, present)
-    x, y = _align.cells(line, instants, located, plan.cell_m, plan.root[:2])
-    row, trajectory = _align.suppliers(line, located)
-    del located
+    x, y = _align.cells(line, instants, present, plan.cell_m, plan.root[:2])
+    row, trajectory = _align.suppliers(line, instants, present)
     found = plan.bundle(x, y, plan.root[2], plan.params.k)
     rank, members, offset = _by_first_member(found.members, found.offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
@@ -439,7 +459,7 @@ def _metrics(
         "windows": len(surveys),
         "windows_published": len(windows),
         "bundles": len(crowd),
-        "subjects_published": int(np.unique(np.concatenate([w.subjects for w in windows])).size),
+        "subjects_published": _distinct(windows),
         "subject_windows_seen": seen,
         "subject_windows_present": sum(s.present for s in surveys),
         "subject_windows_published": published,
@@ -449,6 +469,14 @@ def _metrics(
         "median_cloak_side_m": float(np.median(side)),
         "smallest_crowd": int(crowd.min()),
     }
+
+
+def _distinct(windows: list[_Window]) -> int:
+    """Count the subjects of any window; each window has its own in ascending order."""
+    found = np.zeros(1 + max(int(w.subjects[-1]) for w in windows), bool)
+    for w in windows:
+        found[w.subjects] = True
+    return int(found.sum())
 
 
 def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:

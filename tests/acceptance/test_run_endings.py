@@ -60,14 +60,14 @@ def test_a_dataset_that_changes_during_a_run_fails_the_run_and_leaves_no_rows(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    read = store.read_trajectories
+    read = store.Reader.trajectories
 
-    def read_and_change(url: str, dataset_id: int) -> object:
-        data = read(url, dataset_id)
+    def read_and_change(reader: store.Reader, dataset_id: int) -> object:
+        data = read(reader, dataset_id)
         database.connection.execute("DELETE FROM dbanon.request WHERE request_id = 1")
         return data
 
-    monkeypatch.setattr(store, "read_trajectories", read_and_change)
+    monkeypatch.setattr(store.Reader, "trajectories", read_and_change)
     with pytest.raises(StoreError, match="during a run"):
         database.run("tp-aware", dataset="city")
     assert ending(database) == ("failed", 0, 0)
@@ -85,7 +85,7 @@ def test_a_run_that_ends_in_its_verification_leaves_no_rows(
     def gone(*_: object) -> object:
         raise thrown("gone")
 
-    monkeypatch.setattr(store, "read_evidence", gone)
+    monkeypatch.setattr(store.Reader, "evidence", gone)
     with pytest.raises(thrown):
         database.run("tp-aware", dataset="city")
     assert ending(database) == (status, 0, 0)

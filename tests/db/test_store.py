@@ -47,6 +47,16 @@ def new_run(connection, dataset):
     return store.create_run(connection, dataset.dataset_id, "tp-aware", "traj-anon", {"k": 5}, seed=7)
 
 
+def _read(url, dataset_id):
+    with store.reading(url) as reader:
+        return reader.trajectories(dataset_id)
+
+
+def _evidence(url, run_id):
+    with store.reading(url) as reader:
+        return reader.evidence(run_id)
+
+
 def _add(connection, dataset, subject, wkt):
     query = "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, ST_GeomFromText(%s, 32610))"
     connection.execute(query, [dataset.dataset_id, subject, wkt])
@@ -57,7 +67,7 @@ def test_trajectories_come_back_with_every_fix_in_order(database, connection, da
     _add(connection, dataset, "ä", "POINT M (7.5 8.5 11)")
     _add(connection, dataset, "a", "LINESTRING M (9 10 12, 11 12 13)")
     _add(connection, dataset, "b", "POINT M (13 14 15)")
-    data = store.read_trajectories(database, dataset.dataset_id)
+    data = _read(database, dataset.dataset_id)
     assert data.offset.tolist() == [0, 3, 4, 6, 7]
     assert data.x.tolist() == [1, 3, 5, 7.5, 9, 11, 13]
     assert data.y.tolist() == [2, 4, 6, 8.5, 10, 12, 14]
@@ -71,7 +81,7 @@ def test_subject_codes_follow_the_texts_not_the_order_of_rows(database, connecti
     names = ["10", "9", "Z", "a", "é", "𝒳"]
     for name in reversed(names):
         _add(connection, dataset, name, "POINT M (0 0 0)")
-    assert store.read_trajectories(database, dataset.dataset_id).subject.tolist() == [5, 4, 3, 2, 1, 0]
+    assert _read(database, dataset.dataset_id).subject.tolist() == [5, 4, 3, 2, 1, 0]
 
 
 def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, dataset):
@@ -81,7 +91,7 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
         "FROM generate_series(1, 20000) i, generate_series(0, 11) j GROUP BY i",
         [dataset.dataset_id],
     )
-    data = store.read_trajectories(database, dataset.dataset_id)
+    data = _read(database, dataset.dataset_id)
     assert (len(data.trajectory_id), data.fixes, data.subjects) == (20_000, 240_000, 997)
     expected = connection.execute(
         "SELECT sum(ST_X(position)), sum(ST_Y(position)), sum(extract(epoch FROM t))::float8 FROM dbanon.fix"
@@ -90,14 +100,15 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
 
 
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
-    data = store.read_trajectories(database, dataset.dataset_id)
+    with store.reading(database) as reader:
+        data = reader.trajectories(dataset.dataset_id)
+        assert len(reader.requests(dataset.dataset_id).t) == 0
     assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
-    assert len(store.read_requests(database, dataset.dataset_id, data).t) == 0
 
 
 def test_reading_a_dataset_that_is_not_there_is_refused(database):
     with pytest.raises(ParameterError, match="dataset"):
-        store.read_trajectories(database, 12345)
+        _read(database, 12345)
 
 
 def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(database, connection, dataset):
@@ -108,15 +119,43 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
             "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, to_timestamp(%s), %s)"
         )
         connection.execute(query, [dataset.dataset_id, sender, t, content])
-    data = store.read_trajectories(database, dataset.dataset_id)
-    requests = store.read_requests(database, dataset.dataset_id, data)
+    with store.reading(database) as reader:
+        reader.trajectories(dataset.dataset_id)
+        requests = reader.requests(dataset.dataset_id)
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
     assert requests.t.tolist() == [1, 5.5, 6]
     assert requests.subject.tolist() == [0, 2, -1]
     assert requests.content.tolist() == [1, 1, 0]
-    _add(connection, dataset, "d", "POINT M (0 0 0)")
+    with store.reading(database) as reader:
+        alone = reader.requests(dataset.dataset_id)
+    assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
+
+
+def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(database, connection, dataset):
+    def load(name):
+        with connection.transaction():
+            _add(connection, dataset, name, "POINT M (0 0 0)")
+            connection.execute(
+                "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, now(), '{}')",
+                [dataset.dataset_id, name],
+            )
+
+    load("b")
+    with store.reading(database) as reader:
+        before = reader.dataset(dataset.dataset_id)
+        load("a")
+        data = reader.trajectories(dataset.dataset_id)
+        load("c")
+        requests = reader.requests(dataset.dataset_id)
+        assert reader.dataset(dataset.dataset_id) == before
+    assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
     with pytest.raises(StoreError, match="during a run"):
-        store.read_requests(database, dataset.dataset_id, data)
+        store.demand_unchanged(connection, before)
+    with store.reading(database) as reader:
+        now = reader.dataset(dataset.dataset_id)
+        assert len(reader.trajectories(dataset.dataset_id).t) == 3
+        assert reader.requests(dataset.dataset_id).subject.tolist() == [1, 0, 2]
+    store.demand_unchanged(connection, now)
 
 
 def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
@@ -161,7 +200,7 @@ def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection,
 
 
 def test_evidence_is_what_the_tables_hold(database, connection, run):
-    evidence = store.read_evidence(database, run)
+    evidence = _evidence(database, run)
     assert (evidence.method, evidence.algorithm, evidence.params["k"]) == ("tp-aware", "traj-anon", 5)
     order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
     assert evidence.cloak_record[order].tolist() == [1, 1, 2, 2]
@@ -177,14 +216,14 @@ def test_evidence_is_what_the_tables_hold(database, connection, run):
 
 
 def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database, new_run):
-    assert len(store.read_evidence(database, new_run).cloak_record) == 0
+    assert len(_evidence(database, new_run).cloak_record) == 0
     with pytest.raises(ParameterError, match="no run 999"):
-        store.read_evidence(database, 999)
+        _evidence(database, 999)
 
 
 def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run):
     assert store.run_row(connection, new_run).status == "queued"
-    store.set_status(connection, new_run, "running")
+    store.set_status(connection, new_run, "running", dataset_revision=dataset.revision)
     metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
     store.set_status(connection, new_run, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
     row = store.run_row(connection, new_run)
@@ -315,6 +354,6 @@ def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path
     with pytest.raises(StoreError, match="must answer"):
         store.connect(f"postgresql://nobody@/none?host={tmp_path}")
     with pytest.raises(StoreError, match="must answer"):
-        store.read_trajectories(f"postgresql://nobody@/none?host={tmp_path}", 1)
+        _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
     with psycopg.connect(database) as known, pytest.raises(StoreError):
         store.connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))

@@ -46,9 +46,8 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
         instants = _align.Instants(start=5, step_s=5, count=4, mode=_align.MODES[align], max_gap_s=gap)
         line = _align.merge(data)
         everyone = np.arange(len(line.subject), dtype=np.int32)
-        at = _align.locate(line, instants, everyone)
-        x, y = _align.positions(line, instants, at)
-        rows, which = _align.suppliers(line, at) if not line.single else (None, None)
+        x, y = _align.positions(line, instants, everyone)
+        rows, which = _align.suppliers(line, instants, everyone) if not line.single else (None, None)
         found, present, extent = _align.survey(line, instants, 1.0)
         cells = []
         for row, subject in enumerate(line.subject.tolist()):
@@ -76,8 +75,7 @@ def test_cells_are_floors_relative_to_the_root():
     data = one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
     instants = _align.Instants(start=0, step_s=60, count=2, mode=_align.LAST, max_gap_s=0)
     line = _align.merge(data)
-    at = _align.locate(line, instants, np.array([0], np.int32))
-    x, y = _align.cells(line, instants, at, 10.0, (-1.0, 0.0))
+    x, y = _align.cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
     assert (x.tolist(), y.tolist()) == ([[0, 3]], [[0, 1]])
 
 
@@ -92,7 +90,7 @@ def test_of_fixes_in_one_slot_the_latest_gives_the_position():
     data = one_subject(t=[0.1, 0.9], x=[1.0, 2.0], y=[1.0, 2.0])
     instants = _align.Instants(start=0, step_s=60, count=1, mode=_align.EXACT, max_gap_s=0)
     line = _align.merge(data)
-    x, _ = _align.positions(line, instants, _align.locate(line, instants, np.array([0], np.int32)))
+    x, _ = _align.positions(line, instants, np.array([0], np.int32))
     assert x.tolist() == [[2.0]]
 
 

@@ -1,0 +1,124 @@
+"""What a run and an attack read, as the arrays they work on.
+
+Every function reads through the cursor of one snapshot (`_arrow.snapshot`), so what two of them read goes together.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dbanon import _arrow
+from dbanon.attacks import Evidence
+from dbanon.errors import ParameterError
+from dbanon.trajectory import Requests, Trajectories
+
+
+def dataset(cursor: Any, dataset_id: int) -> dict[str, Any]:
+    """Look up a dataset: its columns by name."""
+    columns = "dataset_id, name, srid, grid_m, grid_s, revision"
+    query = f"SELECT {columns} FROM dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
+    found: list[dict[str, Any]] = _arrow.table(cursor, query).to_pylist()
+    if not found:
+        raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
+    return found[0]
+
+
+def trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.TextCodes]:
+    """Read all trajectories of a dataset, and the texts of their subjects."""
+    row = dataset(cursor, dataset_id)
+    paths = _arrow.paths(cursor, dataset_id)
+    codes, subject = _arrow.TextCodes.encoding(paths.subject)
+    data = Trajectories(
+        trajectory_id=paths.trajectory_id,
+        subject=subject,
+        offset=paths.offset,
+        t=paths.t,
+        x=paths.x,
+        y=paths.y,
+        srid=row["srid"],
+        grid_m=row["grid_m"],
+        grid_s=row["grid_s"],
+    )
+    return data, codes
+
+
+def subject_codes(cursor: Any, dataset_id: int) -> _arrow.TextCodes:
+    """Read the subjects of a dataset without their trajectories."""
+    query = f"SELECT DISTINCT subject FROM dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    return _arrow.TextCodes.of(_arrow.table(cursor, query)["subject"])
+
+
+def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Requests:
+    """Read all requests of a dataset, sorted by time, subject and content."""
+    table = _arrow.table(
+        cursor,
+        "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM dbanon.request "
+        f"WHERE dataset_id = {int(dataset_id)}",
+    )
+    contents = _arrow.TextCodes.of(table["content"])
+    subject, t = subjects.encode(table["subject"]), _arrow.numbers(table["t"])
+    content = contents.encode(table["content"])
+    order = np.lexsort((content, subject, t))
+    return Requests(
+        subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
+    )
+
+
+def evidence(cursor: Any, run_id: int) -> Evidence:
+    """Read the stored rows of a run, and its dataset."""
+    number = int(run_id)
+    run = _arrow.table(
+        cursor,
+        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
+        f"FROM dbanon.run WHERE run_id = {number}",
+    ).to_pylist()
+    if not run:
+        raise no_run(run_id)
+    data, codes = trajectories(cursor, run[0]["dataset_id"])
+    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({number})")
+    members = _arrow.table(cursor, f"SELECT * FROM dbanon.membership_evidence({number})")
+    sent = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({number})")
+    return Evidence(
+        method=run[0]["method"],
+        algorithm=run[0]["algorithm"],
+        params=json.loads(run[0]["params"]),
+        suppressed=json.loads(run[0]["suppressed"]),
+        trajectories=data,
+        **_cloak_columns(cloaks),
+        member_record=_arrow.numbers(members["record_id"]),
+        member_trajectory=_arrow.numbers(members["trajectory_id"]),
+        member_whole=_arrow.numbers(members["whole"]),
+        **_request_columns(sent, codes),
+    )
+
+
+def no_run(run_id: int) -> ParameterError:
+    """Make the error for a run that is not there."""
+    return ParameterError(f"The run must exist. There is no run {run_id}; list them with `dbanon runs`.")
+
+
+def _cloak_columns(table: pa.Table) -> dict[str, Any]:
+    named = {
+        "record": "record_id", "seq": "seq", "start_s": "lower_s", "end_s": "upper_s", "rectangle": "rectangle",
+        "srid": "srid", "crowd": "crowd", "subjects": "subjects", "other_keys": "other_keys",
+    }  # fmt: skip
+    columns = {f"cloak_{field}": _arrow.numbers(table[column]) for field, column in named.items()}
+    bounds = [_arrow.numbers(table[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
+    return {**columns, "cloak_bounds": np.column_stack(bounds)}
+
+
+def _request_columns(table: pa.Table, subjects: _arrow.TextCodes) -> dict[str, Any]:
+    """Split the requests into published and sent ones, with codes of their contents that both share."""
+    content = _arrow.TextCodes.of(table["content"]).encode(table["content"])
+    published = _arrow.numbers(table["published"]).astype(bool)
+    shown, sent = table.filter(pa.array(published)), table.filter(pa.array(~published))
+    return {
+        "published_request_record": _arrow.numbers(shown["record_id"]).astype(np.int64),
+        "published_request_seq": _arrow.numbers(shown["seq"]).astype(np.int64),
+        "published_request_content": content[published],
+        "request_subject": subjects.encode(sent["subject"]),
+        "request_t": _arrow.numbers(sent["t"]).astype(np.float64),
+        "request_content": content[~published],
+    }
