@@ -1,7 +1,8 @@
 """The registry of method families and the contract they keep.
 
-A family is one module: a frozen, keyword-only parameter class made with `parameter`, and a function
-``anonymise(data, params, rng, algorithm=name) -> Cloaks``. Validation, error sentences, ``dbanon methods``, the SQL
+A family is one module: a frozen, keyword-only parameter class made with `parameter`, a function
+``anonymise(data, params, rng, algorithm=name) -> Cloaks``, and ``prepare(params, algorithm=name)``, which compiles what
+that one needs. Validation, error sentences, ``dbanon methods``, the SQL
 listing and the docs are all made from the class's fields. Same data, parameters and seed: same cloaks.
 """
 

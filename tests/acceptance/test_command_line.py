@@ -36,7 +36,7 @@ def test_the_whole_way_from_files_to_rows_an_analyst_reads(
     told = json.loads(ran.stdout)
     assert {"run_id", "method", "algorithm", "status", "metrics", "timings", "suppressed", "peak_rss_mb"} <= set(told)
     assert told["verification"]["passed"] is True
-    assert set(told["timings"]) == {"load_s", "compute_s", "write_s", "verify_s", "total_s"}
+    assert set(told["timings"]) == {"load_s", "compile_s", "compute_s", "write_s", "verify_s", "total_s"}
 
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         cursor = analyst.execute("SELECT * FROM published.city_k5 ORDER BY cloak_id")

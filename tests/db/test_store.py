@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import store
+from dbanon import _arrow, store
 from dbanon.attacks import Clause, Verdict
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks
@@ -97,6 +97,24 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
         "SELECT sum(ST_X(position)), sum(ST_Y(position)), sum(extract(epoch FROM t))::float8 FROM dbanon.fix"
     ).fetchone()
     assert (data.x.sum(), data.y.sum(), data.t.sum()) == expected
+
+
+def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_grow(
+    database, connection, dataset, monkeypatch
+):
+    monkeypatch.setattr(_arrow, "_ROOM", 2)
+    query = (
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
+        "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
+        "FROM generate_series(5000, 1, -1) i"
+    )
+    connection.execute(query, [dataset.dataset_id])
+    data = _read(database, dataset.dataset_id)
+    number = np.arange(1, 5001)
+    assert data.trajectory_id.tolist() == number.tolist()
+    assert data.subject.tolist() == (number % 7).tolist()
+    assert data.x.tolist() == np.column_stack([number, -number]).ravel().tolist()
+    assert data.t.tolist() == [1, 2] * 5000
 
 
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
