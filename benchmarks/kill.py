@@ -162,7 +162,7 @@ class Harness:
     def one(self, verb: Verb, n: int) -> tuple[str, str, str, list[str]]:
         """Kill one command; returns the stage it was in, who was killed, what is there, and what is wrong."""
         with self.connect() as connection:
-            before = wholeness._count(connection, verb.count)
+            before = wholeness.count(connection, verb.count)
         victim = self.rng.choices([*VICTIMS], [*VICTIMS.values()])[0]
         watched, listener = self.start(*self.words(verb, n))
         usual = self.usual[verb.name]
@@ -176,7 +176,7 @@ class Harness:
         listener.join()
         wrong = self.check(verb, watched)
         with self.connect() as connection:
-            gained = wholeness._count(connection, verb.count) - before
+            gained = wholeness.count(connection, verb.count) - before
             wrong += wholeness.broken(connection)
             connection.execute("DELETE FROM dbanon.dataset WHERE name LIKE 'new%'")
         return reached, victim, "there" if gained else "nothing", wrong

@@ -24,7 +24,10 @@ from tests.acceptance.commands import call
 
 pytestmark = pytest.mark.db
 
-FULL = "The server must have room on its disk. It ran out, and what was not finished is undone; free some and run it again."
+FULL = (
+    "The server must have room on its disk. It ran out, and what was not finished is undone; free some and run it "
+    "again."
+)
 COMMANDS = {
     "load": ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat"),
     "requests": ("load", "requests", "{requests}", "--dataset", "city", "--columns", "poi"),
@@ -89,7 +92,9 @@ class WordOfTheServer:
 
     def free(self, url: str) -> None:
         with psycopg.connect(url, autocommit=True) as owner:
-            owner.execute("DROP EVENT TRIGGER no_room; DROP FUNCTION public.no_table; DROP FUNCTION public.no_room CASCADE")
+            owner.execute(
+                "DROP EVENT TRIGGER no_room; DROP FUNCTION public.no_table; DROP FUNCTION public.no_room CASCADE"
+            )
 
     def close(self) -> None:
         """Nothing to take away."""

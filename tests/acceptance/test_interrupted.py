@@ -1,10 +1,13 @@
-"""Stopped from outside at a stage of its work, a command says one sentence, ends with its code, and leaves nothing half.
+"""Stopped from outside at a stage of its work, a command says one sentence, ends with its code, leaves nothing half.
 
 From outside: Ctrl-C, SIGTERM, a session that an administrator ends, and a server that stops.
 """
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,7 +35,14 @@ LOST = (
 )
 VERIFIED = " Run {} is verified: `dbanon publish {} NAME` needs no other run."
 SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run publishing", "publish")
-MORE = (*SOME, "a load before it reads", "a load storing requests", "a run that starts", "a run writing cloaks", "verify")
+MORE = (
+    *SOME,
+    "a load before it reads",
+    "a load storing requests",
+    "a run that starts",
+    "a run writing cloaks",
+    "verify",
+)
 
 
 def last_run(connection: psycopg.Connection) -> tuple[int, str]:
@@ -93,6 +103,24 @@ def test_a_session_that_is_ended_ends_the_command_in_one_sentence(
     assert done.code == 1
     assert done.sentence == LOST + (VERIFIED.format(2, 2) if stage == "a run publishing" else "")
     check_whole(city_url, stage, city_files)
+
+
+def test_ctrl_c_in_psql_cancels_its_statement_and_is_left_to_it(city_url: str) -> None:
+    command = [sys.executable, "-m", "dbanon", "--dsn", city_url, "db", "psql", "-c", "SELECT pg_sleep(60)"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with psycopg.connect(city_url, autocommit=True) as observer:
+        deadline = time.monotonic() + 30
+        while not observer.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    done = finished(process, seconds=20)
+    assert done.code == 1
+    assert "canceling statement due to user request" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # ---- a server that stops: one of its own -----------------------------------------------------------------------------
