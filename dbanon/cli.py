@@ -169,7 +169,9 @@ Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that 
 
 @load_app.command("trajectories", epilog=GLOBAL)
 def load_trajectories(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one fix a row.")],
+    files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
+        list[Path], typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one fix a row.")
+    ],
     dataset: Dataset,
     subject: Subject = "subject",
     time: Time = "time",
@@ -202,7 +204,9 @@ def load_trajectories(
 
 @load_app.command("requests", epilog=GLOBAL)
 def load_requests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one request a row.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one request a row.")
+    ],
     dataset: Dataset,
     columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
     subject: Subject = "subject",

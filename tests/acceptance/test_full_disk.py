@@ -22,8 +22,6 @@ from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance.commands import call
 
-pytestmark = pytest.mark.db
-
 FULL = (
     "The server must have room on its disk. It ran out, and what was not finished is undone; free some and run it "
     "again."

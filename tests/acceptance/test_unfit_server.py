@@ -16,8 +16,6 @@ from dbanon.server import EmbeddedServer, Target
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 
-pytestmark = pytest.mark.db
-
 NO_POSTGIS = (
     "PostGIS must be installed on the server. Its extension was not found there. Install PostGIS on the server's "
     "machine (on Debian: apt install postgresql-postgis)."
