@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _journeys
+from dbanon.generating import _journeys
 from dbanon.pipeline import open_database
 from dbanon.synth import Plan, World
 

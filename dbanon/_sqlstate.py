@@ -97,6 +97,8 @@ def _unreachable(error: DriverError) -> str:
     words = str(error)
     if any(sign in words for sign in ("server closed", "terminat", "consuming input", "the connection is")):
         return _LOST
+    if "No space left" in words or "could not write init file" in words:  # before the session has a SQLSTATE to give
+        return _SENTENCES["53100"]
     if any(sign in words for sign in ("starting up", "recovery mode", "shutting down", "not accepting")):
         return _NOT_READY
     if "authentication" in words or "password" in words:

@@ -23,8 +23,8 @@ import typer
 from dbanon.errors import DbanonError, ParameterError
 
 if TYPE_CHECKING:
-    from dbanon._datasets import Mode
     from dbanon.load import LoadReport
+    from dbanon.loading._datasets import Mode
     from dbanon.pipeline import Database
 
 GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
@@ -208,7 +208,9 @@ def _box(text: str | None) -> tuple[float, ...] | None:
 
 @load_app.command("trajectories", epilog=GLOBAL)
 def load_trajectories(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one fix a row.")],
+    files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
+        list[Path], typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one fix a row.")
+    ],
     dataset: Dataset,
     subject: Subject = "subject",
     time: Time = "time",
@@ -287,7 +289,9 @@ def import_table(
 
 @load_app.command("requests", epilog=GLOBAL)
 def load_requests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV (also .gz) or Parquet, one request a row.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one request a row.")
+    ],
     dataset: Dataset,
     columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
     subject: Subject = "subject",

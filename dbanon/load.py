@@ -16,11 +16,12 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from dbanon import _arrow, _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey, binary_copy, store
-from dbanon._datasets import Mode
-from dbanon._from_files import Box, Columns, Files
-from dbanon._from_table import Table, TableColumns
+from dbanon import _arrow, _utm, binary_copy, store
 from dbanon.errors import ParameterError
+from dbanon.loading import _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey
+from dbanon.loading._datasets import Mode
+from dbanon.loading._from_files import Box, Columns, Files
+from dbanon.loading._from_table import Table, TableColumns
 
 __all__ = [
     "Columns",
@@ -196,7 +197,7 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
     staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
     progress("looking for wild positions", 0, None)
     found = _survey.take(connection, meant, sum(staging.read), source.axes)
-    target = wanted or _crs.utm_zone(found.lon, found.lat)
+    target = wanted or _utm.zone(found.lon, found.lat)
     reference = _crs.named(connection, f"EPSG:{target}")
     _survey.check_axes(found, reference, source.axes)
     far = _survey.sort_out(staging, found, drop=options.drop_outliers)

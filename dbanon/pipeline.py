@@ -25,7 +25,7 @@ from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationF
 from dbanon.trajectory import Cloaks, Requests, Trajectories
 
 if TYPE_CHECKING:
-    from dbanon._datasets import Mode
+    from dbanon.loading._datasets import Mode
     from dbanon.synth import SynthReport
 
 Progress = Callable[[str, int, int | None], None]

@@ -4,8 +4,8 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. Nobody in the data is real, and no
 place but the streets given.
 
-What can be asked for is in `dbanon._plan`, how objects move in `dbanon._journeys`, where in `dbanon._network`, what
-they ask for in `dbanon._wishes`.
+What can be asked for is in `generating._plan`, how objects move in `generating._journeys`, where in
+`generating._network`, what they ask for in `generating._wishes`.
 """
 
 import resource
@@ -25,11 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dbanon import _crs, _datasets, _journeys, _network, _utm, _wishes, binary_copy, store
-from dbanon._journeys import Int
-from dbanon._plan import Plan
-from dbanon._wishes import POIS
+from dbanon import _utm, binary_copy, store
 from dbanon.errors import DataError, ParameterError
+from dbanon.generating import _journeys, _network, _wishes
+from dbanon.generating._journeys import Int
+from dbanon.generating._plan import Plan
+from dbanon.generating._wishes import POIS
+from dbanon.loading import _crs, _datasets
 
 __all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
 

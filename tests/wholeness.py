@@ -72,16 +72,16 @@ _OTHERS = """SELECT count(*) FROM pg_stat_activity
 
 def broken(connection: psycopg.Connection) -> list[str]:
     """Name every rule that does not hold, with how often it is broken; an empty list is the good answer."""
-    counted = {rule: _count(connection, query) for rule, query in RULES.items()}
-    return [f"{count} {rule}" for rule, count in counted.items() if count] + list(_short_releases(connection))
+    counted = {rule: count(connection, query) for rule, query in RULES.items()}
+    return [f"{times} {rule}" for rule, times in counted.items() if times] + list(_short_releases(connection))
 
 
 def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
     live = connection.execute("SELECT name, release_id, run_id, rows FROM dbanon.release WHERE withdrawn_at IS NULL")
     for name, release_id, run_id, rows in live.fetchall():
         views = (sql.Identifier("published", name), sql.Identifier("dbanon", f"release_{release_id}"))
-        found = [_count(connection, sql.SQL("SELECT count(*) FROM {}").format(view)) for view in views]
-        cloaks = _count(connection, sql.SQL("SELECT count(*) FROM dbanon.cloak WHERE run_id = {}").format(run_id))
+        found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(view)) for view in views]
+        cloaks = count(connection, sql.SQL("SELECT count(*) FROM dbanon.cloak WHERE run_id = {}").format(run_id))
         if {*found, cloaks} != {rows}:
             yield f"1 release with {found} of {rows} rows, of a run with {cloaks}"
 
@@ -89,12 +89,13 @@ def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
 def wait_until_alone(connection: psycopg.Connection, seconds: float = 30) -> None:
     """Wait until no other session is left on the database: the server notices a client's death a little later."""
     deadline = time.monotonic() + seconds
-    while _count(connection, _OTHERS):
+    while count(connection, _OTHERS):
         assert time.monotonic() < deadline, "sessions are left on the database"
         time.sleep(0.02)
 
 
-def _count(connection: psycopg.Connection, query: str | sql.Composed) -> int:
+def count(connection: psycopg.Connection, query: str | sql.Composed) -> int:
+    """Return the one number a query gives."""
     row = connection.execute(query).fetchone()
     assert row is not None
     return int(row[0])

@@ -3,8 +3,11 @@
 From outside: Ctrl-C, SIGTERM, a session that an administrator ends, and a server that stops.
 """
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,8 +23,6 @@ from dbanon.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance.commands import STAGES, Done, call, finished, held_up, waiting
 
-pytestmark = pytest.mark.db
-
 INTERRUPTED = (
     "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again."
 )
@@ -32,14 +33,7 @@ LOST = (
 )
 VERIFIED = " Run {} is verified: `dbanon publish {} NAME` needs no other run."
 SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run publishing", "publish")
-MORE = (
-    *SOME,
-    "a load before it reads",
-    "a load storing requests",
-    "a run that starts",
-    "a run writing cloaks",
-    "verify",
-)
+MORE = (*SOME, "a load before it reads", "a run writing cloaks")
 
 
 def last_run(connection: psycopg.Connection) -> tuple[int, str]:
@@ -102,6 +96,24 @@ def test_a_session_that_is_ended_ends_the_command_in_one_sentence(
     check_whole(city_url, stage, city_files)
 
 
+def test_ctrl_c_in_psql_cancels_its_statement_and_is_left_to_it(city_url: str) -> None:
+    command = [sys.executable, "-m", "dbanon", "--dsn", city_url, "db", "psql", "-c", "SELECT pg_sleep(60)"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with psycopg.connect(city_url, autocommit=True) as observer:
+        deadline = time.monotonic() + 30
+        while not observer.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    done = finished(process, seconds=20)
+    assert done.code == 1
+    assert "canceling statement due to user request" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 # ---- a server that stops: one of its own -----------------------------------------------------------------------------
 
 
@@ -128,8 +140,7 @@ def prepared(server: EmbeddedServer) -> str:
     return url
 
 
-@pytest.mark.parametrize("stage", SOME)
-@pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.parametrize(("stage", "mode"), [*((stage, "immediate") for stage in SOME), ("a run attacking", "fast")])
 def test_a_server_that_stops_ends_the_command_in_one_sentence(
     own_server: EmbeddedServer, city_files: tuple[Path, Path], stage: str, mode: str
 ) -> None:

@@ -28,37 +28,25 @@ def in_background(url: str, statement: str) -> tuple[threading.Thread, list[obje
     return thread, found
 
 
-def test_of_two_publishing_one_name_at_once_one_is_refused(database: str, run: int) -> None:
+@pytest.mark.parametrize(
+    ("statement", "refusal"),
+    [
+        pytest.param("SELECT dbanon.publish(1, 'ten')", "DA003", id="who publishes under the same name"),
+        pytest.param("DELETE FROM dbanon.membership WHERE trajectory_id = 104", "DA005", id="who writes the run"),
+        pytest.param("DELETE FROM dbanon.request", "DA005", id="who loads"),
+    ],
+)
+def test_publishing_waits_for_who_was_first_and_is_refused(
+    database: str, run: int, statement: str, refusal: str
+) -> None:
     with psycopg.connect(database) as first:
-        first.execute("SELECT dbanon.publish(1, 'ten')")
+        first.execute(statement)
         thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
         thread.join(0.3)
         assert thread.is_alive()
         first.commit()
     thread.join(10)
-    assert found == ["DA003"]
-
-
-def test_a_writer_that_was_first_makes_publishing_wait_and_refuse(database: str, run: int) -> None:
-    with psycopg.connect(database) as first:
-        first.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
-        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
-        thread.join(0.3)
-        assert thread.is_alive()
-        first.commit()
-    thread.join(10)
-    assert found == ["DA005"]
-
-
-def test_a_load_that_was_first_makes_publishing_wait_and_refuse(database: str, run: int) -> None:
-    with psycopg.connect(database) as first:
-        first.execute("DELETE FROM dbanon.request")
-        thread, found = in_background(database, "SELECT dbanon.publish(1, 'ten')")
-        thread.join(0.3)
-        assert thread.is_alive()
-        first.commit()
-    thread.join(10)
-    assert found == ["DA005"]
+    assert found == [refusal]
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])

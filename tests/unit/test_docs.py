@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dbanon import _staging, methods
+from dbanon import methods
+from dbanon.loading import _staging
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import _cells, _files
 from dbanon.errors import DataError, ParameterError
+from dbanon.loading import _cells, _files
 
 
 def _read(path, *names):

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbanon import _journeys, _network, _utm, _wishes, synth
-from dbanon._wishes import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
+from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
+from dbanon.generating import _journeys, _network, _wishes
+from dbanon.generating._wishes import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from dbanon.synth import Plan, World
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbanon import _cells, _crs, _files, _staging, _survey
 from dbanon.errors import ParameterError
+from dbanon.loading import _cells, _crs, _files, _staging, _survey
 
 Progress = Callable[[str, int, int | None], None]
 Box = tuple[float, float, float, float]

@@ -8,9 +8,9 @@ from typing import Any, cast
 import psycopg
 from psycopg import sql
 
-from dbanon import _cells, _crs, _staging, _survey
-from dbanon._from_files import ITS_OWN, Box
 from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon.loading import _cells, _crs, _staging, _survey
+from dbanon.loading._from_files import ITS_OWN, Box
 
 Connection = psycopg.Connection[Any]
 Progress = Callable[[str, int, int | None], None]

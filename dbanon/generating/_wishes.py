@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from dbanon._journeys import Fixes, Float, Int, hashed
-from dbanon._network import Network
+from dbanon.generating._journeys import Fixes, Float, Int, hashed
+from dbanon.generating._network import Network
 
 POI_CATEGORIES = ("restaurant", "pharmacy", "supermarket", "fuel", "parking", "cinema", "school", "bank")
 

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from dbanon import _staging
+from dbanon.loading import _staging
 
 Connection = psycopg.Connection[Any]
 SAME_PLACE_M = 0.001  # reprojected twice, a position may differ in its last bits

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dbanon import _cells
 from dbanon.errors import DataError
+from dbanon.loading import _cells
 
 BLOCK_BYTES = 4 * 1024**2
 ROWS = 65_536

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from dbanon import _crs, _staging
 from dbanon.errors import ParameterError
+from dbanon.loading import _crs, _staging
 
 Connection = psycopg.Connection[Any]
 

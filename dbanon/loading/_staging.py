@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from dbanon import _cells, _files, binary_copy, store
+from dbanon import binary_copy, store
 from dbanon.errors import DataError
+from dbanon.loading import _cells, _files
 
 Connection = psycopg.Connection[Any]
 

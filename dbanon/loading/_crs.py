@@ -60,11 +60,6 @@ def check_metric(found: Crs) -> None:
         )
 
 
-def utm_zone(lon: float, lat: float) -> int:
-    """SRID of the UTM zone of a place in degrees."""
-    return (32600 if lat >= 0 else 32700) + min(int((lon + 180) // 6) + 1, 60)
-
-
 def degrees_apart(lon: float, other: float) -> float:
     """How far two longitudes are apart, the short way round."""
     return abs((lon - other + 180) % 360 - 180)

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from dbanon import _network
 from dbanon.errors import ParameterError
+from dbanon.generating import _network
 
 MORNING_S = 1_767_600_000
 """2026-01-05 08:00 UTC."""
@@ -43,9 +43,9 @@ class Plan:
     blocks : int
         Size of the built-in city, which is used unless `nodes` and `edges` are given.
     nodes, edges : Path, optional
-        Files of another network; see `dbanon._network.read`.
+        Files of another network; see `dbanon.generating._network.read`.
     srid, lon, lat
-        Where a network is; see `dbanon._network.read`.
+        Where a network is; see `dbanon.generating._network.read`.
     limits_kmh : mapping, optional
         Highest speed by class of edge.
     """

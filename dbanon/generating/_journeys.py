@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from dbanon._network import Network
+from dbanon.generating._network import Network
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
