@@ -77,7 +77,11 @@ def broken(connection: psycopg.Connection) -> list[str]:
 
 
 def _short_releases(connection: psycopg.Connection) -> Iterator[str]:
-    live = connection.execute("SELECT name, release_id, run_id, rows FROM dbanon.release WHERE withdrawn_at IS NULL")
+    live = connection.execute(
+        "SELECT name, release_id, run_id, rows FROM dbanon.release WHERE withdrawn_at IS NULL"
+        " AND to_regclass(format('dbanon.release_%s', release_id)) IS NOT NULL"
+        " AND to_regclass(format('published.%I', name)) IS NOT NULL"
+    )
     for name, release_id, run_id, rows in live.fetchall():
         views = (sql.Identifier("published", name), sql.Identifier("dbanon", f"release_{release_id}"))
         found = [count(connection, sql.SQL("SELECT count(*) FROM {}").format(view)) for view in views]

@@ -1,0 +1,60 @@
+"""The rules of `tests.wholeness` find what they name: each is broken once, in a transaction that is undone."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from dbanon.server import Target
+from dbanon.testing import cloned_database
+from tests import wholeness
+from tests.acceptance.commands import call
+
+pytestmark = pytest.mark.db
+
+# Triggers are off, so that nothing but the rule itself notices.
+DAMAGES = {
+    "datasets that nothing was loaded into": "DELETE FROM dbanon.load",
+    "datasets with other fixes than their loads kept": "DELETE FROM dbanon.trajectory WHERE trajectory_id = 1",
+    "datasets with other requests than their loads kept": "DELETE FROM dbanon.request WHERE request_id = 1",
+    "loads with rows neither kept nor in quarantine": "UPDATE dbanon.load SET rows_read = rows_read + 1",
+    "loads that count their quarantine otherwise": """UPDATE dbanon.load SET quarantined = '{"unparsable-time": 1}'""",
+    "trajectories of no dataset": "UPDATE dbanon.trajectory SET dataset_id = 9",
+    "requests of no dataset": "UPDATE dbanon.request SET dataset_id = 9",
+    "runs that nobody computes": "UPDATE dbanon.run SET status = 'running'",
+    "runs that failed without a reason": "UPDATE dbanon.run SET status = 'failed'",
+    "cloaks of runs that did not end": "UPDATE dbanon.run SET status = 'cancelled'",
+    "members of runs that did not end": "UPDATE dbanon.run SET status = 'queued'",
+    "runs that ended without cloaks or members": "DELETE FROM dbanon.membership",
+    "verified runs without a passed verification": "UPDATE dbanon.verification SET passed = false",
+    "releases of runs that are not verified": "UPDATE dbanon.run SET status = 'refused'",
+    "live releases without their table or view": "DROP VIEW published.city_k5",
+    "tables of no live release": "CREATE TABLE dbanon.release_77 (a int)",
+    "views of no live release": "CREATE VIEW published.other AS SELECT 1",
+    "temporary tables": "CREATE TEMP TABLE dbanon_staged (a int)",
+    "indexes that are not valid": "UPDATE pg_index SET indisvalid = false WHERE indrelid = 'dbanon.cloak'::regclass",
+    "advisory locks": "SELECT pg_advisory_lock(1)",
+    "1 release with [1289, 1289] of 1290 rows": "DELETE FROM dbanon.release_1 WHERE cloak_id = 1",
+}
+
+
+@pytest.fixture(scope="module")
+def released(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
+    with cloned_database(dbanon_server, city_template[0]) as url:
+        assert call(url, "publish", "1", "city_k5").code == 0
+        yield url
+
+
+@pytest.mark.parametrize("rule", DAMAGES)
+def test_a_rule_that_is_broken_is_named(released: str, rule: str) -> None:
+    with psycopg.connect(released) as connection:
+        assert wholeness.broken(connection) == []
+        connection.execute("SET LOCAL session_replication_role = replica")
+        connection.execute(DAMAGES[rule])
+        assert [told for told in wholeness.broken(connection) if rule in told]
+        connection.rollback()
+
+
+def test_every_rule_is_tried() -> None:
+    # A prepared transaction needs a server that is set up for them; none here is.
+    assert set(wholeness.RULES) - set(DAMAGES) == {"prepared transactions"}
