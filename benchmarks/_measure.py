@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of the whole process, peak MB of the client and of all server processes together, and what it printed."""
+    """Seconds of the whole process and of its CPU, peak MB of it and of all server processes, and what it printed."""
 
     seconds: float
+    cpu_s: float
     client_mb: float
     server_mb: float
     printed: str
@@ -30,70 +32,47 @@ def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cos
     Memory of the server is that of the embedded one: private pages, and shared ones in equal parts (PSS), sampled ten
     times a second. It takes the rights of the server's user to read it.
     """
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dbanon", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(environment or {})},
-    )
-    watch = _Watch()
-    watch.start()
-    printed, said = process.communicate()
-    seconds = time.perf_counter() - began
-    watch.stop.set()
-    watch.join()
-    if process.returncode:
-        raise SystemExit(f"dbanon {' '.join(arguments)} ended with {process.returncode}: {said}")
-    return Cost(seconds, watch.client_mb(process.pid), watch.server_mb, printed)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "dbanon", *arguments]
+        process = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
+        watch = _Watch()
+        watch.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        watch.stop.set()
+        watch.join()
+        out.seek(0), err.seek(0)
+        if status:
+            raise SystemExit(f"dbanon {' '.join(arguments)} failed: {err.read()}")
+        return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, watch.server_mb, out.read())
 
 
 class _Watch(threading.Thread):
-    """Samples the memory of the server's processes and of this process's children until told to stop."""
+    """Samples the memory of the server's processes until told to stop."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.stop = threading.Event()
         self.server_mb = 0.0
-        self._client: dict[int, float] = {}
 
     def run(self) -> None:
         while not self.stop.wait(EVERY_S):
             self.server_mb = max(self.server_mb, sum(_pss_mb(pid) for pid in _server_processes()))
-            for pid in _children(os.getpid()):
-                self._client[pid] = max(self._client.get(pid, 0.0), _field_mb(pid, "status", "VmHWM:"))
-
-    def client_mb(self, pid: int) -> float:
-        return self._client.get(pid, 0.0)
 
 
 def _server_processes() -> list[int]:
     try:
-        lines = (server.EmbeddedServer().data / "postmaster.pid").read_text().splitlines()
+        postmaster = int((server.EmbeddedServer().data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
     except OSError:
         return []
-    postmaster = int(lines[0])
-    return [postmaster, *_children(postmaster)]
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    except OSError:
-        return []
-    return [int(pid) for pid in found]
+    return [postmaster, *map(int, children)]
 
 
 def _pss_mb(pid: int) -> float:
-    return _field_mb(pid, "smaps_rollup", "Pss:")
-
-
-def _field_mb(pid: int, file: str, field: str) -> float:
     try:
-        for line in Path(f"/proc/{pid}/{file}").read_text().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) / 1024
-    except (OSError, ValueError):
-        pass
-    return 0.0
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:  # it has gone
+        return 0.0
+    return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("Pss:"))

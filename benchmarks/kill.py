@@ -34,6 +34,7 @@ from tests import wholeness
 
 TRIES = int(os.environ.get("DBANON_KILLS") or 200)
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
+START_S = 1_767_600_000
 SUBJECTS, INSTANTS, BAD_ROWS, REQUESTS = 3000, 30, 40, 20_000
 VICTIMS = {"command": 10, "command, SIGTERM": 2, "command, SIGINT": 2, "backend": 3, "server": 3}
 """Who is killed, and how often in 20 tries."""
@@ -52,16 +53,19 @@ class Verb:
 LOADS = "SELECT count(*) FROM dbanon.load"
 RUNS = """SELECT (SELECT count(*) FROM dbanon.run WHERE status = 'verified')
     + (SELECT count(*) FROM dbanon.release WHERE run_id > 1)"""
-# {n} is the number of the try, {fixes} and {requests} are files, {live} is some live release.
+GPS = ("public.gps", "--subject", "subject", "--time", "t", "--geom", "position")
+# {n} is the number of the try; {fixes}, {later} (of other times) and {requests} are files, {live} some live release.
 VERBS = (
     Verb("load", ("load", "trajectories", "{fixes}", "--dataset", "new_{n}"), LOADS),
     Verb("run --publish", ("run", "tp-aware", "--dataset", "base", "-p", "k=20", "--publish", "run_{n}"), RUNS),
     Verb("publish", ("publish", "1", "again_{n}"), "SELECT count(*) FROM dbanon.release"),
-    Verb("load --append", ("load", "trajectories", "{fixes}", "--dataset", "grown", "--append"), LOADS),
+    Verb("load --append", ("load", "trajectories", "{later}", "--dataset", "grown", "--append"), LOADS),
     Verb("run", ("run", "tp-aware", "--dataset", "base", "-p", "k=40"), RUNS),
     Verb("unpublish", ("unpublish", "{live}"), "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NOT NULL"),
     Verb("load --replace", ("load", "trajectories", "{fixes}", "--dataset", "replaced", "--replace"), LOADS),
     Verb("load requests", ("load", "requests", "{requests}", "--dataset", "grown", "--columns", "poi"), LOADS),
+    Verb("import", ("import", *GPS, "--dataset", "new_import_{n}"), LOADS),
+    Verb("synth", ("synth", "--dataset", "new_synth_{n}", "--objects", "5000", "--blocks", "8"), LOADS),
     Verb("verify", ("verify", "1"), "SELECT count(*) FROM dbanon.verification WHERE run_id = 1"),
 )
 
@@ -107,6 +111,7 @@ class Harness:
         named = ("DBANON_DSN", "PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
         kept = {key: value for key, value in os.environ.items() if key not in named}
         self.environment = {**kept, "DBANON_HOME": str(self.server.home)}
+        self.laps = 0
         self.usual: dict[str, list[tuple[str, float, float]]] = {}
 
     def start(self, *arguments: str) -> tuple[Watched, threading.Thread]:
@@ -147,6 +152,11 @@ class Harness:
             self.finish("load", "trajectories", self.files["fixes"], "--dataset", dataset)
         self.finish("load", "requests", self.files["requests"], "--dataset", "base", "--columns", "poi")
         self.finish("run", "tp-aware", "--dataset", "base", "-p", "k=10", "--publish", "first")
+        with self.connect() as connection:
+            connection.execute(
+                "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix "
+                "WHERE dataset_id = (SELECT dataset_id FROM dbanon.dataset WHERE name = 'base')"
+            )
         for verb in VERBS:
             stages = self.finish(*self.words(verb, "usual")).stages
             self.usual[verb.name] = [(a[0], a[1], b[1]) for a, b in itertools.pairwise(stages)]
@@ -158,6 +168,9 @@ class Harness:
             with self.connect() as connection:
                 query = "SELECT name FROM dbanon.release WHERE withdrawn_at IS NULL ORDER BY release_id DESC LIMIT 1"
                 live = (connection.execute(query).fetchone() or ["none"])[0]
+        if "{later}" in verb.arguments:
+            self.laps += 1
+            write_fixes(Path(self.files["later"]), np.random.default_rng(self.laps), START_S + 86_400 * self.laps)
         return [word.format(n=n, live=live, **self.files) for word in verb.arguments]
 
     def one(self, verb: Verb, n: int) -> tuple[str, str, str, list[str]]:
@@ -214,21 +227,26 @@ class Harness:
 
 
 def write_files(place: Path, rng: np.random.Generator) -> dict[str, str]:
-    """Random walks of a few thousand subjects with some unusable rows among them, and requests."""
-    fixes, requests = place / "fixes.csv", place / "requests.csv"
+    """Write the files that the commands name, but for those that are written anew for each try."""
+    files = {name: place / f"{name}.csv" for name in ("fixes", "later", "requests")}
+    write_fixes(files["fixes"], rng, START_S)
+    with files["requests"].open("w") as file:
+        file.write("subject,time,poi\n")
+        sent = zip(rng.integers(SUBJECTS, size=REQUESTS), rng.integers(60 * INSTANTS, size=REQUESTS), strict=True)
+        file.writelines(f"s{s},{START_S + t},kind {t % 9}\n" for s, t in sent)
+    return {name: str(path) for name, path in files.items()}
+
+
+def write_fixes(path: Path, rng: np.random.Generator, start_s: int) -> None:
+    """Random walks of a few thousand subjects, with some unusable rows among them."""
     walks = rng.normal(0, 0.002, (SUBJECTS, INSTANTS, 2)).cumsum(axis=1) + rng.uniform(0, 0.1, (SUBJECTS, 1, 2))
-    with fixes.open("w") as file:
+    with path.open("w") as file:
         file.write("subject,time,x,y\n")
         for s in range(SUBJECTS):
             file.writelines(
-                f"s{s},{1767600000 + 60 * t},{8.2 + x:.6f},{53.1 + y:.6f}\n" for t, (x, y) in enumerate(walks[s])
+                f"s{s},{start_s + 60 * t},{8.2 + x:.6f},{53.1 + y:.6f}\n" for t, (x, y) in enumerate(walks[s])
             )
         file.writelines(f"s{s},never,8.2,53.1\n" for s in range(BAD_ROWS))
-    with requests.open("w") as file:
-        file.write("subject,time,poi\n")
-        sent = zip(rng.integers(SUBJECTS, size=REQUESTS), rng.integers(60 * INSTANTS, size=REQUESTS), strict=True)
-        file.writelines(f"s{s},{1767600000 + t},kind {t % 9}\n" for s, t in sent)
-    return {"fixes": str(fixes), "requests": str(requests)}
 
 
 def main() -> int:

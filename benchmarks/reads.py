@@ -58,8 +58,9 @@ def elsewhere(how: str, dataset: int) -> dict[str, float]:
 
 
 def main(sizes: list[int], *, keep: bool) -> None:
-    connection = pipeline.open_database().connection
-    datasets = {n: fill(connection, n, INSTANTS)[1] for n in (20_000, *sizes)}
+    with pipeline.open_database() as database:
+        names = {n: fill(database, n) for n in (20_000, *sizes)}
+        datasets = {n: store.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
     print(f"trajectories of {INSTANTS} fixes as NumPy arrays")
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}
@@ -70,7 +71,8 @@ def main(sizes: list[int], *, keep: bool) -> None:
     slow, quick = results[20_000, "plain"], results[20_000, "fast"]
     print(f"ratio at 20,000: {slow['seconds'] / quick['seconds']:.0f}, same values: {slow['sum'] == quick['sum']}")
     if not keep:
-        drop(connection, list(datasets.values()))
+        with pipeline.open_database() as database:
+            drop(database, list(names.values()))
 
 
 if __name__ == "__main__":

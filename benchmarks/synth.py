@@ -14,15 +14,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from _data import CITY, NETWORK, ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.generating import _journeys
 from dbanon.pipeline import open_database
 from dbanon.synth import Plan, World
 
-ROOT = Path(__file__).parents[1]
-STREETS = ROOT.parent / "shared" / "data" / "sf_streets"
-FILES = {"nodes": STREETS / "nodes.csv.gz", "edges": STREETS / "edges.csv.gz"} if STREETS.is_dir() else {}
 DATASET = "benchmark of dbanon synth"
 PHASES = ("routes_s", "making_s", "writing_s", "total_s")
 
@@ -33,7 +31,7 @@ def drop() -> None:
 
 
 def into_postgis(sizes: list[int]) -> None:
-    print(f"dbanon synth, 30 instants, 2 requests a subject, {'San Francisco' if FILES else 'the built-in city'}")
+    print(f"dbanon synth, 30 instants, 2 requests a subject, {CITY}")
     print(
         f"{'objects':>9} {'fixes':>11} {'requests':>10} {'routes':>7} {'making':>7} {'writing':>8} {'total s':>8}",
         end="",
@@ -42,7 +40,7 @@ def into_postgis(sizes: list[int]) -> None:
     for objects in sizes:
         drop()
         command = [sys.executable, "-m", "dbanon", "synth", "--json", "--dataset", DATASET, "--objects", str(objects)]
-        command += [word for name, path in FILES.items() for word in (f"--{name}", str(path))]
+        command += [word for name, path in NETWORK.items() for word in (f"--{name}", str(path))]
         began = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
         seconds = time.perf_counter() - began
@@ -104,7 +102,7 @@ def plain(world: World, objects: int) -> int:
 
 
 def against_one_path_at_a_time() -> None:
-    plan = Plan(objects=200_000, whole_share=1, **FILES)
+    plan = Plan(objects=200_000, whole_share=1, **NETWORK)
     began = time.perf_counter()
     world = World.of(plan, plan.network())
     routes_s = time.perf_counter() - began

@@ -26,6 +26,13 @@ def at_once(url: str, stage: Stage, files: tuple[Path, Path], *second: str) -> l
     return [finished(first), finished(other)]
 
 
+def hours_later(files: tuple[Path, Path], hours: int) -> tuple[Path, Path]:
+    """The same fixes some hours later, since what is there already adds nothing."""
+    later = files[0].with_name(f"later_{hours}.csv")
+    later.write_text(files[0].read_text().replace("T08:", f"T{8 + hours:02}:"))
+    return later, files[1]
+
+
 def test_of_two_loads_that_create_one_dataset_one_is_refused(city_url: str, city_files: tuple[Path, Path]) -> None:
     first, second = at_once(city_url, LOAD, city_files, *LOAD.words(city_files))
     assert (first.code, second.code) == (0, 2)
@@ -35,7 +42,8 @@ def test_of_two_loads_that_create_one_dataset_one_is_refused(city_url: str, city
 
 def test_two_loads_that_add_to_one_dataset_wait_for_each_other(city_url: str, city_files: tuple[Path, Path]) -> None:
     assert call(city_url, *LOAD.words(city_files)).code == 0
-    first, second = at_once(city_url, APPEND, city_files, *APPEND.words(city_files))
+    later, latest = (hours_later(city_files, hours) for hours in (1, 2))
+    first, second = at_once(city_url, APPEND, later, *APPEND.words(latest))
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     check(city_url, loads=5)
 
