@@ -36,7 +36,7 @@ def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cos
         began = time.perf_counter()
         command = [sys.executable, "-m", "dbanon", *arguments]
         process = subprocess.Popen(command, stdout=out, stderr=err, env={**os.environ, **(environment or {})})
-        watch = _Watch()
+        watch = _Watch(process.pid)
         watch.start()
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - began
@@ -45,20 +45,22 @@ def dbanon(*arguments: str, environment: Mapping[str, str] | None = None) -> Cos
         out.seek(0), err.seek(0)
         if status:
             raise SystemExit(f"dbanon {' '.join(arguments)} failed: {err.read()}")
-        return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, watch.server_mb, out.read())
+        return Cost(seconds, usage.ru_utime + usage.ru_stime, watch.client_mb, watch.server_mb, out.read())
 
 
 class _Watch(threading.Thread):
-    """Samples the memory of the server's processes until told to stop."""
+    """Samples the memory of a process and of the server's until told to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: int) -> None:
         super().__init__(daemon=True)
         self.stop = threading.Event()
-        self.server_mb = 0.0
+        self.client, self.client_mb, self.server_mb = client, 0.0, 0.0
 
     def run(self) -> None:
         while not self.stop.wait(EVERY_S):
-            self.server_mb = max(self.server_mb, sum(_pss_mb(pid) for pid in _server_processes()))
+            self.client_mb = max(self.client_mb, _field_mb(self.client, "status", "VmHWM:"))
+            total = sum(_field_mb(pid, "smaps_rollup", "Pss:") for pid in _server_processes())
+            self.server_mb = max(self.server_mb, total)
 
 
 def _server_processes() -> list[int]:
@@ -70,9 +72,9 @@ def _server_processes() -> list[int]:
     return [postmaster, *map(int, children)]
 
 
-def _pss_mb(pid: int) -> float:
+def _field_mb(pid: int, file: str, field: str) -> float:
     try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
     except OSError:  # it has gone
         return 0.0
-    return next(int(line.split()[1]) / 1024 for line in text.splitlines() if line.startswith("Pss:"))
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)

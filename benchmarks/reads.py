@@ -6,7 +6,6 @@ With ``--keep`` the data stay for the next time. Each read is a process of its o
 """
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ import time
 import numpy as np
 from _data import drop, fill
 
-from dbanon import pipeline, server, store
+from dbanon import _memory, pipeline, server, store
 
 INSTANTS = 30
 
@@ -48,7 +47,7 @@ def measured(how: str, dataset: int) -> dict[str, float]:
     began = time.perf_counter()
     columns = {"fast": fast, "plain": plain}[how](url, dataset)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = _memory.peak_mb()
     return {"seconds": seconds, "peak_mb": peak, "sum": float(sum(c.sum() for c in columns))}
 
 

@@ -4,7 +4,6 @@ Run with ``./dev bench``. The plain side is the tests' oracle (Algorithm 1 with 
 US-tree, in Python), run in the same process on the same data, and the costs of both are held against each other.
 """
 
-import resource
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import methods
+from dbanon import _memory, methods
 from dbanon.methods import _binary_us_tree as tree
 from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
@@ -76,7 +75,7 @@ def growth() -> None:
         began = time.perf_counter()
         cloaks = family.anonymise(data, "traj-anon", params, np.random.default_rng(SEED))
         seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = _memory.peak_mb()
         side = (cloaks.metrics["mbr_cost_m2"] / (30 * n)) ** 0.5
         print(f"{n:>8} {seconds:>10.2f} {1e6 * seconds / n:>16.1f} {peak:>15.0f} {side:>12.0f}")
 

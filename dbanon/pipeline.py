@@ -5,7 +5,6 @@ on it; cloaks and members become visible together with the status ``computed`` o
 by an attack that read the stored rows; what an attack cannot decide is a refusal.
 """
 
-import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import psycopg
 
-from dbanon import load, methods, schema, server, store
+from dbanon import _memory, load, methods, schema, server, store
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks, Requests, Trajectories
@@ -205,7 +204,7 @@ class Database:
                 verdict=verdict,
                 timings={"verify_s": seconds},
                 suppressed=row.suppressed,
-                peak_rss_mb=_peak_rss_mb(),
+                peak_rss_mb=_memory.peak_mb(),
             )
 
     def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
@@ -285,7 +284,7 @@ class Database:
             self._write(job, cloaks)
         verdict, watch.seconds["verify_s"] = self._attack(job.run_id, job.family.name, progress)
         watch.seconds["total_s"] = time.perf_counter() - began
-        status = self._record(job.run_id, verdict, timings=watch.seconds, peak_rss_mb=_peak_rss_mb())
+        status = self._record(job.run_id, verdict, timings=watch.seconds, peak_rss_mb=_memory.peak_mb())
         return RunResult(
             run_id=job.run_id,
             method=job.family.name,
@@ -295,7 +294,7 @@ class Database:
             verdict=verdict,
             timings=watch.seconds,
             suppressed=cloaks.suppressed,
-            peak_rss_mb=_peak_rss_mb(),
+            peak_rss_mb=_memory.peak_mb(),
         )
 
     def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", Trajectories, Requests | None]:
@@ -389,10 +388,6 @@ def _checked_seed(seed: int) -> int:
     if not 0 <= seed < 2**63:
         raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
     return seed
-
-
-def _peak_rss_mb() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:

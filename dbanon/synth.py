@@ -8,7 +8,6 @@ What can be asked for is in `generating._plan`, how objects move in `generating.
 `generating._network`, what they ask for in `generating._wishes`.
 """
 
-import resource
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dbanon import _utm, binary_copy, store
+from dbanon import _memory, _utm, binary_copy, store
 from dbanon.errors import DataError, ParameterError
 from dbanon.generating import _journeys, _network, _wishes
 from dbanon.generating._journeys import Int
@@ -161,7 +160,7 @@ class _Tally:
             fixes=self.fixes,
             requests=self.requests,
             timings={**self.seconds, "total_s": time.perf_counter() - self.began},
-            peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            peak_rss_mb=_memory.peak_mb(),
             **columns,
         )
 
