@@ -32,6 +32,7 @@ def snapshot(url: str) -> Iterator[Any]:
     """Open a cursor whose queries all see one state of the database, and can change nothing."""
     with dbapi.connect(url) as connection, connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor.execute("SET LOCAL application_name = 'dbanon'")
         cursor.execute(POSTGIS_PATH)
         cursor.fetchall()
         yield cursor

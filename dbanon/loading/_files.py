@@ -98,7 +98,8 @@ def _readable(path: Path) -> Iterator[None]:
 def _complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
-        return f"Line {row[1]} has {row[3]} cells where the header has {row[2]}; mend or remove it."
+        cells = "1 cell" if row[3] == "1" else f"{row[3]} cells"
+        return f"Line {row[1]} has {cells} where the header has {row[2]}; mend or remove it."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8; convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
