@@ -19,7 +19,8 @@ PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 def taxis(database: str) -> Iterator[Database]:
     with open_database(database) as opened:
         columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
-        opened.load_trajectories([CABS], dataset="taxi", columns=columns)
+        loaded = opened.load_trajectories([CABS], dataset="taxi", columns=columns, drop_outliers=True)
+        assert (loaded.read, loaded.quarantined, loaded.far) == (484_789, {"far-position": 3}, {})
         opened.load_requests(PICK_UPS, dataset="taxi", subject="cab_id", time="t", columns=["event"])
         yield opened
 
