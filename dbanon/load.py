@@ -143,8 +143,9 @@ def load_trajectories(
     if not files:
         raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
     columns.check()
-    _survey.check_names((columns.x, columns.y))
     source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
+    if _survey.mean_each_other(columns.x, columns.y):
+        raise _survey.swapped_axes(source.remedy)
     with store.errors_translated(), connection.transaction():
         return _load(connection, source, chosen, chosen.crs or "EPSG:4326", progress or _silent)
 
@@ -196,12 +197,12 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         _crs.check_metric(_crs.named(connection, f"EPSG:{wanted}"))
     staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
     progress("looking for wild positions", 0, None)
-    found = _survey.take(connection, meant, sum(staging.read), source.axes)
+    found = _survey.take(connection, meant, sum(staging.read), source.remedy)
     target = wanted or _utm.zone(found.lon, found.lat)
     reference = _crs.named(connection, f"EPSG:{target}")
-    _survey.check_axes(found, reference, source.axes)
+    _survey.check_axes(found, reference, source.remedy)
     far = _survey.sort_out(staging, found, drop=options.drop_outliers)
-    _survey.refuse_swapped(staging, source.axes)
+    _survey.refuse_swapped(staging, source.remedy)
     dataset_id = _datasets.write(
         connection, options.dataset, old, options.mode, srid=target, grid_m=options.grid_m, grid_s=options.grid_s
     )
@@ -243,7 +244,7 @@ def _stage(
         'file int, line bigint, subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8'
     )
     source.stage(staging, crs, first, progress)
-    _survey.refuse_swapped(staging, source.axes)
+    _survey.refuse_swapped(staging, source.remedy)
     staging.demand_some()
     return staging
 

@@ -63,9 +63,10 @@ class Files:
         return [str(path) for path in self.paths]
 
     @property
-    def axes(self) -> tuple[str, str]:
-        """Columns of x and y."""
-        return self.columns.x, self.columns.y
+    def remedy(self) -> str:
+        """What to do where x and y are the wrong way round."""
+        x, y = self.columns.x, self.columns.y
+        return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
 
     @property
     def cells(self) -> Mapping[str, str]:

@@ -53,9 +53,12 @@ class Table:
         return [f"table {self._qualified}"]
 
     @property
-    def axes(self) -> tuple[str, str]:
-        """What x and y are called."""
-        return f"ST_X({self.columns.geom})", f"ST_Y({self.columns.geom})"
+    def remedy(self) -> str:
+        """What to do where x and y are the wrong way round."""
+        return (
+            f"The points of column '{self.columns.geom}' have them the other way round; swap them in a view, with "
+            "ST_FlipCoordinates, and import that."
+        )
 
     @property
     def cells(self) -> Mapping[str, str]:

@@ -62,14 +62,14 @@ class Survey:
         return sql.SQL("({})").format(sql.SQL(" OR ").join(parts))
 
 
-def take(connection: Connection, source: _crs.Crs, staged: int, names: tuple[str, str]) -> Survey:
+def take(connection: Connection, source: _crs.Crs, staged: int, remedy: str) -> Survey:
     """Look at the staged fixes, of which there are so many.
 
     Raises
     ------
     ParameterError
-        If their median is not in the reference system of the source, or only with x and y (columns of these names)
-        swapped.
+        If their median is not in the reference system of the source, or only with x and y swapped; `remedy` says what
+        to do then.
     """
     percent = min(100.0, 100.0 * SAMPLE / max(staged, 1))
     connection.execute(
@@ -85,7 +85,7 @@ def take(connection: Connection, source: _crs.Crs, staged: int, names: tuple[str
     centre = centre if source.geographic else None
     share = max(0.01, min(0.25, 2.0 / max(drawn, 1)))
     low, middle, high = _quantiles(connection, centre, [share, 0.5, 1.0 - share])
-    lon, lat = _degrees(connection, source, (middle[0], middle[1]), names)
+    lon, lat = _degrees(connection, source, (middle[0], middle[1]), remedy)
     least = LEAST_M * (DEGREES_A_M if source.geographic else 1.0)
     margin = [max(FAR * (b - a), m) for a, b, m in zip(low, high, (least, least, LEAST_S), strict=True)]
     return Survey(
@@ -98,7 +98,7 @@ def take(connection: Connection, source: _crs.Crs, staged: int, names: tuple[str
     )
 
 
-def check_axes(found: Survey, target: _crs.Crs, names: tuple[str, str]) -> None:
+def check_axes(found: Survey, target: _crs.Crs, remedy: str) -> None:
     """Raise `ParameterError` if x and y in degrees must be swapped to be where the dataset's reference system is true.
 
     Parameters
@@ -106,11 +106,11 @@ def check_axes(found: Survey, target: _crs.Crs, names: tuple[str, str]) -> None:
     found : Survey
     target : Crs
         Reference system of the dataset.
-    names : tuple of str
-        Columns of x and y in the source.
+    remedy : str
+        What is the other way round, and what to do.
     """
     if found.source.geographic and abs(found.lon) <= 90 and _belongs(target, found.lat) and _strays(target, found.lon):
-        raise swapped_axes(names)
+        raise swapped_axes(remedy)
 
 
 def _belongs(crs: _crs.Crs, lon: float) -> bool:
@@ -121,12 +121,9 @@ def _strays(crs: _crs.Crs, lon: float) -> bool:
     return crs.meridian is not None and _crs.degrees_apart(lon, crs.meridian) > FAR_FROM_MERIDIAN
 
 
-def swapped_axes(names: tuple[str, str]) -> ParameterError:
+def swapped_axes(remedy: str) -> ParameterError:
     """Make the error of a source whose x and y are the wrong way round."""
-    return ParameterError(
-        f"x must be the longitude or easting and y the latitude or northing. Columns '{names[0]}' and '{names[1]}' are "
-        f"the other way round; give --x {names[1]} --y {names[0]}."
-    )
+    return ParameterError(f"x must be the longitude or easting and y the latitude or northing. {remedy}")
 
 
 def _from_centre(column: str, centre: float | None) -> sql.Composable:
@@ -146,14 +143,12 @@ def _quantiles(connection: Connection, centre: float | None, shares: list[float]
     return [[axis[i] for axis in row] for i in range(len(shares))]
 
 
-def _degrees(
-    connection: Connection, source: _crs.Crs, place: tuple[float, float], names: tuple[str, str]
-) -> tuple[float, float]:
+def _degrees(connection: Connection, source: _crs.Crs, place: tuple[float, float], remedy: str) -> tuple[float, float]:
     found = _try_degrees(connection, source, place)
     if not source.geographic and (found is None or _strays(source, found[0])):
         swapped = _try_degrees(connection, source, place[::-1])
         if swapped is not None and _belongs(source, swapped[0]):
-            raise swapped_axes(names)
+            raise swapped_axes(remedy)
     if found is None:
         raise ParameterError(
             f"Positions must be in the reference system of the source. Their median is outside SRID {source.srid}; "
@@ -197,17 +192,15 @@ def sort_out(staging: _staging.Staging, found: Survey, *, drop: bool) -> dict[st
     return {reason: n for reason, n in there.items() if reason not in leaving}
 
 
-def refuse_swapped(staging: _staging.Staging, names: tuple[str, str]) -> None:
+def refuse_swapped(staging: _staging.Staging, remedy: str) -> None:
     """Raise `ParameterError` if x and y of most rows are the wrong way round."""
     if 2 * staging.rejected().get(SWAPPED, 0) > sum(staging.read):
-        raise swapped_axes(names)
+        raise swapped_axes(remedy)
 
 
-def check_names(names: tuple[str, str]) -> None:
-    """Raise `ParameterError` if the columns of x and y are called latitude and longitude, in this order."""
-    x, y = (name.strip().lower() for name in names)
-    if x in _LATITUDES and y in _LONGITUDES:
-        raise swapped_axes(names)
+def mean_each_other(x: str, y: str) -> bool:
+    """Whether the columns of x and y are called latitude and longitude, in this order."""
+    return x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES
 
 
 def notices(connection: Connection, found: Survey, target: _crs.Crs, far: dict[str, int]) -> tuple[str, ...]:

@@ -114,6 +114,15 @@ def test_an_hour_that_happens_twice_is_the_first_of_the_two_as_in_a_file(connect
     assert [t for (t,) in times] == [1205058600, 1225611000, 1225614600, 1225621800]
 
 
+def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connection):
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT 'a' AS cab, i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
+        "FROM generate_series(1, 9) i"
+    )
+    with pytest.raises(ParameterError, match=r"column 'place' have them the other way round; .* ST_FlipCoordinates"):
+        _import(connection)
+
+
 def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
     connection.execute(
         "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
