@@ -294,7 +294,7 @@ def load_requests(
     ],
     dataset: Dataset,
     columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
-    subject: Subject = "subject",
+    subject: Annotated[str, typer.Option(help="Column of the sender, as the trajectories name them.")] = "subject",
     time: Time = "time",
     tz: Zone = None,
 ) -> None:
@@ -413,7 +413,8 @@ def synth(
     start: Annotated[str, typer.Option(help="First position: ISO 8601 or unix seconds.")] = "2026-01-05T08:00:00Z",
     seed: Annotated[int, typer.Option(help="Same options and seed: same rows.")] = 1,
     whole_share: Annotated[
-        float, typer.Option(help="Share that is there all the time; the others come late or leave early.")
+        float,
+        typer.Option(help="Least share that is there all the time; of the others, most come late or leave early."),
     ] = 0.8,
     requests_per_subject: Annotated[float, typer.Option(help="Mean number of requests; 0 for none.")] = 2.0,
     destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
@@ -430,8 +431,8 @@ def synth(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Its edges: CSV with the columns from,to and, where known, length (metres), limit_kmh, class (0 "
-            "fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or 'id from to class "
+            help="Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class "
+            "(0 fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or 'id from to class "
             "*' without a header.",
         ),
     ] = None,
@@ -444,7 +445,9 @@ def synth(
     grid_m: Annotated[float, typer.Option(help="Side of a space cell of the dataset in metres.")] = 1.0,
     grid_s: Annotated[int, typer.Option(help="Length of a time slot of the dataset in seconds.")] = 1,
     append: Annotated[bool, typer.Option("--append", help="Add more subjects to an existing dataset.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace all that is in an existing dataset.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace all that is in an existing dataset, or the CSV files.")
+    ] = False,
 ) -> None:
     """Generate people and vehicles that move along streets, and requests they send.
 
@@ -463,10 +466,13 @@ def synth(
         "blocks": blocks, "nodes": nodes, "edges": edges, "limits": limits, "srid": srid, "lon": lon, "lat": lat,
     }  # fmt: skip
     if csv is not None:
-        if append or replace:
-            raise ParameterError("--append and --replace are for datasets. Got one with --csv; leave it out.")
+        if append or grid_m != 1.0 or grid_s != 1:
+            raise ParameterError(
+                "--append, --grid-m and --grid-s are for datasets. Got one with --csv; leave it out, and give the grid "
+                "when you load the files."
+            )
         with report.Progress() as progress:
-            made = synth_files(csv, progress=progress, **plan)
+            made = synth_files(csv, replace=replace, progress=progress, **plan)
     else:
         mode = _mode(append, replace)
         with _open() as database, report.Progress() as progress:

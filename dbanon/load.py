@@ -8,6 +8,7 @@ and reprojected in PostGIS, so M and SRID are right by construction. No message 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,10 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept."""
+    """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
+
+    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there.
+    """
 
     dataset: str
     kind: str
@@ -100,6 +104,8 @@ class LoadReport:
     subjects: int
     srid: int
     far: dict[str, int]
+    first_time: datetime | None = None
+    last_time: datetime | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -178,6 +184,7 @@ def import_trajectories(
         If the login may not read the table.
     """
     chosen = Options(**options)
+    columns.check()
     source = Table(table, columns, chosen.tz, chosen.bbox)
     with store.errors_translated(), connection.transaction():
         source.find(connection)
@@ -192,16 +199,17 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         connection, options.dataset, options.mode, grid_m=options.grid_m, grid_s=options.grid_s, srid=options.srid
     )
     meant = _crs.named(connection, crs)
+    _check_box(options.bbox, meant)
     wanted = old.srid if old is not None and options.mode == "append" else options.srid
     if wanted is not None:
         _crs.check_metric(_crs.named(connection, f"EPSG:{wanted}"))
     staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
     progress("looking for wild positions", 0, None)
-    found = _survey.take(connection, meant, sum(staging.read), source.remedy)
+    found = _survey.take(connection, meant, staging.usable(), source.remedy)
     target = wanted or _utm.zone(found.lon, found.lat)
     reference = _crs.named(connection, f"EPSG:{target}")
     _survey.check_axes(found, reference, source.remedy)
-    far = _survey.sort_out(staging, found, drop=options.drop_outliers)
+    _survey.sort_out(staging, found, drop=options.drop_outliers)
     _survey.refuse_swapped(staging, source.remedy)
     dataset_id = _datasets.write(
         connection, options.dataset, old, options.mode, srid=target, grid_m=options.grid_m, grid_s=options.grid_s
@@ -218,6 +226,8 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
     made = maker.make()
     staging.demand_some()
     quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", source.sources)
+    far = _survey.kept_far(connection, found)
+    first, last = maker.span()
     progress("making trajectories", made[0], made[0])
     return LoadReport(
         dataset=options.dataset,
@@ -230,8 +240,18 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         subjects=made[1],
         srid=target,
         far=far,
-        notices=_survey.notices(connection, found, reference, far),
+        first_time=first,
+        last_time=last,
+        notices=_survey.notices(found, reference, far),
     )
+
+
+def _check_box(bbox: Box | None, crs: _crs.Crs) -> None:
+    if bbox is not None and bbox[0] >= bbox[2] and not crs.geographic:
+        raise ParameterError(
+            "A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another; "
+            "change --bbox."
+        )
 
 
 def _stage(
@@ -303,17 +323,20 @@ def load_requests(
     with store.errors_translated(), connection.transaction():
         _datasets.lock(connection, dataset)
         known = store.dataset_row(connection, dataset)
-        staging = _staging.Staging(connection, "subject, sent_at, " + _cell_columns(columns))
-        staging.create(f"subject text, sent_at timestamptz, {_cell_columns(columns, ' text')}")
+        told = {subject: "subject", time: "sent_at", **{name: f"cell_{i}" for i, name in enumerate(columns)}}
+        staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
+        types = "file int, line bigint, subject text, sent_at timestamptz, "
+        staging.create(types + _cell_columns(columns, " text"))
         rows = 0
         times = _cells.Times(tz)
-        for batch in _from_files.tracked(file, [subject, time, *columns], progress):
+        for batch in _from_files.tracked(file, [subject, time, *columns], progress, may_break=columns):
             _stage_requests(staging, batch, subject, times.seconds(batch.columns[time]), columns=columns)
             rows += len(batch)
         staging.read.append(rows)
         staging.demand_some()
         progress("storing requests", 0, None)
-        subjects = _insert_requests(connection, known.dataset_id, columns)
+        subjects = _insert_requests(staging, known.dataset_id, columns)
+        staging.demand_some()
         quarantined, kept = _staging.write_load(staging, known.dataset_id, "requests", [str(file)])
         progress("storing requests", kept, kept)
     return LoadReport(
@@ -343,6 +366,7 @@ def _stage_requests(
     seconds = _staging.floats(t)
     reasons = _staging.Reasons(len(batch))
     reasons.mark("missing-subject", _staging.is_null(sender))
+    reasons.mark("subject-too-long", _cells.too_long(sender))
     reasons.mark("unparsable-time", _staging.is_null(t))
     reasons.mark("non-finite-time", ~np.isfinite(seconds))
     reasons.mark("time-out-of-range", _cells.out_of_range(seconds))
@@ -350,16 +374,29 @@ def _stage_requests(
     staging.reject(batch, reasons)
     keep = pa.array(reasons.kept)
     sent_at = binary_copy.timestamps(seconds[reasons.kept])
-    staging.stage([sender.filter(keep), sent_at, *(cell.filter(keep) for cell in cells)])
+    line = batch.line.to_numpy()[reasons.kept].astype(np.int64)
+    file = np.zeros(len(line), np.int32)
+    staging.stage([file, line, sender.filter(keep), sent_at, *(cell.filter(keep) for cell in cells)])
 
 
-def _insert_requests(connection: Connection, dataset_id: int, columns: Sequence[str]) -> int:
+def _insert_requests(staging: _staging.Staging, dataset_id: int, columns: Sequence[str]) -> int:
+    """Store the staged requests that the dataset has not got; returns how many subjects sent them."""
+    connection = staging.connection
     pairs = [
         sql.SQL("{}::text, {}").format(sql.Literal(name), sql.Identifier(f"cell_{i}")) for i, name in enumerate(columns)
     ]
-    statement = sql.SQL(
-        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) "
-        "SELECT {}, subject, sent_at, jsonb_strip_nulls(jsonb_build_object({})) FROM dbanon_staged"
+    content = sql.SQL("jsonb_strip_nulls(jsonb_build_object({}))").format(sql.SQL(", ").join(pairs))
+    connection.execute(
+        sql.SQL(
+            "WITH there AS (SELECT DISTINCT subject, sent_at, content FROM dbanon.request WHERE dataset_id = {dataset}), "
+            "gone AS (DELETE FROM dbanon_staged s USING there t WHERE s.subject = t.subject "
+            "         AND s.sent_at = t.sent_at AND {content} = t.content RETURNING s.*) "
+            "INSERT INTO dbanon_rejected SELECT file, line, 'duplicate-request', {told} FROM gone"
+        ).format(dataset=dataset_id, content=content, told=staging.content())
     )
-    connection.execute(statement.format(dataset_id, sql.SQL(", ").join(pairs)))
+    statement = sql.SQL(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT {}, subject, sent_at, {} "
+        "FROM dbanon_staged ORDER BY line"
+    )
+    connection.execute(statement.format(dataset_id, content))
     return int((connection.execute("SELECT count(DISTINCT subject) FROM dbanon_staged").fetchone() or [0])[0])

@@ -418,11 +418,13 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     return database
 
 
-def synth_files(directory: str | Path, *, progress: Progress = _silent, **plan: Any) -> "SynthReport":
+def synth_files(
+    directory: str | Path, *, replace: bool = False, progress: Progress = _silent, **plan: Any
+) -> "SynthReport":
     """Generate moving objects and their requests into CSV files; no database is used."""
     from dbanon import synth
 
-    return synth.into_files(Path(directory), synth.Plan.of(**plan), progress=progress)
+    return synth.into_files(Path(directory), synth.Plan.of(**plan), replace=replace, progress=progress)
 
 
 def _check_or_migrate(database: Database) -> None:

@@ -128,7 +128,10 @@ def load_text(report: "LoadReport") -> str:
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects), ("SRID", str(report.srid))]
         rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
-    return table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
+    counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
+    if report.first_time is None or report.last_time is None:
+        return counts
+    return f"{counts}\nfrom {report.first_time:%Y-%m-%d %H:%M:%S} to {report.last_time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def synth_json(report: "SynthReport") -> dict[str, Any]:

@@ -208,7 +208,10 @@ def into_database(
         dataset_id = _datasets.write(connection, dataset, old, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
-        first = _first_number(connection, dataset_id) if mode == "append" else 0
+        first = 0
+        if mode == "append":
+            _demand_generated(connection, dataset_id)
+            first = _first_number(connection, dataset_id)
         _write(connection, dataset_id, world, first=first, tally=tally, progress=progress)
         _write_loads(connection, dataset_id, plan.source(network, first), tally)
     return tally.report(world, dataset=dataset, files=())
@@ -220,6 +223,16 @@ def _check_srid(connection: Connection, srid: int, old: store.DatasetRow | None)
         raise ParameterError(
             f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
             f"network in {srid}; make a new dataset of it."
+        )
+
+
+def _demand_generated(connection: Connection, dataset_id: int) -> None:
+    """Raise `ParameterError` if real people are in the dataset: invented ones would count towards their crowds."""
+    query = "SELECT count(*) FROM dbanon.load WHERE dataset_id = %s AND source NOT LIKE 'synth %%'"
+    if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
+        raise ParameterError(
+            "Generated subjects must be kept apart from real ones, whose crowds they would fill. This dataset was "
+            "loaded from elsewhere; generate into a dataset of its own."
         )
 
 
@@ -293,16 +306,30 @@ def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _T
 # ---- into files ------------------------------------------------------------------------------------------------------
 
 
-def into_files(directory: Path, plan: Plan, *, progress: Progress) -> SynthReport:
+def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
     Parameters
     ----------
     directory : Path
-        Made if it is not there; files of these names are replaced when both are complete.
+        Made if it is not there.
     plan : Plan
+    replace : bool
+        Replace files of these names, when both are complete.
     progress : callable
+
+    Raises
+    ------
+    ParameterError
+        If there is such a file already and it is not to be replaced.
     """
+    names = [directory / "trajectories.csv", directory / "requests.csv"]
+    taken = next((name for name in names if name.exists()), None)
+    if taken is not None and not replace:
+        raise ParameterError(
+            f"Files must not be overwritten unasked. There is a {taken} already; choose another --csv, or "
+            "give --replace."
+        )
     tally = _Tally()
     network = plan.network()
     if not _utm.is_zone(network.srid):
@@ -312,7 +339,6 @@ def into_files(directory: Path, plan: Plan, *, progress: Progress) -> SynthRepor
         )
     progress("finding the quickest ways", 0, None)
     world = tally.timed("routes_s", World.of, plan, network)
-    names = [directory / "trajectories.csv", directory / "requests.csv"]
     with _replacing(names) as (trajectories, requests):
         trajectories.write((",".join(CSV_COLUMNS.values()) + "\n").encode())
         requests.write(b"subject,time,poi\n")
@@ -385,5 +411,5 @@ def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
     tuple of Path
         ``trajectories.csv`` and ``requests.csv``.
     """
-    into_files(directory, Plan(objects=300, seed=seed), progress=lambda stage, done, total: None)
+    into_files(directory, Plan(objects=300, seed=seed), replace=True, progress=lambda stage, done, total: None)
     return directory / "trajectories.csv", directory / "requests.csv"

@@ -4,6 +4,7 @@ A cell that cannot be read is null in the result, for the caller to count; no Py
 message quotes one.
 """
 
+import itertools
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -11,16 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.errors import ParameterError
+from dbanon.errors import DataError, ParameterError
 
 FIRST_S, LAST_S = -62_135_596_800.0, 1e11
 """Unix seconds of the first and the last time that is read as one: the years 1 and 5138."""
+
+LATEST_MEDIAN_S = 4_102_444_800.0
+"""The year 2100: a file whose typical time is later holds no unix times."""
+
+MOST_SUBJECT_BYTES = 1000
 
 UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
 """Numbers below the first are so many to a second: seconds, milliseconds, microseconds, nanoseconds since 1970."""
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^[+-]?(?i:nan|inf|infinity)$"
-_ISO = r"^[0-9]{4}-[01][0-9]-[0-3][0-9]([ T][0-2][0-9](:?[0-5][0-9](:?[0-5][0-9](\.[0-9]{1,9})?)?)?)?"
+_DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_ISO = r"^" + _DATE + r"([ T]([01][0-9]|2[0-3])(:?[0-5][0-9](:?[0-5][0-9](\.[0-9]{1,9})?)?)?)?"
 _ZONE = r"([zZ]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
@@ -30,7 +37,9 @@ def check_zone(tz: str | None) -> None:
         if tz is not None:
             ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ParameterError(f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}.") from None
+        raise ParameterError(
+            f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}; change --tz."
+        ) from None
 
 
 def numbers(column: pa.Array) -> pa.Array:
@@ -75,18 +84,24 @@ class Times:
     def seconds(self, column: pa.Array) -> pa.Array:
         """Cells (text, numbers or timestamps) as unix seconds; null where they are neither a number nor ISO 8601.
 
+        Null too where clocks were set forward and the time of day was left out.
+
         Raises
         ------
         ParameterError
             If a time names no zone and there is none for all of them.
+        DataError
+            If the numbers cannot be times since 1970 in any unit.
         """
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us"))
         if pa.types.is_timestamp(column.type):
-            micro = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-            return _since_1970(micro if column.type.tz else _localised(micro, self._tz))
+            return _timestamp_seconds(column, self._tz)
         counted = numbers(column)
-        seconds = pc.divide(counted, self._unit(counted))
+        unit = self._unit(counted)
+        seconds = pc.divide(counted, unit)
+        if unit > 1:  # what is too small for the unit was counted in another
+            seconds = pc.if_else(pc.less(pc.abs(counted), least(unit)), LAST_S, seconds)
         if pa.types.is_string(column.type) and counted.null_count:
             words = _only(pc.utf8_trim_whitespace(column), pc.is_null(counted))
             seconds = pc.coalesce(seconds, _iso_seconds(words, self._tz))
@@ -104,13 +119,36 @@ class Times:
 
 
 def per_second(size: float) -> float:
-    """How many units make a second, told by the size of a typical number of them since 1970."""
-    return next(unit for limit, unit in UNITS if size < limit)
+    """How many units make a second, told by the size of a typical number of them since 1970.
+
+    Raises
+    ------
+    DataError
+        If that would be beyond the year 2100.
+    """
+    unit = next(unit for limit, unit in UNITS if size < limit)
+    if size / unit > LATEST_MEDIAN_S:
+        raise DataError(
+            "Times must be unix seconds or milliseconds, or ISO 8601. Got numbers that would lie beyond the year 2100; "
+            "if they are dates written as YYYYMMDDhhmmss, write them as ISO 8601."
+        )
+    return unit
+
+
+def least(unit: float) -> float:
+    """The least number that is read in a unit."""
+    return next(limit for (limit, _), (_, finer) in itertools.pairwise(UNITS) if finer == unit)
 
 
 def out_of_range(seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Where unix seconds are finite and yet no time: before the year 1 or after 5138."""
     return np.isfinite(seconds) & ((seconds < FIRST_S) | (seconds >= LAST_S))
+
+
+def too_long(subject: pa.Array) -> NDArray[np.bool_]:
+    """Where subjects have more bytes than an index can hold."""
+    length = pc.fill_null(pc.binary_length(subject), 0)
+    return np.asarray(length.to_numpy(zero_copy_only=False)) > MOST_SUBJECT_BYTES
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -138,6 +176,16 @@ def _quoted(column: pa.Array) -> pa.Array:
     return pc.fill_null(pc.binary_join_element_wise(pa.scalar('"'), safe, pa.scalar('"'), pa.scalar("")), "null")
 
 
+def _timestamp_seconds(column: pa.Array, tz: str | None) -> pa.Array:
+    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[column.type.unit]
+    seconds = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), per_second)
+    if column.type.tz:
+        return seconds
+    sane = pc.and_(pc.greater_equal(seconds, FIRST_S), pc.less(seconds, LAST_S))  # others overflow in microseconds
+    local = _localised(_only(column, sane).cast(pa.timestamp("us"), safe=False), tz)
+    return pc.if_else(pc.fill_null(sane, True), _since_1970(local), seconds)
+
+
 def _iso_seconds(column: pa.Array, tz: str | None) -> pa.Array:
     zoned = pc.match_substring_regex(column, _ISO + _ZONE)
     naive = pc.match_substring_regex(column, _ISO + "$")
@@ -157,7 +205,8 @@ def _localised(column: pa.Array, tz: str | None) -> pa.Array:
             "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a zone; "
             "give the zone, for example --tz UTC."
         )
-    return pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
+    there = pc.assume_timezone(column, tz or "UTC", ambiguous="earliest", nonexistent="earliest")
+    return _only(there, pc.equal(pc.local_timestamp(there), column))
 
 
 def _since_1970(column: pa.Array) -> pa.Array:

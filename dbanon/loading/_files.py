@@ -5,7 +5,7 @@ A file that is no table at all is an error, told in one sentence that quotes no 
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -24,6 +25,8 @@ ROWS = 65_536
 HEAD_BYTES = 65_536
 
 _SEPARATORS = ",;\t|"
+_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is told of a header, which may hold somebody's data
+_VALUE = re.compile(r"\d\.\d|\d{3}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
@@ -39,22 +42,36 @@ class Batch:
         return len(self.line)
 
 
-def batches(path: Path, names: Sequence[str]) -> Iterator[Batch]:
+def batches(path: Path, names: Sequence[str], *, may_break: Collection[str] = ()) -> Iterator[Batch]:
     """Read the named columns of a CSV (also gzipped) or Parquet file.
 
     Raises
     ------
     DataError
-        If there is no such file, or it is empty, no table, cut off or lacks a column.
+        If there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds a line break
+        in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
     """
     names = list(dict.fromkeys(names))
     first = 2
     for columns, done in _parts(path, names):
         rows = len(columns[0])
+        for name, column in zip(names, columns, strict=True):
+            if name not in may_break and pa.types.is_string(column.type):
+                _demand_single_lines(path, name, column, first)
         yield Batch(pa.array(np.arange(first, first + rows)), dict(zip(names, columns, strict=True)), done)
         first += rows
     if first == 2:
         raise DataError(f"{path.name} must hold rows below its header. Got none; check the file.")
+
+
+def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:
+    broken = pc.or_(pc.match_substring(column, "\n"), pc.match_substring(column, "\r"))
+    at = pc.index(broken, True).as_py()
+    if at >= 0:
+        raise DataError(
+            f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not; a "
+            "quote may be open there, mend it."
+        )
 
 
 def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
@@ -183,9 +200,10 @@ def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> N
             f"The first line of {path.name} must name its columns. It holds values instead; put a header above them."
         )
     if missing:
-        shown = ", ".join(name[:40] for name in found[:40])
+        names = [name for name in found if _NAME.fullmatch(name) and not _VALUE.search(name)][:40]
+        shown = ": " + ", ".join(names) if names else f" {len(found)} others"
         raise DataError(
-            f"{path.name} must have a column '{missing[0]}'. It has: {shown}; name the right one (--subject, --time, "
+            f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one (--subject, --time, "
             "--x, --y, --trip or --columns)."
         )
     twice = [name for name in wanted if list(found).count(name) > 1]

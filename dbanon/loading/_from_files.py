@@ -1,6 +1,6 @@
 """Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from dbanon.loading import _cells, _crs, _files, _staging, _survey
 Progress = Callable[[str, int, int | None], None]
 Box = tuple[float, float, float, float]
 
+MB = 1024**2
 ITS_OWN = "-"
 """As the name of the subject column: every row is a subject of its own."""
 
@@ -29,14 +30,8 @@ class Columns:
     trip: str | None = None
 
     def check(self) -> None:
-        """Raise `ParameterError` if one column is to be two things."""
-        named = [self.subject, self.time, self.x, self.y]
-        twice = next((name for name in named if named.count(name) > 1), None)
-        if twice is not None:
-            raise ParameterError(
-                f"The columns of subject, time, x and y must differ. Got '{twice}' twice; name them with --subject, "
-                "--time, --x and --y."
-            )
+        """Raise `ParameterError` if one column is to be two things, or no column but the subject's is its own."""
+        check_named([self.subject, self.time, self.x, self.y], self.trip, "subject, time, x and y")
 
     def names(self) -> list[str]:
         """The columns to read from a file, each once."""
@@ -110,6 +105,7 @@ class Files:
         reasons = _staging.Reasons(len(subject))
         time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
         reasons.mark("missing-subject", _staging.is_null(subject))
+        reasons.mark("subject-too-long", _cells.too_long(subject))
         reasons.mark("unparsable-time", _staging.is_null(t))
         reasons.mark("non-finite-time", ~np.isfinite(time))
         reasons.mark("time-out-of-range", _cells.out_of_range(time))
@@ -127,6 +123,15 @@ class Files:
         return reasons
 
 
+def check_named(named: list[str], trip: str | None, told: str) -> None:
+    """Raise `ParameterError` if a column is named twice, or any but the first is `ITS_OWN`."""
+    twice = next((name for name in named if named.count(name) > 1), None)
+    if twice is not None:
+        raise ParameterError(f"The columns of {told} must differ. Got '{twice}' twice; name each as it is called.")
+    if ITS_OWN in [*named[1:], trip]:
+        raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
+
+
 def inside(x: np.ndarray, y: np.ndarray, bbox: Box) -> np.ndarray:
     """Where positions lie in a box; one whose least x is the greater crosses the antimeridian."""
     west, south, east, north = bbox
@@ -134,10 +139,12 @@ def inside(x: np.ndarray, y: np.ndarray, bbox: Box) -> np.ndarray:
     return np.asarray(across & (y >= south) & (y <= north))
 
 
-def tracked(path: Path, names: list[str], progress: Progress) -> Iterator[_files.Batch]:
-    """Read the batches of a file and tell how far it is."""
-    stage = f"reading {path.name}"
+def tracked(
+    path: Path, names: list[str], progress: Progress, *, may_break: Collection[str] = ()
+) -> Iterator[_files.Batch]:
+    """Read the batches of a file and tell how much of it is done, in MB."""
+    stage = f"reading {path.name}, MB"
     progress(stage, 0, None)
-    for batch in _files.batches(path, names):
-        progress(stage, batch.done_bytes, path.stat().st_size)
+    for batch in _files.batches(path, names, may_break=may_break):
+        progress(stage, -(-batch.done_bytes // MB), -(-path.stat().st_size // MB))
         yield batch

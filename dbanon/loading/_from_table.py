@@ -1,7 +1,8 @@
 """Fixes out of a table of the same database into the staging table, without leaving the server."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from psycopg import sql
 
 from dbanon.errors import DataError, ParameterError, StoreError
 from dbanon.loading import _cells, _crs, _staging, _survey
-from dbanon.loading._from_files import ITS_OWN, Box
+from dbanon.loading._from_files import ITS_OWN, Box, check_named
 
 Connection = psycopg.Connection[Any]
 Progress = Callable[[str, int, int | None], None]
@@ -18,6 +19,12 @@ Progress = Callable[[str, int, int | None], None]
 _NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _NAIVE = ("timestamp without time zone", "date")
 _ZONED = "timestamp with time zone"
+BLANKS = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+    + "\u2028\u2029\u202f\u205f\u3000"
+)
+"""What is trimmed from texts, as Arrow does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +35,10 @@ class TableColumns:
     time: str
     geom: str
     trip: str | None = None
+
+    def check(self) -> None:
+        """Raise `ParameterError` if one column is to be two things, or no column but the subject's is its own."""
+        check_named([self.subject, self.time, self.geom], self.trip, "subject, time and geometry")
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
@@ -81,38 +92,55 @@ class Table:
         try:
             with connection.transaction():
                 row = connection.execute(
-                    "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), has_table_privilege(c.oid, 'SELECT') "
+                    "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), row_security_active(c.oid) "
                     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
                     "WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')",
                     [self.name],
                 ).fetchone()
-        except (psycopg.errors.InvalidName, psycopg.errors.SyntaxErrorOrAccessRuleViolation):
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
             pass
         if row is None:
             raise DataError(
                 f"The table to import must exist. There is no '{self.name}'. {_nearest(connection, self.name)}"
             )
-        self._oid, self._qualified, allowed = row
-        if not allowed:
-            raise StoreError(
-                f"The login must be allowed to read the table. It may not read {self._qualified}; grant it SELECT.",
-                "42501",
+        self._oid, self._qualified, filtered = row
+        if filtered:
+            raise DataError(
+                f"The table must be read whole. Row-level security keeps rows of {self._qualified} from this login; "
+                "import it as a login that sees all of them."
             )
         self._check_columns(connection)
+        self._check_types()
 
     def _check_columns(self, connection: Connection) -> None:
         found = connection.execute(
-            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
-            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            "SELECT a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), "
+            "       has_column_privilege(a.attrelid, a.attnum, 'SELECT'), coalesce(NOT c.collisdeterministic, false) "
+            "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+            "LEFT JOIN pg_collation c ON c.oid = a.attcollation "
+            "WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
             [self._oid],
         ).fetchall()
-        self._types = dict(found)
+        self._types = {name: kind for name, kind, _, _ in found}
+        blurred = {name for name, kind, _, loose in found if loose or kind.split(".")[-1] == "citext"}
+        if self.columns.subject in blurred:
+            raise DataError(
+                f"Column '{self.columns.subject}' must tell one subject from another byte by byte. Its type takes "
+                "different spellings for the same; bring them into one in a view, with lower(x)::text, and import it."
+            )
         for name in self.columns.names():
             if name not in self._types:
                 raise DataError(
                     f"{self._qualified} must have a column '{name}'. It has: {', '.join(self._types)}; name the right "
                     "one (--subject, --time, --geom or --trip)."
                 )
+        if not all(allowed for name, _, allowed, _ in found if name in self.columns.names()):
+            raise StoreError(
+                f"The login must be allowed to read the table. It may not read {self._qualified}; grant it SELECT.",
+                "42501",
+            )
+
+    def _check_types(self) -> None:
         time = self._types[self.columns.time]
         if time not in (*_NUMBERS, *_NAIVE, _ZONED):
             raise DataError(
@@ -138,12 +166,13 @@ class Table:
         DataError
             If they are lines or areas, or name no reference system.
         """
-        kind, srid = connection.execute(
-            sql.SQL(
-                "SELECT GeometryType(g), ST_SRID(g) FROM (SELECT {}::geometry AS g FROM {}) s "
-                "WHERE g IS NOT NULL LIMIT 1"
-            ).format(sql.Identifier(self.columns.geom), self._relation()),
-        ).fetchone() or ("POINT", _crs.WGS84)
+        with self._reading():
+            kind, srid = connection.execute(
+                sql.SQL(
+                    "SELECT GeometryType(g), ST_SRID(g) FROM (SELECT {}::geometry AS g FROM {}) s "
+                    "WHERE g IS NOT NULL LIMIT 1"
+                ).format(sql.Identifier(self.columns.geom), self._relation()),
+            ).fetchone() or ("POINT", _crs.WGS84)
         if not kind.startswith("POINT"):
             raise DataError(
                 f"Column '{self.columns.geom}' must hold points, one fix a row. It holds {kind}; take them apart with "
@@ -168,28 +197,38 @@ class Table:
                 CASE WHEN reason IS NOT NULL THEN jsonb_build_object({told}) END
             FROM (SELECT *, CASE {reasons} END AS reason
                   FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, {subject} AS subject,
-                            {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y
+                            {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y, ST_SRID(point) AS srid
                         FROM (SELECT row_number() OVER () AS line, *,
-                                  CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' AND ST_SRID(raw_geom) IN (0, {srid})
-                                       THEN raw_geom END AS point
+                                  CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' THEN raw_geom END AS point
                               FROM (SELECT {columns} FROM {table}) raw) numbered OFFSET 0) meant OFFSET 0) judged"""
         ).format(
             reasons=self._reasons(crs),
             columns=self._raw(),
             table=self._relation(),
-            srid=crs.srid,
             subject=_text("raw_subject") if self.columns.subject != ITS_OWN else _numbered(first),
             trip=_text("raw_trip"),
             time=self._seconds(staging.connection),
             told=self._told(),
         )
         staging.connection.execute("ALTER TABLE dbanon_staged ADD reason text, ADD content jsonb")
-        staging.read.append(staging.connection.execute(statement).rowcount)
+        with self._reading():
+            staging.read.append(staging.connection.execute(statement).rowcount)
         staging.connection.execute(
             "WITH bad AS (DELETE FROM dbanon_staged WHERE reason IS NOT NULL RETURNING *) "
             "INSERT INTO dbanon_rejected SELECT file, line, reason, content FROM bad"
         )
         staging.connection.execute("ALTER TABLE dbanon_staged DROP reason, DROP content")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Say of errors that they come from the table, which may be a view of anything."""
+        try:
+            yield
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            raise DataError(
+                f"The table must be readable to its last row. Reading {self._qualified} stopped with SQLSTATE "
+                f"{error.sqlstate}; select all of it in psql to see why."
+            ) from error
 
     def _relation(self) -> sql.SQL:
         return sql.SQL(cast("Any", self._qualified))  # quoted by format
@@ -212,18 +251,22 @@ class Table:
         if kind == _ZONED:
             return sql.SQL("extract(epoch FROM raw_time)::float8")
         if kind in _NAIVE:
-            # Where clocks are set back PostgreSQL takes the later of two times; files, and so this, take the earlier.
-            return sql.SQL(
-                "extract(epoch FROM least(raw_time::timestamp AT TIME ZONE {tz}, "
-                "(raw_time::timestamp - interval '1 hour') AT TIME ZONE {tz} + interval '1 hour'))::float8"
-            ).format(tz=self.tz)
-        row = connection.execute(
-            sql.SQL(
-                "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) "
-                "FROM (SELECT {}::float8 AS t FROM {} LIMIT 100000) s WHERE abs(t) < 'Infinity'"
-            ).format(sql.Identifier(self.columns.time), self._relation())
-        ).fetchone()
-        return sql.SQL("raw_time::float8 / {}").format(_cells.per_second((row and row[0]) or 0.0))
+            return _localised(str(self.tz))
+        number = _number("raw_time", kind)
+        with self._reading():
+            row = connection.execute(
+                sql.SQL(
+                    "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT {} AS t "
+                    "FROM (SELECT {} AS raw_time FROM {} LIMIT 100000) r) s WHERE abs(t) < 'Infinity'"
+                ).format(number, sql.Identifier(self.columns.time), self._relation())
+            ).fetchone()
+        unit = _cells.per_second((row and row[0]) or 0.0)
+        if unit == 1:
+            return number
+        # What is too small for the unit was counted in another.
+        return sql.SQL("CASE WHEN abs({0}) < {1} THEN {2} ELSE {0} / {3} END").format(
+            number, _cells.least(unit), _cells.LAST_S, unit
+        )
 
     def _told(self) -> sql.Composed:
         """Build the JSON of a row that cannot be used, with its cells as they were read."""
@@ -243,9 +286,11 @@ class Table:
         """Find the first reason against a row; `_from_files` has the same in NumPy."""
         wrong = {
             "missing-subject": sql.SQL("subject IS NULL"),
+            "subject-too-long": sql.SQL("octet_length(subject) > {}").format(_cells.MOST_SUBJECT_BYTES),
             "unparsable-time": sql.SQL("t IS NULL"),
             "non-finite-time": sql.SQL("NOT abs(t) < 'Infinity'"),
             "time-out-of-range": sql.SQL("t < {} OR t >= {}").format(_cells.FIRST_S, _cells.LAST_S),
+            "other-reference-system": sql.SQL("srid NOT IN (0, {})").format(crs.srid),
             "unparsable-position": sql.SQL("x IS NULL OR y IS NULL"),
             "non-finite-position": sql.SQL("NOT (abs(x) < 'Infinity' AND abs(y) < 'Infinity')"),
         }
@@ -268,12 +313,36 @@ def _as(column: str, kind: str) -> sql.Composed:
     return sql.SQL("{}::{}").format(sql.Identifier(column), sql.SQL(cast("Any", kind)))
 
 
+def _number(column: str, kind: str) -> sql.Composed:
+    """Make a double of any number; a numeric may be too large for one."""
+    text = "{0}::float8"
+    if kind == "numeric":
+        special = "{0}::text IN ('NaN', 'Infinity', '-Infinity')"
+        text = f"CASE WHEN abs({{0}}) < 1e300 OR {special} THEN {{0}}::float8 ELSE 1e300 END"
+    return sql.SQL(cast("Any", f"({text})")).format(sql.Identifier(column))
+
+
+def _localised(tz: str) -> sql.Composed:
+    """Read a time of day in a zone as files are read: the earlier of two, and none where clocks were set forward."""
+    there = sql.SQL("(raw_time::timestamp AT TIME ZONE {})").format(tz)
+    earlier = [sql.SQL("({} - interval {})").format(there, gap) for gap in ("2 hours", "1 hour", "30 minutes", "0")]
+    tried = [
+        sql.SQL("CASE WHEN {0} AT TIME ZONE {1} = raw_time::timestamp THEN {0} END").format(moment, tz)
+        for moment in earlier
+    ]
+    return sql.SQL(
+        "CASE WHEN NOT isfinite(raw_time) THEN 'Infinity'::float8 "
+        "WHEN raw_time < '0001-01-02' OR raw_time > '5138-01-01' THEN 1e300 "
+        "ELSE extract(epoch FROM coalesce({}))::float8 END"
+    ).format(sql.SQL(", ").join(tried))
+
+
 def _text(column: str) -> sql.Composed:
     """Trim a text and bring it into one spelling: a name in two spellings of Unicode would count as two people."""
-    expression = """
-        nullif(CASE WHEN octet_length({0}) = char_length({0}) THEN btrim({0}, E' \\t\\n\\r\\f\\v')
-                    ELSE normalize(regexp_replace({0}, '^\\s+|\\s+$', '', 'g'), NFC) END, '')"""
-    return sql.SQL(cast("Any", expression)).format(sql.Identifier(column))
+    return sql.SQL(
+        "nullif(CASE WHEN octet_length({0}) = char_length({0}) THEN btrim({0}, {1}) "
+        "ELSE normalize(btrim({0}, {1}), NFC) END, '')"
+    ).format(sql.Identifier(column), BLANKS)
 
 
 def _numbered(first: int) -> sql.Composed:

@@ -1,6 +1,7 @@
 """From staged fixes to rows of ``dbanon.trajectory``: order, twins, lines and reprojection, all in PostGIS."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -9,6 +10,8 @@ from psycopg import sql
 from dbanon.loading import _staging
 
 Connection = psycopg.Connection[Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_FIXES = 100_000  # in one trajectory: PostGIS makes a line in memory, at 700 bytes a fix
 SAME_PLACE_M = 0.001  # reprojected twice, a position may differ in its last bits
 
 
@@ -40,6 +43,12 @@ class Maker:
         except (psycopg.errors.InternalError, _OffTheMapError):
             self._reject_off_the_map()
             return self._attempt()
+
+    def span(self) -> tuple[datetime, datetime]:
+        """Find the first and the last time of what was made."""
+        row = self.connection.execute("SELECT min(t), max(t) FROM dbanon_ordered WHERE kept").fetchone() or (0.0, 0.0)
+        first, last = (_EPOCH + timedelta(seconds=seconds) for seconds in row)
+        return first, last
 
     def _attempt(self) -> tuple[int, int]:
         self._order()
@@ -97,15 +106,25 @@ class Maker:
         self.connection.execute(sql.SQL(statement).format(self.staging.content()))
 
     def _fixes(self) -> sql.Composable:
-        """Name what lines are made of: the kept fixes, their parts numbered where gaps cut them."""
-        if self.split_gap_s is None:
+        """Name what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them."""
+        if self.split_gap_s is None and self._longest() <= MOST_FIXES:
             return sql.SQL("(SELECT * FROM dbanon_ordered WHERE kept)")
+        gap = sql.SQL("'Infinity'") if self.split_gap_s is None else sql.Literal(self.split_gap_s)
         return sql.SQL(
             """(SELECT subject, trip, t, x, y,
-                       count(*) FILTER (WHERE gap > {}) OVER (PARTITION BY subject, trip ORDER BY t) AS part
-                FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip ORDER BY t) AS gap
+                       count(*) FILTER (WHERE gap > {} OR nth % {} = 0)
+                           OVER (PARTITION BY subject, trip ORDER BY t) AS part
+                FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip ORDER BY t) AS gap,
+                             row_number() OVER (PARTITION BY subject, trip ORDER BY t) - 1 AS nth
                       FROM dbanon_ordered WHERE kept) spaced)"""
-        ).format(self.split_gap_s)
+        ).format(gap, MOST_FIXES)
+
+    def _longest(self) -> int:
+        """Count the fixes of the longest trajectory to be."""
+        query = (
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM dbanon_ordered WHERE kept GROUP BY subject, trip) lengths"
+        )
+        return int((self.connection.execute(query).fetchone() or [0])[0] or 0)
 
     def _insert(self) -> tuple[int, int]:
         statement = sql.SQL(

@@ -22,9 +22,11 @@ Connection = psycopg.Connection[Any]
 
 REASONS = (
     "missing-subject",
+    "subject-too-long",
     "unparsable-time",
     "non-finite-time",
     "time-out-of-range",
+    "other-reference-system",
     "unparsable-position",
     "non-finite-position",
     "swapped-axes",
@@ -35,6 +37,7 @@ REASONS = (
     "duplicate-fix",
     "contradicting-fix",
     "empty-request",
+    "duplicate-request",
 )
 """Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
 
@@ -52,12 +55,14 @@ class Staging:
     read: list[int] = field(default_factory=list)
 
     def create(self, columns: str) -> None:
+        """Make the tables, that of the usable rows with these columns and their types."""
         self.connection.execute(sql.SQL(cast("Any", f"CREATE TEMP TABLE dbanon_staged ({columns}) ON COMMIT DROP")))
         self.connection.execute(
             "CREATE TEMP TABLE dbanon_rejected (file int, line bigint, reason text, content jsonb) ON COMMIT DROP"
         )
 
     def stage(self, rows: Sequence[binary_copy.Column]) -> None:
+        """Copy usable rows, column by column."""
         with store.copying(self.connection, f"dbanon_staged ({self.columns})") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
@@ -89,20 +94,24 @@ class Staging:
         query = "SELECT reason, count(*) FROM dbanon_rejected GROUP BY reason ORDER BY reason"
         return dict(self.connection.execute(query).fetchall())
 
+    def usable(self) -> int:
+        """Count the rows that nothing was found against so far."""
+        return sum(self.read) - sum(self.rejected().values())
+
     def demand_some(self) -> None:
         """Raise `DataError` if nothing is left to store, with the reasons counted."""
-        rejected = self.rejected()
-        if sum(self.read) > sum(rejected.values()):
+        if self.usable():
             return
+        rejected = self.rejected()
         told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
-        if set(rejected) <= {"duplicate-fix", "contradicting-fix"} and rejected:
+        if set(rejected) <= {"duplicate-fix", "contradicting-fix", "duplicate-request"} and rejected:
             raise DataError(
-                f"What is added must be new. The dataset has a fix for each of the {sum(self.read)} rows ({told}); "
+                f"What is added must be new. The dataset has something for each of the {sum(self.read)} rows ({told}); "
                 "it was loaded before."
             )
         raise DataError(
             f"At least one row must be usable. Got {sum(self.read)} rows, none usable ({told}); check which columns "
-            "are named, --crs and the times."
+            "are named, --crs, --bbox and the times."
         )
 
 

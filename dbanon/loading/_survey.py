@@ -1,65 +1,159 @@
-"""A look at all staged fixes together: where they are, whether x and y are swapped, and which lie far outside the rest.
+"""A look at all staged fixes together: where they are, which axis is which, and which lie far outside the rest.
 
-Decides from 100,000 fixes evenly drawn, so that it costs the same whatever is loaded. A fix lies far outside the rest
-where, on either axis or in time, it is further from the middle 98 percent of the fixes than three times their extent
-(and than a kilometre, or a day). With few fixes the middle is taken narrower, so that a single wild one is no part of
-it.
+Decides from 100,000 fixes evenly drawn, so that judging takes no longer for more, and from the places among them
+rather than the fixes: a cab that is parked all week is one place, and so is every fix that a broken receiver put
+at zero degrees. A fix lies far outside the rest where, on either axis or in time, it is further from the middle 96
+percent of the places (or minutes) than three times their extent, and than a kilometre (or a day). With few places the
+middle is taken narrower, so that a single wild one is no part of it.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import psycopg
+from numpy.typing import NDArray
 from psycopg import sql
 
 from dbanon.errors import ParameterError
 from dbanon.loading import _crs, _staging
 
 Connection = psycopg.Connection[Any]
+Float = NDArray[np.float64]
+Span = tuple[float, float]
 
 SAMPLE = 100_000
-FAR = 3.0  # times the extent of the middle 98 percent
+TAIL = 0.02  # of the places, at either end of an axis
+FAR = 3.0  # times the extent of those between
 LEAST_M, DEGREES_A_M, LEAST_S = 1000.0, 1 / 111_000, 86_400.0
+PLACE_M, MINUTE_S = 100.0, 60.0
 FAR_FROM_MERIDIAN, NEAR_MERIDIAN = 15.0, 6.0  # degrees; a UTM zone reaches 3 to either side
 STRETCHED_SHARE = 0.01
+SWAPPED, FAR_POSITION, FAR_TIME = "swapped-axes", "far-position", "far-time"
 _LATITUDES = {"lat", "latitude", "northing", "north"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
-SWAPPED, FAR_POSITION, FAR_TIME = "swapped-axes", "far-position", "far-time"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Bounds of what is not far outside the rest, in units of the source.
+
+    `x` may run on beyond 180 degrees where `turns`. `middle` is the median position of what lies inside. Where
+    `mirrored` is not None, all is so far from the diagonal that x and y cannot be mistaken for each other: it says
+    whether x is the greater one.
+    """
+
+    x: Span
+    y: Span
+    t: Span
+    middle: tuple[float, float]
+    turns: bool
+    mirrored: bool | None
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What was seen.
-
-    `low` and `high` bound x, y (in units of the source) and t of what is not far outside the rest; a longitude may run
-    on beyond 180 degrees. `lon`, `lat` is the median position in degrees, `centre` the longitude all others are counted
-    from.
-    """
+    """What was seen; `lon` and `lat` are the median position in degrees, `sample` holds x, y and t: float64[n, 3]."""
 
     source: _crs.Crs
-    centre: float | None
+    shape: Shape
     lon: float
     lat: float
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    sample: Float
 
     def reasons(self) -> dict[str, sql.Composed]:
         """Conditions on a staged fix, by reason; swapped axes first, since they too put a fix far outside the rest."""
-        outside = sql.SQL("NOT ({} AND {})").format(self._within("x", 0), self._within("y", 1))
-        other_way = sql.SQL("{} AND {}").format(self._within("y", 0), self._within("x", 1))
-        late = sql.SQL("NOT {}").format(self._within("t", 2))
-        return {SWAPPED: sql.SQL("({} AND {})").format(outside, other_way), FAR_POSITION: outside, FAR_TIME: late}
+        shape = self.shape
+        far = sql.SQL("NOT ({} AND {})").format(self._within("x", shape.x), self._within("y", shape.y))
+        there = sql.SQL("{} AND {}").format(self._within("y", shape.x), self._within("x", shape.y))
+        late = sql.SQL("NOT {}").format(self._within("t", shape.t))
+        if shape.mirrored is not None:
+            wrong = sql.SQL("x < y" if shape.mirrored else "x > y")
+            there = sql.SQL("{} AND {}").format(wrong, there)
+        else:
+            there = sql.SQL("{} AND {}").format(far, there)
+        return {SWAPPED: sql.SQL("({})").format(there), FAR_POSITION: far, FAR_TIME: late}
 
-    def _within(self, column: str, axis: int) -> sql.Composed:
-        """Write that a value lies within the bounds of an axis; a longitude may be one turn off."""
-        turns = (-360, 0, 360) if axis == 0 and self.centre is not None else (0,)
+    def _within(self, column: str, span: Span) -> sql.Composed:
+        """Write that a value lies in a span; a longitude may be one turn off."""
+        turns = (-360, 0, 360) if self.shape.turns and span == self.shape.x else (0,)
         parts = [
-            sql.SQL("{} BETWEEN {} AND {}").format(
-                sql.Identifier(column), self.low[axis] + turn, self.high[axis] + turn
-            )
+            sql.SQL("{} BETWEEN {} AND {}").format(sql.Identifier(column), span[0] + turn, span[1] + turn)
             for turn in turns
         ]
         return sql.SQL("({})").format(sql.SQL(" OR ").join(parts))
+
+
+# ---- from a sample ---------------------------------------------------------------------------------------------------
+
+
+def shape(sample: Float, *, geographic: bool) -> Shape:
+    """Find the bounds of what is not far outside the rest.
+
+    Parameters
+    ----------
+    sample : float64[n, 3]
+        x, y and t of at least one fix.
+    geographic : bool
+        Whether x and y are degrees.
+    """
+    unit = DEGREES_A_M if geographic else 1.0
+    straight, mirrored = _straightened(sample, PLACE_M * unit)
+    x, y = straight[:, 0], straight[:, 1]
+    if geographic:
+        x = x - 360 * np.round((x - _centre(x)) / 360)
+    places = np.unique(np.round(np.column_stack([x, y]) / (PLACE_M * unit)), axis=0) * (PLACE_M * unit)
+    minutes = np.unique(np.floor(sample[:, 2] / MINUTE_S)) * MINUTE_S
+    wide, high = _span(places[:, 0], LEAST_M * unit), _span(places[:, 1], LEAST_M * unit)
+    inside = (x >= wide[0]) & (x <= wide[1]) & (y >= high[0]) & (y <= high[1])
+    return Shape(
+        x=wide,
+        y=high,
+        t=_span(minutes, LEAST_S),
+        middle=(float(np.median(x[inside])), float(np.median(y[inside]))),
+        turns=geographic,
+        mirrored=mirrored,
+    )
+
+
+def _straightened(sample: Float, place: float) -> tuple[Float, bool | None]:
+    """Turn round the fixes that have x and y the other way than most, where the two cannot be mistaken.
+
+    The lesser and the greater coordinate of a fix do not depend on which is called x. If the middle of all the lesser
+    ones ends before that of the greater ones begins, every fix has one right way round.
+    """
+    lesser, greater = np.sort(sample[:, :2], axis=1).T
+    folded = np.unique(np.round(np.column_stack([lesser, greater]) / place), axis=0) * place
+    low, high = _middle(folded[:, 0]), _middle(folded[:, 1])
+    if not low[1] < high[0]:
+        return sample[:, :2], None
+    known = (lesser >= low[0]) & (lesser <= low[1]) & (greater >= high[0]) & (greater <= high[1])
+    mirrored = bool(2 * (sample[known, 0] > sample[known, 1]).sum() > known.sum())
+    turned = np.column_stack([greater, lesser] if mirrored else [lesser, greater])
+    return turned, mirrored
+
+
+def _middle(values: Float) -> Span:
+    """Where the middle of some values lies: 96 percent of many, fewer of few."""
+    share = min(0.3, TAIL + 1 / len(values))
+    ordered = np.sort(values)
+    cut = int(share * len(ordered))
+    return float(ordered[cut]), float(ordered[len(ordered) - 1 - cut])
+
+
+def _span(values: Float, least: float) -> Span:
+    low, high = _middle(values)
+    margin = max(FAR * (high - low), least)
+    return low - margin, high + margin
+
+
+def _centre(lon: Float) -> float:
+    """Mean of longitudes as directions, so that the antimeridian is a place like any other."""
+    angle = np.radians(lon)
+    return float(np.degrees(np.arctan2(np.sin(angle).mean(), np.cos(angle).mean())))
+
+
+# ---- in the database -------------------------------------------------------------------------------------------------
 
 
 def take(connection: Connection, source: _crs.Crs, staged: int, remedy: str) -> Survey:
@@ -71,31 +165,23 @@ def take(connection: Connection, source: _crs.Crs, staged: int, remedy: str) -> 
         If their median is not in the reference system of the source, or only with x and y swapped; `remedy` says what
         to do then.
     """
+    sample = _draw(connection, staged)
+    found = shape(sample, geographic=source.geographic)
+    lon, lat = _degrees(connection, source, found.middle, remedy)
+    return Survey(source, found, lon, lat, sample)
+
+
+def _draw(connection: Connection, staged: int) -> Float:
+    """Draw about 100,000 of the staged fixes, all of them where there are fewer."""
     percent = min(100.0, 100.0 * SAMPLE / max(staged, 1))
-    connection.execute(
-        sql.SQL(
-            "CREATE TEMP TABLE dbanon_sample ON COMMIT DROP AS "
-            "SELECT x, y, t FROM dbanon_staged TABLESAMPLE BERNOULLI ({}) REPEATABLE (1)"
-        ).format(percent)
+    statement = sql.SQL(
+        "COPY (SELECT x, y, t FROM dbanon_staged TABLESAMPLE BERNOULLI ({}) REPEATABLE (1)) TO STDOUT (FORMAT binary)"
     )
-    row = connection.execute(
-        "SELECT count(*), degrees(atan2(avg(sind(x)), avg(cosd(x)))) FROM dbanon_sample"
-    ).fetchone()
-    drawn, centre = row or (0, 0.0)
-    centre = centre if source.geographic else None
-    share = max(0.01, min(0.25, 2.0 / max(drawn, 1)))
-    low, middle, high = _quantiles(connection, centre, [share, 0.5, 1.0 - share])
-    lon, lat = _degrees(connection, source, (middle[0], middle[1]), remedy)
-    least = LEAST_M * (DEGREES_A_M if source.geographic else 1.0)
-    margin = [max(FAR * (b - a), m) for a, b, m in zip(low, high, (least, least, LEAST_S), strict=True)]
-    return Survey(
-        source=source,
-        centre=centre,
-        lon=lon,
-        lat=lat,
-        low=tuple(a - m for a, m in zip(low, margin, strict=True)),
-        high=tuple(b + m for b, m in zip(high, margin, strict=True)),
-    )
+    with connection.cursor() as cursor, cursor.copy(statement.format(percent)) as copy:
+        packed = b"".join(copy)
+    row = np.dtype([("fields", ">i2"), *((f"{kind}{i}", f">{kind}") for i in range(3) for kind in ("i4", "f8"))])
+    rows = np.frombuffer(packed, row, (len(packed) - 21) // row.itemsize, 19)  # a header of 19 bytes, a trailer of 2
+    return np.column_stack([rows[f"f8{i}"] for i in range(3)]).astype(np.float64)
 
 
 def check_axes(found: Survey, target: _crs.Crs, remedy: str) -> None:
@@ -126,21 +212,9 @@ def swapped_axes(remedy: str) -> ParameterError:
     return ParameterError(f"x must be the longitude or easting and y the latitude or northing. {remedy}")
 
 
-def _from_centre(column: str, centre: float | None) -> sql.Composable:
-    """Count longitudes from the centre of the data, so that the antimeridian is a place like any other."""
-    if centre is None:
-        return sql.Identifier(column)
-    return sql.SQL("({0} - 360 * round((({0} - {1}) / 360)::numeric))").format(sql.Identifier(column), centre)
-
-
-def _quantiles(connection: Connection, centre: float | None, shares: list[float]) -> list[list[float]]:
-    """Find the values of x (from the centre), y and t below which those shares of the sample lie: [share][axis]."""
-    parts = [
-        sql.SQL("percentile_disc({}::float8[]) WITHIN GROUP (ORDER BY {})").format(sql.Literal(shares), axis)
-        for axis in (_from_centre("x", centre), sql.SQL("y"), sql.SQL("t"))
-    ]
-    row = connection.execute(sql.SQL("SELECT {} FROM dbanon_sample").format(sql.SQL(", ").join(parts))).fetchone() or ()
-    return [[axis[i] for axis in row] for i in range(len(shares))]
+def mean_each_other(x: str, y: str) -> bool:
+    """Whether the columns of x and y are called latitude and longitude, in this order."""
+    return x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES
 
 
 def _degrees(connection: Connection, source: _crs.Crs, place: tuple[float, float], remedy: str) -> tuple[float, float]:
@@ -171,39 +245,41 @@ def _try_degrees(connection: Connection, source: _crs.Crs, place: tuple[float, .
     return (lon, lat) if abs(lon) <= 360 and abs(lat) <= 90 else None
 
 
-def sort_out(staging: _staging.Staging, found: Survey, *, drop: bool) -> dict[str, int]:
-    """Reject fixes with swapped axes, and far ones if asked to; returns how many far ones were kept, by reason."""
+def sort_out(staging: _staging.Staging, found: Survey, *, drop: bool) -> None:
+    """Reject fixes with swapped axes, and those far outside the rest if asked to."""
     conditions = found.reasons()
+    leaving = [reason for reason in conditions if drop or reason == SWAPPED]
     named = sql.SQL(" ").join(sql.SQL("WHEN {} THEN {}").format(c, sql.Literal(r)) for r, c in conditions.items())
-    counted = staging.connection.execute(
-        sql.SQL("SELECT CASE {} END, count(*) FROM dbanon_staged WHERE {} OR {} GROUP BY 1").format(
-            named, conditions[FAR_POSITION], conditions[FAR_TIME]
-        )
-    ).fetchall()
-    there = dict(counted)
-    leaving = [reason for reason in there if drop or reason == SWAPPED]
-    if leaving:
-        staging.connection.execute(
-            sql.SQL(
-                "WITH gone AS (DELETE FROM dbanon_staged WHERE CASE {named} END = ANY ({leaving}) RETURNING *) "
-                "INSERT INTO dbanon_rejected SELECT file, line, CASE {named} END, {content} FROM gone"
-            ).format(named=named, leaving=leaving, content=staging.content())
-        )
-    return {reason: n for reason, n in there.items() if reason not in leaving}
+    staging.connection.execute(
+        sql.SQL(
+            "WITH gone AS (DELETE FROM dbanon_staged WHERE {any} AND CASE {named} END = ANY ({leaving}) RETURNING *) "
+            "INSERT INTO dbanon_rejected SELECT file, line, CASE {named} END, {content} FROM gone"
+        ).format(any=_any(conditions), named=named, leaving=leaving, content=staging.content())
+    )
+
+
+def _any(conditions: dict[str, sql.Composed]) -> sql.Composed:
+    return sql.SQL("({})").format(sql.SQL(" OR ").join(conditions.values()))
+
+
+def kept_far(connection: Connection, found: Survey) -> dict[str, int]:
+    """Count the fixes that lie far outside the rest and were kept, by reason."""
+    conditions = {reason: c for reason, c in found.reasons().items() if reason != SWAPPED}
+    named = sql.SQL(" ").join(sql.SQL("WHEN {} THEN {}").format(c, sql.Literal(r)) for r, c in conditions.items())
+    query = sql.SQL("SELECT CASE {} END, count(*) FROM dbanon_ordered WHERE kept AND {} GROUP BY 1 ORDER BY 1")
+    return dict(connection.execute(query.format(named, _any(conditions))).fetchall())
 
 
 def refuse_swapped(staging: _staging.Staging, remedy: str) -> None:
-    """Raise `ParameterError` if x and y of most rows are the wrong way round."""
-    if 2 * staging.rejected().get(SWAPPED, 0) > sum(staging.read):
+    """Raise `ParameterError` if x and y of most rows of a source are the wrong way round."""
+    counted = staging.connection.execute(
+        "SELECT file, count(*) FROM dbanon_rejected WHERE reason = %s GROUP BY file", [SWAPPED]
+    )
+    if any(2 * n > staging.read[file] for file, n in counted):
         raise swapped_axes(remedy)
 
 
-def mean_each_other(x: str, y: str) -> bool:
-    """Whether the columns of x and y are called latitude and longitude, in this order."""
-    return x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES
-
-
-def notices(connection: Connection, found: Survey, target: _crs.Crs, far: dict[str, int]) -> tuple[str, ...]:
+def notices(found: Survey, target: _crs.Crs, far: dict[str, int]) -> tuple[str, ...]:
     """Say what somebody should look at: what lies far outside the rest, and a reference system stretched too far."""
     told = []
     for reason, what in ((FAR_POSITION, "positions"), (FAR_TIME, "times")):
@@ -212,7 +288,7 @@ def notices(connection: Connection, found: Survey, target: _crs.Crs, far: dict[s
                 f"Notice: {far[reason]:,} {what} lie far outside the rest and were kept; load with --drop-outliers to "
                 "leave them out" + (", or keep to an area with --bbox." if reason == FAR_POSITION else ".")
             )
-    share = _stretched(connection, found, target)
+    share = _stretched(found, target)
     if share > STRETCHED_SHARE:
         told.append(
             f"Notice: {share:.0%} of the positions lie more than {NEAR_MERIDIAN:.0f} degrees from the meridian of SRID "
@@ -221,14 +297,11 @@ def notices(connection: Connection, found: Survey, target: _crs.Crs, far: dict[s
     return tuple(told)
 
 
-def _stretched(connection: Connection, found: Survey, target: _crs.Crs) -> float:
-    """Share of the sample too far from the meridian of the dataset's reference system."""
+def _stretched(found: Survey, target: _crs.Crs) -> float:
+    """Share of the fixes too far from the meridian of the dataset's reference system."""
     if target.meridian is None or not found.source.geographic:
         return 0.0
-    row = connection.execute(
-        sql.SQL(
-            "SELECT avg((abs(x - {m} - 360 * round(((x - {m}) / 360)::numeric)) > {near})::int)::float8 "
-            "FROM dbanon_sample"
-        ).format(m=target.meridian, near=NEAR_MERIDIAN)
-    ).fetchone()
-    return float((row and row[0]) or 0.0)
+    x, y = found.sample[:, 0], found.sample[:, 1]
+    meant = (y >= found.shape.y[0]) & (y <= found.shape.y[1])
+    apart = np.abs((x[meant] - target.meridian + 180) % 360 - 180)
+    return float((apart > NEAR_MERIDIAN).mean())

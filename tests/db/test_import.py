@@ -24,6 +24,8 @@ ROWS = [
     ("b", "1212562860", "37.7", "-122.4"),
     ("b", "1212562860", "-190", "37.7"),
     ("b", "1212562860", "-122.4", "37.9"),
+    ("\xa0\u2003b\u3000", "1212562861", "-122.4", "37.7"),
+    ("x" * 1001, "1212562861", "-122.4", "37.7"),
     ("Caf\u00e9", "1212562860", "-122.4", "37.7"),
     ("Cafe\u0301", "1212562920", "-122.4", "37.7"),
     *((f"s{i}", str(1212562800 + i), "-122.4", "37.7") for i in range(30)),
@@ -123,6 +125,53 @@ def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connecti
         _import(connection)
 
 
+@pytest.mark.parametrize(
+    ("zone", "expression", "expected"),
+    [
+        ("America/New_York", "timestamp '2023-03-12 02:30'", None),
+        ("Australia/Lord_Howe", "timestamp '2023-04-02 01:45'", 1680360300),
+        ("Australia/Lord_Howe", "timestamp '2023-04-02 02:10'", 1680363600),
+        ("UTC", "date '5874897-01-01'", None),
+        ("UTC", "timestamp '294276-12-31'", None),
+        ("UTC", "timestamp '4713-01-01 BC'", None),
+        ("UTC", "1e400::numeric", None),
+        ("UTC", "1212562800::numeric", 1212562800),
+    ],
+)
+def test_times_that_cannot_be_are_left_out_and_half_hours_are_minded(connection, zone, expression, expected):
+    place = "ST_SetSRID(ST_MakePoint(8, 53), 4326) AS place"
+    connection.execute(f"CREATE TABLE public.gps AS SELECT 'a' AS cab, {expression} AS at, {place}")
+    if expected is None:
+        with pytest.raises(DataError, match=r"none usable|beyond the year 2100"):
+            _import(connection, tz=zone)
+    else:
+        _import(connection, tz=zone)
+        assert connection.execute("SELECT extract(epoch FROM t)::int FROM dbanon.fix").fetchone() == (expected,)
+
+
+def test_points_of_another_reference_system_are_left_out_by_name(gps):
+    gps.execute(
+        "INSERT INTO public.gps SELECT 'z', 1212562860, ST_SetSRID(ST_MakePoint(1, 1), 3857) FROM generate_series(1, 3)"
+    )
+    assert _import(gps).quarantined["other-reference-system"] == 3
+
+
+def test_a_table_with_row_level_security_is_not_read_in_part(gps, login):
+    gps.execute("GRANT SELECT ON public.gps TO PUBLIC; ALTER TABLE public.gps ENABLE ROW LEVEL SECURITY")
+    gps.execute("CREATE POLICY some ON public.gps USING (cab = 'a')")
+    with (
+        psycopg.connect(login("dbanon_operator"), autocommit=True) as operator,
+        pytest.raises(DataError, match="must be read whole"),
+    ):
+        _import(operator)
+
+
+def test_a_right_to_the_columns_is_enough(gps, login):
+    gps.execute("ALTER TABLE public.gps ADD secret text; GRANT SELECT (cab, at, place) ON public.gps TO PUBLIC")
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        assert _import(operator).subjects > 30
+
+
 def test_geographies_trips_and_rows_that_are_their_own_subjects(connection):
     connection.execute(
         "CREATE TABLE public.gps AS SELECT i AS at, i / 2 AS ride, "
@@ -151,8 +200,18 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
         ("gsp", COLUMNS, DataError, "There is no 'gsp'. Did you mean "),
         ("gps; DROP TABLE gps", COLUMNS, DataError, "There is no 'gps; DROP TABLE gps'."),
         ("gps", load.TableColumns(subject="taxi", time="at", geom="place"), DataError, "It has: cab, at, place"),
-        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), DataError, "It is text; cast it in a view"),
-        ("gps", load.TableColumns(subject="cab", time="at", geom="at"), DataError, "must be a geometry"),
+        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, "Got 'cab' twice"),
+        ("gps", load.TableColumns(subject="place", time="cab", geom="at"), DataError, "It is text; cast it in a view"),
+        ("gps", load.TableColumns(subject="place", time="at", geom="cab"), DataError, "must be a geometry"),
+        (
+            "gps",
+            load.TableColumns(subject="cab", time="-", geom="place"),
+            ParameterError,
+            "Only the subject can be '-'",
+        ),
+        ("a.b.c.d", COLUMNS, DataError, "There is no 'a.b.c.d'."),
+        ("failing", COLUMNS, DataError, "Reading public.failing stopped with SQLSTATE 22012; select all of it in psql"),
+        ("loose", COLUMNS, DataError, "must tell one subject from another byte by byte"),
         ("lines", COLUMNS, DataError, "It holds LINESTRING; take them apart with ST_DumpPoints"),
         ("nowhere", COLUMNS, DataError, "Theirs is 0; give --crs"),
         ("naive", COLUMNS, ParameterError, "give the zone, for example --tz UTC"),
@@ -164,6 +223,11 @@ def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, tabl
     gps.execute(f"CREATE TABLE public.lines AS SELECT cab, at, ST_MakeLine({point}, {point}) AS place FROM gps")
     gps.execute("CREATE TABLE public.nowhere AS SELECT cab, at, ST_MakePoint(8, 53) AS place FROM gps")
     gps.execute(f"CREATE TABLE public.naive AS SELECT cab, now()::timestamp AS at, {point} AS place FROM gps")
+    gps.execute(
+        f"CREATE VIEW public.failing AS SELECT cab, 1 / (at - at)::int AS at, {point} AS place FROM gps LIMIT 2"
+    )
+    gps.execute("CREATE COLLATION blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    gps.execute("CREATE VIEW public.loose AS SELECT cab COLLATE blurred AS cab, at, place FROM gps")
     gps.execute("CREATE TABLE public.empty AS SELECT * FROM gps WHERE false")
     with pytest.raises(error) as refused:
         _import(gps, table, columns)

@@ -90,6 +90,7 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
         ("a,0,1,1", None),
         (",1,1,1", "missing-subject"),
         ("  ,1,1,1", "missing-subject"),
+        ("y" * 1001 + ",0,1,1", "subject-too-long"),
         ("a,noon,1,1", "unparsable-time"),
         ("a,,1,1", "unparsable-time"),
         ("a,inf,1,1", "non-finite-time"),
@@ -111,18 +112,18 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
     expected = [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason]
     assert _quarantine(connection) == expected
     assert report.quarantined == {r: [e[1] for e in expected].count(r) for _, r in expected}
-    assert (report.read, report.kept) == (19, 2)
+    assert (report.read, report.kept) == (20, 2)
     assert sum(report.quarantined.values()) + report.kept == report.read
     content = dict(_all(connection, "SELECT line, content FROM dbanon.quarantine"))
-    assert content[5] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
-    assert content[18] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
+    assert content[6] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
+    assert content[19] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
     assert _all(connection, "SELECT quarantined FROM dbanon.load") == [(report.quarantined,)]
 
 
 def test_the_first_of_contradicting_fixes_in_file_order_is_kept(connection, write):
-    first, second = write(HEAD + "a,0,5,5\n", "one.csv"), write(HEAD + "a,0,6,6\na,1,7,7\n", "two.csv")
+    first, second = write(HEAD + "b,0,5,5\na,0,5,5\n", "one.csv"), write(HEAD + "a,0,6,6\na,1,7,7\n", "two.csv")
     _load(connection, first, second, crs="32610", srid=32610)
-    assert _paths(connection) == [("a", "LINESTRING M (5 5 0,7 7 1)")]
+    assert _paths(connection) == [("a", "LINESTRING M (5 5 0,7 7 1)"), ("b", "POINT M (5 5 0)")]
 
 
 def test_a_fix_that_cannot_be_reprojected_is_left_out_alone(connection, write):
@@ -380,6 +381,22 @@ def test_requests_become_name_value_objects_without_empty_cells(connection, writ
     ]
 
 
+def test_requests_that_are_there_already_are_not_added_again(connection, write):
+    _load(connection, write(GOOD))
+    rows = "subject,time,poi\na,0,bar\na,5,bar\nb,0,\n"
+    options = {"dataset": "d", "columns": ("poi",)}
+    assert load.load_requests(connection, write(rows, "one.csv"), **options).kept == 2
+    with pytest.raises(DataError, match="loaded before"):
+        load.load_requests(connection, write("subject,time,poi\na,0,bar\n", "two.csv"), **options)
+    more = load.load_requests(connection, write(rows + "a,0,pub\n", "three.csv"), **options)
+    assert more.quarantined == {"empty-request": 1, "duplicate-request": 2}
+    assert _all(connection, "SELECT count(*) FROM dbanon.request") == [(3,)]
+    told = "SELECT line, content FROM dbanon.quarantine WHERE reason = 'duplicate-request' ORDER BY line LIMIT 1"
+    line, content = _all(connection, told)[0]
+    assert line == 2
+    assert content["poi"] == "bar"
+
+
 def test_requests_need_a_dataset_a_column_and_a_usable_row(connection, write):
     path = write("subject,time,poi\na,x,bank\n", "requests.csv")
     with pytest.raises(ParameterError, match="dataset"):
@@ -391,11 +408,11 @@ def test_requests_need_a_dataset_a_column_and_a_usable_row(connection, write):
         load.load_requests(connection, path, dataset="d", columns=("poi",))
 
 
-def test_progress_counts_bytes_up_to_the_size_of_the_file(connection, write):
+def test_progress_counts_megabytes_up_to_the_size_of_the_file(connection, write):
     told = []
     path = write(GOOD)
     _load(connection, path, progress=lambda *stage: told.append(stage))
-    assert (f"reading {path.name}", path.stat().st_size, path.stat().st_size) in told
+    assert told[:2] == [("reading fixes.csv, MB", 0, None), ("reading fixes.csv, MB", 1, 1)]
     assert told[-1] == ("making trajectories", 2, 2)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from dbanon import load
 from dbanon.errors import DataError, ParameterError
+from dbanon.loading import _making, _survey
 
 HEAD = "subject,time,x,y\n"
 rng = np.random.default_rng(5)
@@ -65,7 +66,7 @@ def test_one_fix_or_one_place_is_not_wild(connection, write, rows):
 
 
 def test_a_second_town_with_a_share_of_the_fixes_is_no_outlier(connection, write):
-    other = [f"t{i},{i},13.4,52.5" for i in range(20)]
+    other = [f"t{i},{i},{13.4 + i / 100},52.5" for i in range(20)]
     assert _load(connection, write([*TOWN, *other])).far == {}
 
 
@@ -82,6 +83,34 @@ def test_towns_on_the_antimeridian_are_one_town(connection, write):
     assert report.far == {}
     assert report.srid in (32701, 32760)
     assert _width_m(connection).fetchone()[0] < 12_000
+
+
+def test_a_few_usable_rows_among_many_are_enough(connection, write, monkeypatch):
+    monkeypatch.setattr(_survey, "SAMPLE", 10)
+    rows = [",0,8.2,53.1"] * 5000 + TOWN[:3]
+    assert _load(connection, write(rows)).kept == 3
+
+
+def test_far_positions_that_cannot_be_placed_are_not_counted_as_kept(connection, write):
+    rows = [*TOWN, "s1,99999,99,0", "s1,99998,20.5,53.1"]
+    report = _load(connection, write(rows), srid=32632)
+    assert report.quarantined == {"position-out-of-range": 1}
+    assert report.far == {"far-position": 1}
+
+
+def test_a_long_subject_is_cut_into_trajectories(connection, write, monkeypatch):
+    monkeypatch.setattr(_making, "MOST_FIXES", 7)
+    rows = [f"a,{t},8.2,{53 + t / 1000}" for t in range(20)]
+    assert _load(connection, write(rows)).trajectories == 3
+    assert connection.execute("SELECT count(DISTINCT t) FROM dbanon.fix").fetchone() == (20,)
+    lengths = connection.execute("SELECT ST_NPoints(path) FROM dbanon.trajectory ORDER BY trajectory_id").fetchall()
+    assert [n for (n,) in lengths] == [7, 7, 6]
+
+
+def test_the_first_and_the_last_time_are_told(connection, write):
+    report = _load(connection, write(["a,1212562800,8.2,53.1", "a,1212649199,8.2,53.1"]))
+    told = (report.first_time.isoformat(), report.last_time.isoformat())
+    assert told == ("2008-06-04T07:00:00+00:00", "2008-06-05T06:59:59+00:00")
 
 
 def test_a_dataset_wider_than_its_zone_is_told_apart(connection, write):
@@ -101,6 +130,11 @@ def test_what_lies_outside_the_box_is_in_quarantine(connection, write):
 def test_a_box_may_cross_the_antimeridian(connection, write):
     rows = ["a,0,179.9,-17", "a,60,-179.9,-17", "b,0,0,-17"]
     assert _load(connection, write(rows), bbox=(179, -20, -179, -10)).quarantined == {"outside-bbox": 1}
+
+
+def test_a_box_in_metres_does_not_cross_the_antimeridian(connection, write):
+    with pytest.raises(ParameterError, match="only one in degrees can cross the antimeridian"):
+        _load(connection, write(["a,0,440000,5900000"]), crs="EPSG:32632", bbox=(500000, 0, 400000, 6000000))
 
 
 @pytest.mark.parametrize("box", [(0, 1, 1, 0), (0, 0, 1, float("nan")), (0, 0, float("inf"), 1)])
@@ -153,11 +187,17 @@ def test_northings_before_eastings_are_seen(connection, write):
     assert _load(connection, write(_swapped(rows)), crs="EPSG:32632").srid == 32632
 
 
-def test_single_fixes_with_swapped_axes_are_left_out(connection, write):
-    rows = [*TOWN, *_swapped(TOWN[:3])]
-    report = _load(connection, write(rows))
-    assert report.quarantined == {"swapped-axes": 3}
-    assert report.far == {}
+@pytest.mark.parametrize("wrong", [3, 40, 180])
+def test_fixes_with_swapped_axes_are_left_out(connection, write, wrong):
+    report = _load(connection, write([*_swapped(TOWN[:wrong]), *TOWN[wrong:]]))
+    assert report.quarantined == {"swapped-axes": wrong}
+    assert (report.far, report.notices, report.srid) == ({}, (), 32632)
+
+
+def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
+    files = [write(TOWN[:300], "right.csv"), write(_swapped(TOWN[300:]), "wrong.csv")]
+    with pytest.raises(ParameterError, match="--x y --y x"):
+        load.load_trajectories(connection, files, dataset="d")
 
 
 # ---- what the dataset has already ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import _utm, binary_copy, synth
+from dbanon import _utm, binary_copy, load, synth
 from dbanon.errors import DataError, ParameterError, StoreError
 from dbanon.pipeline import Database, open_database
 from dbanon.synth import Plan, World
@@ -186,3 +186,12 @@ def test_paths_are_the_bytes_that_postgis_writes(opened: Database) -> None:
     texts = ["LINESTRING M (1.5 -2 10,3 4 20.5)", "POINT M (5 6 7)", "LINESTRING M (0 0 1,1 1 2,2 2 3)"]
     query = "SELECT ST_AsEWKB(ST_GeomFromText(%s, 32610), 'NDR')"
     assert made == [opened.connection.execute(query, [text]).fetchone()[0] for text in texts]
+
+
+def test_invented_people_are_not_added_to_real_ones(connection: psycopg.Connection, tmp_path: Path) -> None:
+    file = tmp_path / "real.csv"
+    file.write_text("subject,time,x,y\nanna,0,8.2,53.14\n")
+    load.load_trajectories(connection, [file], dataset="real", srid=32632)
+    with pytest.raises(ParameterError, match="must be kept apart from real ones"):
+        synth.into_database(connection, Plan(objects=5), dataset="real", mode="append", progress=lambda *_: None)
+    assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (1,)

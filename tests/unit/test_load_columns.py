@@ -70,6 +70,29 @@ def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
     assert _cells.out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
+def test_a_number_of_another_unit_is_no_time():
+    times = _cells.Times(None)
+    first = times.seconds(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
+    assert _cells.out_of_range(first).tolist() == [False, False, False, True]
+
+
+def test_dates_written_as_one_number_are_refused():
+    with pytest.raises(DataError, match="YYYYMMDDhhmmss"):
+        _cells.Times(None).seconds(pa.array([20080604120000, 20080604120100]))
+
+
+def test_a_time_that_clocks_left_out_is_none():
+    cells = pa.array(["2023-03-12 01:59:59", "2023-03-12 02:30:00", "2023-03-12 03:00:00"])
+    assert _cells.Times("America/New_York").seconds(cells).to_pylist() == [1678604399, None, 1678604400]
+
+
+def test_timestamps_beyond_all_years_do_not_wrap_round():
+    cells = pa.array([2**60, 1212562884], pa.timestamp("s"))
+    seconds = _cells.Times("UTC").seconds(cells).to_numpy()
+    assert _cells.out_of_range(seconds).tolist() == [True, False]
+    assert seconds[1] == 1212562884
+
+
 def test_a_column_of_dates_is_midnight_in_the_zone_given():
     cells = pa.array([14034], pa.int32()).cast(pa.date32())
     assert _cells.Times("UTC").seconds(cells).to_pylist() == [14034 * 86400]
@@ -151,7 +174,24 @@ def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch)
 def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
-    assert _read(path, "a", "b") == ({"a": ["x, y"], "b": ["1\n2"]}, [2])
+    (batch,) = _files.batches(path, ["a", "b"], may_break=["b"])
+    assert {name: column.to_pylist() for name, column in batch.columns.items()} == {"a": ["x, y"], "b": ["1\n2"]}
+
+
+def test_an_open_quote_that_swallows_rows_is_named_by_its_line(tmp_path):
+    path = tmp_path / "open.csv"
+    path.write_text("a,b\nx,1\n" + '"y,1\nz,2\n"w,3\n' + "v,4\n")
+    assert "The one of line 3 is not; a quote may be open there" in _refusal(path, "a")
+
+
+@pytest.mark.parametrize(
+    "header", ["alice 37.75134 -122.39488 0 1213084687", "alice,Jun 4 2008 12:00,N37.7749,W122.4194", "bob;N37.7;W122"]
+)
+def test_a_header_that_may_be_somebodys_data_is_not_told(tmp_path, header):
+    path = tmp_path / "headless.csv"
+    path.write_text(header + "\n" + header + "\n")
+    told = _refusal(path, "subject")
+    assert not [word for word in ("37.7", "122", "2008", "1213") if word in told], told
 
 
 def test_gzip_is_known_by_its_content_not_by_its_name(tmp_path):
@@ -186,7 +226,7 @@ def test_a_ragged_row_is_named_by_its_line_and_not_quoted(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("a,b\n1,2\n3\n")
     assert _refusal(path, "a") == (
-        "fixes.csv must be a whole CSV or Parquet file. Line 3 has 1 cells where the header has 2; mend or remove it."
+        "fixes.csv must be a whole CSV or Parquet file. Line 3 has 1 cell where the header has 2; mend or remove it."
     )
 
 

@@ -217,8 +217,17 @@ def test_half_a_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(synth, "_append_csv", fail)
     with pytest.raises(KeyboardInterrupt):
-        synth.into_files(tmp_path, Plan(objects=5), progress=silent)
+        synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=silent)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["what was there before"]
+
+
+def test_files_that_are_there_are_not_overwritten_unasked(tmp_path: Path) -> None:
+    (tmp_path / "requests.csv").write_text("somebody's work")
+    with pytest.raises(ParameterError, match=r"There is a .*requests\.csv already; choose another --csv"):
+        synth.into_files(tmp_path, Plan(objects=5), progress=silent)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["somebody's work"]
+    synth.into_files(tmp_path, Plan(objects=5), replace=True, progress=silent)
+    assert "poi" in (tmp_path / "requests.csv").read_text()
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
