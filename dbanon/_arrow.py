@@ -3,9 +3,9 @@
 Whatever is read through one cursor comes from one snapshot of the database.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from adbc_driver_postgresql import dbapi
 from numpy.typing import NDArray
 
+from dbanon._background import in_background
 from dbanon.errors import DataError
 
 POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
@@ -25,6 +26,7 @@ POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
 _SMALL_BATCHES = {"adbc.postgresql.batch_size_hint_bytes": 1 << 22}  # stay in the cache and in memory used before
 _ROOM = 1 << 22  # fixes to begin with
+_PATIENCE_S = 3.0  # with a server that was told to cancel
 
 
 @contextmanager
@@ -105,13 +107,14 @@ def paths(cursor: Any, dataset_id: int) -> Paths:
     )
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    for batch in _ahead(cursor.fetch_record_batch()):
-        count, packed = _fixes(batch.column("fixes"))
-        fixes.append(packed)
-        counts.append(count)
-        # Copies: what came through Arrow's C interface is freed only when no column of the batch is held any more.
-        ids.append(batch.column("trajectory_id").to_numpy().copy())
-        subjects.append(batch.column("subject").take(pa.array(np.arange(len(batch)))))
+    with closing(_ahead(cursor.fetch_record_batch(), cursor.adbc_cancel)) as batches:
+        for batch in batches:
+            count, packed = _fixes(batch.column("fixes"))
+            fixes.append(packed)
+            counts.append(count)
+            # Copies: what came through Arrow's C interface is freed only when no column of the batch is held any more.
+            ids.append(batch.column("trajectory_id").to_numpy().copy())
+            subjects.append(batch.column("subject").take(pa.array(np.arange(len(batch)))))
     cursor.execute("SET LOCAL enable_sort = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -124,13 +127,29 @@ def paths(cursor: Any, dataset_id: int) -> Paths:
     )
 
 
-def _ahead(reader: Any) -> Iterator[pa.RecordBatch]:
-    """Give a reader's batches; while the caller works on one, a thread waits for the next."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, reader, None)
+def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]:
+    """Give a reader's batches; while the caller works on one, a thread waits for the next.
+
+    Closed early, it cancels the query and lets the thread see that: a connection must not be closed under a reader.
+    """
+    reading, over = threading.Lock(), threading.Event()
+
+    def read() -> pa.RecordBatch | None:
+        with reading:
+            return None if over.is_set() else next(reader, None)
+
+    try:
+        coming = in_background(read)
         while (batch := coming.result()) is not None:
-            coming = pool.submit(next, reader, None)
+            coming = in_background(read)
             yield batch
+    finally:
+        over.set()
+        if reading.locked():
+            with suppress(Exception):  # the server may be gone
+                cancel()
+        if reading.acquire(timeout=_PATIENCE_S):
+            reading.release()
 
 
 def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -10,16 +10,16 @@ import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dbanon._stopping import Stopping
 from dbanon.errors import DbanonError, ParameterError
 
 if TYPE_CHECKING:
@@ -539,28 +539,10 @@ def _demand_text(arguments: list[str]) -> None:
         )
 
 
-_stopped_by: list[int] = []
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    _stopped_by.append(number)
-    raise KeyboardInterrupt
-
-
-def _heed_signals() -> None:
-    """Let SIGTERM and a closed terminal end the program as Ctrl-C does: a run is cancelled, a load undone."""
-    _stopped_by.clear()
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
-            signal.signal(number, _stop)
-
-
-def _fail_stopped() -> NoReturn:
+def _fail_stopped(number: int | None) -> NoReturn:
     _fail(
         "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again.",
-        128 + (_stopped_by or [signal.SIGINT])[0],
+        128 + (number or signal.SIGINT),
     )
 
 
@@ -577,9 +559,10 @@ def _fail(sentence: str, code: int) -> NoReturn:
         traceback.print_exc()
     # A name that was given wrongly is quoted, and may hold anything: line ends, and what terminals obey.
     sentence = "".join(letter if letter.isprintable() else " " for letter in sentence)
-    if _options.json:
-        print(json.dumps({"error": sentence, "exit_code": code}))
-    print(f"dbanon: {sentence}", file=sys.stderr)
+    with suppress(OSError):  # who has closed the terminal hears nothing
+        if _options.json:
+            print(json.dumps({"error": sentence, "exit_code": code}))
+        print(f"dbanon: {sentence}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -594,10 +577,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given = _hoist(sys.argv[1:] if arguments is None else arguments)
     _options.json, _options.debug = "--json" in given, "--debug" in given
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)  # it logs what is reported as an error anyway
-    _heed_signals()
+    stopping = Stopping()
     try:
-        _demand_text(given)
-        code = app(given, prog_name="dbanon", standalone_mode=False)
+        with stopping:
+            _demand_text(given)
+            code = app(given, prog_name="dbanon", standalone_mode=False)
+            print(end="", flush=True)  # here a pipe that nobody reads can still be told from success
     except typer.TyperException as error:
         told = _usage(error)
         if told.startswith("Usage:"):  # called without a command: its help, not an error sentence
@@ -605,7 +590,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             sys.exit(2)
         _fail(told, 2)
     except (typer.Abort, KeyboardInterrupt):
-        _fail_stopped()
+        _fail_stopped(stopping.number)
     except DbanonError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:
@@ -615,6 +600,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail(
             f"Something went wrong that should not ({type(error).__name__}). Run again with --debug and report it.", 1
         )
-    if _stopped_by:  # Typer makes an exit code of it
-        _fail_stopped()
+    if stopping.number is not None:  # Typer makes an exit code of it
+        _fail_stopped(stopping.number)
     sys.exit(code if isinstance(code, int) else 0)

@@ -8,7 +8,6 @@ by an attack that read the stored rows; what an attack cannot decide is a refusa
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 import psycopg
 
 from dbanon import _memory, load, methods, schema, server, store
+from dbanon._background import in_background
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks, Requests, Trajectories
@@ -262,6 +262,14 @@ class Database:
             raise
 
     def _give_up(self, run_id: int, status: str, error: str) -> None:
+        """Record how a run ended and delete its rows; if interrupted in that, begin once more."""
+        try:
+            self._undo(run_id, status, error)
+        except KeyboardInterrupt:  # the driver of the bulk reads had swallowed the first Ctrl-C
+            self._undo(run_id, "cancelled", "The run was interrupted.")
+            raise
+
+    def _undo(self, run_id: int, status: str, error: str) -> None:
         """Record how a run ended and delete its rows; if the connection is gone, `reap_runs` does so later."""
         with suppress(psycopg.Error), self.connection.transaction():
             self.connection.execute("SET LOCAL lock_timeout = '3s'")  # whoever pressed Ctrl-C is waiting
@@ -299,16 +307,15 @@ class Database:
 
     def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", Trajectories, Requests | None]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
-        with ThreadPoolExecutor(1) as background:
-            ready = background.submit(job.family.prepare, job.algorithm.name, job.params)
-            with watch("load_s"), store.reading(self.target.url) as reader:
-                job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
-                revision = job.dataset.revision
-                store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
-                data = reader.trajectories(job.dataset.dataset_id)
-                requests = reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None
-            with watch("compile_s"):
-                ready.result()
+        ready = in_background(job.family.prepare, job.algorithm.name, job.params)
+        with watch("load_s"), store.reading(self.target.url) as reader:
+            job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
+            revision = job.dataset.revision
+            store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
+            data = reader.trajectories(job.dataset.dataset_id)
+            requests = reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None
+        with watch("compile_s"):
+            ready.result()
         return job, data, requests
 
     def _write(self, job: "_Job", cloaks: Cloaks) -> None:

@@ -61,11 +61,13 @@ class Progress:
         self._stage = stage
 
     def _draw(self, stage: str, done: int, total: int | None) -> None:
+        from rich.markup import escape  # a file may be called [red]
+
         assert self._bar is not None  # noqa: S101 - for the type checker; the caller has looked
         if stage != self._stage:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(stage, total=total)
+            self._task = self._bar.add_task(escape(stage), total=total)
         self._bar.update(self._task, completed=done, total=total)
 
 

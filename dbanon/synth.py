@@ -9,9 +9,8 @@ What can be asked for is in `generating._plan`, how objects move in `generating.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from dbanon import _memory, _utm, binary_copy, store
+from dbanon._background import in_background
 from dbanon.errors import DataError, ParameterError
 from dbanon.generating import _journeys, _network, _wishes
 from dbanon.generating._journeys import Int
@@ -107,14 +107,13 @@ def _numbers(plan: Plan, first: int) -> Iterator[Int]:
 
 def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
     """Yield the results of calls, while the next one is computed in another thread."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting: deque[Future[T]] = deque()
-        for call in calls:
-            waiting.append(pool.submit(call))
-            if len(waiting) == 2:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    coming: Future[T] | None = None
+    for call in calls:
+        made = [] if coming is None else [coming.result()]
+        coming = in_background(call)
+        yield from made
+    if coming is not None:
+        yield coming.result()
 
 
 def _names(number: Int) -> pa.Array:

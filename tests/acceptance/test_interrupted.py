@@ -3,6 +3,7 @@
 From outside: Ctrl-C, SIGTERM, a session that an administrator ends, and a server that stops.
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -10,18 +11,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from dbanon import synth
+from dbanon._background import in_background
 from dbanon.load import Columns
 from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from tests import wholeness
-from tests.acceptance.commands import STAGES, Done, call, finished, held_up, waiting
+from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting
 
 INTERRUPTED = (
     "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again."
@@ -53,10 +55,18 @@ def check_whole(url: str, stage: str, files: tuple[Path, Path]) -> None:
         assert wholeness.broken(connection) == []
 
 
-def interrupted(url: str, stage: str, files: tuple[Path, Path], number: signal.Signals) -> Done:
+def interrupted(
+    url: str,
+    stage: str,
+    files: tuple[Path, Path],
+    number: signal.Signals,
+    *,
+    then: Callable[[subprocess.Popen[str]], None] = lambda process: None,
+) -> Done:
     with held_up(url, STAGES[stage], files) as process, psycopg.connect(url, autocommit=True) as observer:
         held = waiting(observer)
         process.send_signal(number)
+        in_background(then, process)
         # Cleaning up may need the table that is locked here: it is given back as soon as the statement is given up, or
         # where only the server's answer brings the process to see the signal.
         deadline = time.monotonic() + 0.5
@@ -80,6 +90,46 @@ def test_a_signal_ends_a_command_in_one_sentence(
         elif stage == "a run publishing":
             assert last_run(connection) == (2, "verified")
     check_whole(city_url, stage, city_files)
+
+
+def insist(process: subprocess.Popen[str]) -> None:
+    """Send a process one signal after the other until it has ended."""
+    for number in itertools.cycle(SIGNALS):
+        time.sleep(0.01)
+        if process.poll() is not None:
+            return
+        process.send_signal(number)
+
+
+@pytest.mark.parametrize("stage", ["a load making trajectories", "a run attacking", "a run publishing"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signals_after_the_first_change_nothing(
+    city_url: str, city_files: tuple[Path, Path], stage: str, number: signal.Signals
+) -> None:
+    done = interrupted(city_url, stage, city_files, number, then=insist)
+    assert done.sentence == INTERRUPTED
+    assert done.code == 128 + number
+    if stage == "a run attacking":
+        with psycopg.connect(city_url) as connection:
+            assert last_run(connection) == (2, "cancelled")
+    check_whole(city_url, stage, city_files)
+
+
+def test_signals_while_a_method_is_compiled_end_a_run_once(
+    city_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    process = start(city_url, "--json", "run", "tp-aware", "--dataset", "city")
+    assert process.stderr is not None
+    while "reading trajectories" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    insist(process)
+    done = finished(process)
+    assert done.code == 143
+    assert json_of(done) == {"error": INTERRUPTED, "exit_code": 143}
+    with psycopg.connect(city_url) as connection:
+        assert last_run(connection) == (2, "cancelled")
 
 
 @pytest.mark.parametrize("stage", MORE)

@@ -1,12 +1,13 @@
 """How a run may end: by the right logins, refused in its middle, published or not, interrupted."""
 
+import threading
 from collections.abc import Callable
 
 import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import attacks, pipeline, server, store
+from dbanon import attacks, methods, pipeline, server, store
 from dbanon.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.pipeline import Database, open_database
 
@@ -91,6 +92,53 @@ def test_a_run_that_ends_in_its_verification_leaves_no_rows(
     assert ending(database) == (status, 0, 0)
     with pytest.raises(ParameterError, match="computed to be verified"):
         database.verify(2)
+
+
+def test_a_run_interrupted_while_its_method_gets_ready_does_not_wait_for_that(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, _ = verified_city
+    asked, stuck = threading.Event(), threading.Event()
+
+    def prepare(*_: object) -> None:
+        asked.set()
+        stuck.wait(120)
+        stuck.set()
+
+    def interrupt(*_: object) -> None:
+        asked.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(methods.Method, "prepare", prepare)
+    monkeypatch.setattr(store.Reader, "requests", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        database.run("tp-aware", dataset="city")
+    waited = stuck.is_set()
+    stuck.set()
+    assert not waited
+    assert ending(database) == ("cancelled", 0, 0)
+
+
+def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, _ = verified_city
+    delete, told = store.delete_rows, []
+
+    def interrupted_once(connection: psycopg.Connection, run_id: int) -> None:
+        told.append(run_id)
+        if len(told) == 1:
+            raise KeyboardInterrupt
+        delete(connection, run_id)
+
+    def cancelled(*_: object) -> object:
+        raise psycopg.errors.QueryCanceled
+
+    monkeypatch.setattr(store, "delete_rows", interrupted_once)
+    monkeypatch.setattr(store.Reader, "evidence", cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        database.run("tp-aware", dataset="city")
+    assert ending(database) == ("cancelled", 0, 0)
 
 
 def test_an_attack_that_breaks_down_is_a_refusal(

@@ -1,0 +1,26 @@
+"""A call in another thread that nobody has to wait for: neither who made it, when interrupted, nor a program that ends.
+
+The threads of an executor are joined at the end of its block, and at the end of the program, whatever has happened.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def in_background(call: Callable[P, T], *arguments: P.args, **words: P.kwargs) -> Future[T]:
+    """Make a call in a thread of its own; its result is waited for, and its exception raised, by ``.result()``."""
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call(*arguments, **words))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future

@@ -1,0 +1,45 @@
+"""How a signal ends a command: as Ctrl-C does, and once.
+
+The first signal interrupts the work, which is undone: a run is cancelled, a load rolled back. Nothing interrupts that:
+whoever presses Ctrl-C twice, or closes the terminal after it, gets the same end.
+"""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopping:
+    """Makes the first signal in its ``with`` block a `KeyboardInterrupt`; all others do nothing, also after it.
+
+    Attributes
+    ----------
+    number : int or None
+        The signal that came first.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._heeding = False
+
+    def __enter__(self) -> Self:
+        self._heeding = True
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
+                    signal.signal(number, self._stop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._heeding = False
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._heeding:  # not SIG_IGN from now on: Python complains of a signal that is on its way then
+            self._heeding = False
+            self.number = number
+            raise KeyboardInterrupt

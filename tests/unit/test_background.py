@@ -1,0 +1,68 @@
+"""Calls in threads that nobody has to wait for."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dbanon._arrow import _ahead as read_ahead
+from dbanon._background import in_background
+from dbanon.synth import _ahead as make_ahead
+
+
+@pytest.fixture
+def stuck() -> Iterator[threading.Event]:
+    """An event that nobody sets before the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_the_result_of_a_call_is_waited_for() -> None:
+    assert in_background(divmod, 7, 2).result() == (3, 1)
+
+
+def test_an_exception_is_raised_where_the_result_is_waited_for() -> None:
+    coming = in_background(divmod, 7, 0)
+    with pytest.raises(ZeroDivisionError):
+        coming.result()
+
+
+def test_a_program_ends_without_its_calls() -> None:
+    program = "import time; from dbanon._background import in_background; in_background(time.sleep, 600)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_making_ahead_gives_all_results_in_order() -> None:
+    assert list(make_ahead(lambda i=i: i for i in range(5))) == [0, 1, 2, 3, 4]
+    assert list(make_ahead([])) == []
+
+
+def test_making_ahead_is_left_without_waiting(stuck: threading.Event) -> None:
+    made = make_ahead([lambda: True, stuck.wait])
+    assert next(made)
+    made.close()
+    assert not stuck.is_set()
+
+
+def test_reading_ahead_gives_all_batches_in_order() -> None:
+    assert list(read_ahead(iter("abc"), lambda: None)) == ["a", "b", "c"]
+
+
+def test_reading_ahead_is_cancelled_before_it_is_left(stuck: threading.Event) -> None:
+    told: list[str] = []
+    asked = threading.Event()
+
+    def batches() -> Iterator[str]:
+        yield "first"
+        asked.set()
+        stuck.wait()
+        told.append("the reader has stopped")
+
+    reading = read_ahead(batches(), stuck.set)
+    assert next(reading) == "first"
+    asked.wait()
+    reading.close()
+    assert told == ["the reader has stopped"]
