@@ -432,8 +432,8 @@ def synth(
         typer.Option(
             metavar="FILE",
             help="Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class "
-            "(0 fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or 'id from to class "
-            "*' without a header.",
+            "(0 fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or "
+            "'id from to class *' without a header.",
         ),
     ] = None,
     limits: Annotated[str | None, typer.Option(help="Speed limits in km/h by class of edge: 0=110,1=80,...")] = None,

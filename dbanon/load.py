@@ -388,7 +388,8 @@ def _insert_requests(staging: _staging.Staging, dataset_id: int, columns: Sequen
     content = sql.SQL("jsonb_strip_nulls(jsonb_build_object({}))").format(sql.SQL(", ").join(pairs))
     connection.execute(
         sql.SQL(
-            "WITH there AS (SELECT DISTINCT subject, sent_at, content FROM dbanon.request WHERE dataset_id = {dataset}), "
+            "WITH there AS (SELECT DISTINCT subject, sent_at, content FROM dbanon.request "
+            "               WHERE dataset_id = {dataset}), "
             "gone AS (DELETE FROM dbanon_staged s USING there t WHERE s.subject = t.subject "
             "         AND s.sent_at = t.sent_at AND {content} = t.content RETURNING s.*) "
             "INSERT INTO dbanon_rejected SELECT file, line, 'duplicate-request', {told} FROM gone"

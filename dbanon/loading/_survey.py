@@ -38,9 +38,8 @@ _LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
 class Shape:
     """Bounds of what is not far outside the rest, in units of the source.
 
-    `x` may run on beyond 180 degrees where `turns`. `middle` is the median position of what lies inside. Where
-    `mirrored` is not None, all is so far from the diagonal that x and y cannot be mistaken for each other: it says
-    whether x is the greater one.
+    `x` may run on beyond 180 degrees where `turns`. `middle` is the median position of what lies inside. `home` is None
+    where x and y could be mistaken for each other; else it says where most fixes are, and whether x is greater there.
     """
 
     x: Span
@@ -48,7 +47,21 @@ class Shape:
     t: Span
     middle: tuple[float, float]
     turns: bool
-    mirrored: bool | None
+    home: "Home | None"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the fixes are that have x and y as most have: with x the greater of the two, or the lesser."""
+
+    x: Span
+    y: Span
+    x_is_greater: bool
+
+    def swapped(self, x: Float, y: Float) -> NDArray[np.bool_]:
+        """Which fixes would be at home with x and y exchanged, and only so."""
+        there = (y >= self.x[0]) & (y <= self.x[1]) & (x >= self.y[0]) & (x <= self.y[1])
+        return np.asarray(there & ((x < y) if self.x_is_greater else (x > y)))
 
 
 @dataclass(frozen=True)
@@ -65,18 +78,17 @@ class Survey:
         """Conditions on a staged fix, by reason; swapped axes first, since they too put a fix far outside the rest."""
         shape = self.shape
         far = sql.SQL("NOT ({} AND {})").format(self._within("x", shape.x), self._within("y", shape.y))
-        there = sql.SQL("{} AND {}").format(self._within("y", shape.x), self._within("x", shape.y))
         late = sql.SQL("NOT {}").format(self._within("t", shape.t))
-        if shape.mirrored is not None:
-            wrong = sql.SQL("x < y" if shape.mirrored else "x > y")
-            there = sql.SQL("{} AND {}").format(wrong, there)
-        else:
-            there = sql.SQL("{} AND {}").format(far, there)
+        there = sql.SQL("{} AND {} AND {}").format(far, self._within("y", shape.x), self._within("x", shape.y))
+        if shape.home is not None:
+            order = sql.SQL("x < y" if shape.home.x_is_greater else "x > y")
+            home = self._within("y", shape.home.x), self._within("x", shape.home.y)
+            there = sql.SQL("{} AND {} AND {}").format(order, *home)
         return {SWAPPED: sql.SQL("({})").format(there), FAR_POSITION: far, FAR_TIME: late}
 
     def _within(self, column: str, span: Span) -> sql.Composed:
         """Write that a value lies in a span; a longitude may be one turn off."""
-        turns = (-360, 0, 360) if self.shape.turns and span == self.shape.x else (0,)
+        turns = (-360, 0, 360) if self.shape.turns and span is self.shape.x else (0,)
         parts = [
             sql.SQL("{} BETWEEN {} AND {}").format(sql.Identifier(column), span[0] + turn, span[1] + turn)
             for turn in turns
@@ -98,11 +110,14 @@ def shape(sample: Float, *, geographic: bool) -> Shape:
         Whether x and y are degrees.
     """
     unit = DEGREES_A_M if geographic else 1.0
-    straight, mirrored = _straightened(sample, PLACE_M * unit)
-    x, y = straight[:, 0], straight[:, 1]
+    x, y = sample[:, 0], sample[:, 1]
+    home = _home(sample, unit)
+    if home is not None:
+        wrong = home.swapped(x, y)
+        x, y = np.where(wrong, y, x), np.where(wrong, x, y)
     if geographic:
         x = x - 360 * np.round((x - _centre(x)) / 360)
-    places = np.unique(np.round(np.column_stack([x, y]) / (PLACE_M * unit)), axis=0) * (PLACE_M * unit)
+    places = _places(x, y, unit)
     minutes = np.unique(np.floor(sample[:, 2] / MINUTE_S)) * MINUTE_S
     wide, high = _span(places[:, 0], LEAST_M * unit), _span(places[:, 1], LEAST_M * unit)
     inside = (x >= wide[0]) & (x <= wide[1]) & (y >= high[0]) & (y <= high[1])
@@ -112,25 +127,29 @@ def shape(sample: Float, *, geographic: bool) -> Shape:
         t=_span(minutes, LEAST_S),
         middle=(float(np.median(x[inside])), float(np.median(y[inside]))),
         turns=geographic,
-        mirrored=mirrored,
+        home=home,
     )
 
 
-def _straightened(sample: Float, place: float) -> tuple[Float, bool | None]:
-    """Turn round the fixes that have x and y the other way than most, where the two cannot be mistaken.
+def _home(sample: Float, unit: float) -> Home | None:
+    """Find where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.
 
     The lesser and the greater coordinate of a fix do not depend on which is called x. If the middle of all the lesser
-    ones ends before that of the greater ones begins, every fix has one right way round.
+    ones ends before that of the greater ones begins, no fix is its own mirror image.
     """
     lesser, greater = np.sort(sample[:, :2], axis=1).T
-    folded = np.unique(np.round(np.column_stack([lesser, greater]) / place), axis=0) * place
-    low, high = _middle(folded[:, 0]), _middle(folded[:, 1])
-    if not low[1] < high[0]:
-        return sample[:, :2], None
-    known = (lesser >= low[0]) & (lesser <= low[1]) & (greater >= high[0]) & (greater <= high[1])
-    mirrored = bool(2 * (sample[known, 0] > sample[known, 1]).sum() > known.sum())
-    turned = np.column_stack([greater, lesser] if mirrored else [lesser, greater])
-    return turned, mirrored
+    folded = _places(lesser, greater, unit)
+    if not _middle(folded[:, 0])[1] < _middle(folded[:, 1])[0]:
+        return None
+    x_is_greater = bool(2 * (sample[:, 0] > sample[:, 1]).sum() > len(sample))
+    most = sample[(sample[:, 0] > sample[:, 1]) == x_is_greater]
+    places = _places(most[:, 0], most[:, 1], unit)
+    return Home(_span(places[:, 0], LEAST_M * unit), _span(places[:, 1], LEAST_M * unit), x_is_greater)
+
+
+def _places(x: Float, y: Float, unit: float) -> Float:
+    """Distinct places among positions: float64[p, 2]."""
+    return np.unique(np.round(np.column_stack([x, y]) / (PLACE_M * unit)), axis=0) * (PLACE_M * unit)
 
 
 def _middle(values: Float) -> Span:

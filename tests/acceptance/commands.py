@@ -76,6 +76,13 @@ def finished(process: subprocess.Popen[str], seconds: float = 60) -> Done:
     return Done(process.returncode, stdout, stderr)
 
 
+def later(file: Path, hours: int = 1) -> Path:
+    """The same rows some hours later, since what is there already adds nothing."""
+    shifted = file.with_name(f"{file.stem}_{hours}_later.csv")
+    shifted.write_text(file.read_text().replace("T08:", f"T{8 + hours:02}:"))
+    return shifted
+
+
 @dataclass(frozen=True)
 class Stage:
     """A moment of a command's work at which the lock of another session holds it up.
@@ -97,7 +104,7 @@ class Stage:
     again: frozenset[int] = frozenset({0})
 
     def words(self, files: tuple[Path, Path]) -> list[str]:
-        return [word.format(trajectories=files[0], requests=files[1]) for word in self.arguments]
+        return [word.format(trajectories=files[0], requests=later(files[1])) for word in self.arguments]
 
 
 _LOAD = ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat")

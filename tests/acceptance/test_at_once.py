@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests import wholeness
-from tests.acceptance.commands import STAGES, Done, Stage, call, finished, held_up, start, waiting
+from tests.acceptance.commands import STAGES, Done, Stage, call, finished, held_up, later, start, waiting
 
 pytestmark = pytest.mark.db
 
@@ -26,13 +26,6 @@ def at_once(url: str, stage: Stage, files: tuple[Path, Path], *second: str) -> l
     return [finished(first), finished(other)]
 
 
-def hours_later(files: tuple[Path, Path], hours: int) -> tuple[Path, Path]:
-    """The same fixes some hours later, since what is there already adds nothing."""
-    later = files[0].with_name(f"later_{hours}.csv")
-    later.write_text(files[0].read_text().replace("T08:", f"T{8 + hours:02}:"))
-    return later, files[1]
-
-
 def test_of_two_loads_that_create_one_dataset_one_is_refused(city_url: str, city_files: tuple[Path, Path]) -> None:
     first, second = at_once(city_url, LOAD, city_files, *LOAD.words(city_files))
     assert (first.code, second.code) == (0, 2)
@@ -42,8 +35,8 @@ def test_of_two_loads_that_create_one_dataset_one_is_refused(city_url: str, city
 
 def test_two_loads_that_add_to_one_dataset_wait_for_each_other(city_url: str, city_files: tuple[Path, Path]) -> None:
     assert call(city_url, *LOAD.words(city_files)).code == 0
-    later, latest = (hours_later(city_files, hours) for hours in (1, 2))
-    first, second = at_once(city_url, APPEND, later, *APPEND.words(latest))
+    soon, latest = ((later(city_files[0], hours), city_files[1]) for hours in (1, 2))
+    first, second = at_once(city_url, APPEND, soon, *APPEND.words(latest))
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     check(city_url, loads=5)
 
@@ -69,7 +62,7 @@ def test_of_two_runs_that_publish_under_one_name_one_stays_verified(
 
 def test_a_load_into_the_dataset_of_a_run_has_the_run_refused(city_url: str, city_files: tuple[Path, Path]) -> None:
     run = STAGES["a run writing members"]
-    load = ("load", "requests", str(city_files[1]), "--dataset", "city", "--columns", "poi")
+    load = ("load", "requests", str(later(city_files[1])), "--dataset", "city", "--columns", "poi")
     first, second = at_once(city_url, run, city_files, *load)
     assert (first.code, second.code) == (5, 0), first.stderr + second.stderr
     assert call(city_url, "publish", "2", "stale").code == 5

@@ -20,7 +20,7 @@ from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, later
 
 FULL = (
     "The server must have room on its disk. It ran out, and what was not finished is undone; free some and run it "
@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_there(
     disk: tuple[SmallDisk | WordOfTheServer, str], city_files: tuple[Path, Path], command: str, left_kb: int
 ) -> None:
     small, url = disk
-    words = [word.format(trajectories=city_files[0], requests=city_files[1]) for word in COMMANDS[command]]
+    words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in COMMANDS[command]]
     small.fill(url, left_kb)
 
     done = call(url, *words)

@@ -108,7 +108,8 @@ def test_signals_after_the_first_change_nothing(
 ) -> None:
     done = interrupted(city_url, stage, city_files, number, then=insist)
     assert done.sentence == INTERRUPTED
-    assert done.code == 128 + number
+    # Two that arrive before the program looks are heeded in the order of their numbers.
+    assert done.code in {128 + each for each in SIGNALS if each <= number}
     if stage == "a run attacking":
         with psycopg.connect(city_url) as connection:
             assert last_run(connection) == (2, "cancelled")

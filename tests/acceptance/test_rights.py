@@ -8,7 +8,7 @@ import pytest
 
 from dbanon import server
 from tests import wholeness
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, later
 
 pytestmark = pytest.mark.db
 
@@ -32,7 +32,7 @@ def test_a_login_without_the_right_is_told_so_and_leaves_nothing(
 ) -> None:
     url = server.uri({**server.parse(login(role)), "dbname": server.parse(city_url)["dbname"]})
     assert call(city_url, "publish", "1", "city_k5").code == 0
-    words = [word.format(trajectories=city_files[0], requests=city_files[1]) for word in arguments]
+    words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in arguments]
 
     done = call(url, *words)
 

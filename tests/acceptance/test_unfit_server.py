@@ -14,7 +14,7 @@ from dbanon import _postgres, server
 from dbanon.schema import EXPECTED_REVISION
 from dbanon.server import EmbeddedServer, Target
 from dbanon.testing import database_url
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, later
 
 NO_POSTGIS = (
     "PostGIS must be installed on the server. Its extension was not found there. Install PostGIS on the server's "
@@ -101,7 +101,7 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
             done = call(url, "db", "upgrade")
             assert (done.code, done.sentence, done.stdout) == (1, NO_POSTGIS, "")
         for command in COMMANDS:
-            words = [word.format(trajectories=city_files[0], requests=city_files[1]) for word in command]
+            words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
             done = call(url, *words)
             assert (done.code, done.sentence) == (1, NO_SCHEMA)
         with psycopg.connect(url) as connection:
@@ -156,7 +156,7 @@ def test_every_command_refuses_a_schema_that_is_older_or_newer(
         connection.execute("UPDATE dbanon.alembic_version SET version_num = %s", [revision])
         before = connection.execute("SELECT count(*), max(run_id) FROM dbanon.run, dbanon.load").fetchone()
         for command in COMMANDS:
-            words = [word.format(trajectories=city_files[0], requests=city_files[1]) for word in command]
+            words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
             done = call(city_url, *words)
             assert done.code == 1
             assert done.sentence == (

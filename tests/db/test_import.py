@@ -158,7 +158,7 @@ def test_points_of_another_reference_system_are_left_out_by_name(gps):
 
 def test_a_table_with_row_level_security_is_not_read_in_part(gps, login):
     gps.execute("GRANT SELECT ON public.gps TO PUBLIC; ALTER TABLE public.gps ENABLE ROW LEVEL SECURITY")
-    gps.execute("CREATE POLICY some ON public.gps USING (cab = 'a')")
+    gps.execute("CREATE POLICY few ON public.gps USING (cab = 'a')")
     with (
         psycopg.connect(login("dbanon_operator"), autocommit=True) as operator,
         pytest.raises(DataError, match="must be read whole"),

@@ -31,7 +31,7 @@ def test_the_right_way_round_is_that_of_most(place, share):
     wrong = int(share * len(sample))
     mixed = np.vstack([swapped(sample[:wrong]), sample[wrong:]])
     found = _survey.shape(mixed, geographic=True)
-    assert found.mirrored == (place[0] > place[1])
+    assert found.home.x_is_greater == (place[0] > place[1])
     assert found.middle == pytest.approx(place, abs=0.02)
     assert (far(mixed) == (np.arange(len(sample)) < wrong)).all()
 
@@ -39,7 +39,7 @@ def test_the_right_way_round_is_that_of_most(place, share):
 @pytest.mark.parametrize("place", [(7.0, 7.05), (0.0, 0.0)])
 def test_where_the_diagonal_runs_through_the_data_no_axis_can_be_told(place):
     sample = town(place)
-    assert _survey.shape(sample, geographic=True).mirrored is None
+    assert _survey.shape(sample, geographic=True).home is None
     assert not far(sample).any()
 
 
@@ -61,6 +61,14 @@ def test_one_wild_fix_among_few_is_found_on_either_side(n, where):
     sample = np.column_stack([np.linspace(13.39, 13.41, n), np.linspace(52.49, 52.51, n), np.arange(n) * 60.0])
     sample[n // 2, :2] = where
     assert far(sample).tolist() == [i == n // 2 for i in range(n)]
+
+
+@pytest.mark.parametrize("other", [(18.4, -33.9), (-58.4, -34.6), (36.8, -1.3), (139.7, 35.7)])
+def test_towns_on_either_side_of_the_diagonal_are_both_right(other):
+    sample = np.vstack([town(BERLIN, 600), town(other, 400)])
+    found = _survey.shape(sample, geographic=True)
+    assert found.home is None or not found.home.swapped(sample[:, 0], sample[:, 1]).any()
+    assert not far(sample).any()
 
 
 def test_two_towns_of_which_one_is_small_are_both_kept():
