@@ -34,6 +34,8 @@ SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103  # bytes in sockaddr
 _TEMPORARY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
 _SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
 _SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")  # noqa: S108 - the two defaults libpq is built with
+# The private schema has the role's name: "$user", the first of the default path, would put everybody's tables there.
+_PUBLIC_PATH = f"ALTER ROLE {ROLE} SET search_path = public"
 _TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
 # no statement, value or parameter of anybody's data in the log.
@@ -298,6 +300,7 @@ class EmbeddedServer:
                     self._create()
                 if not self._ready():
                     self._launch()
+                    self._leave_private_path()
         return self.target
 
     def stop(self) -> bool:
@@ -478,6 +481,7 @@ class EmbeddedServer:
             ("postgres", f"CREATE DATABASE {DATABASE}"),
             (DATABASE, "CREATE EXTENSION postgis"),
             (DATABASE, "REVOKE CREATE ON SCHEMA public FROM PUBLIC"),  # granted before version 15
+            (DATABASE, _PUBLIC_PATH),
         ):
             result = self._run([*postgres, database], text=statement + "\n")
             if "ERROR: " in result.stderr:  # this mode ends with 0 whatever happens
@@ -499,6 +503,15 @@ class EmbeddedServer:
                 reason = (re.findall(r"FATAL:\s*(.+)", said) or [said.strip() or result.stderr.strip()])[0]
                 raise StoreError(f"The embedded server must start. Got: {reason}; see {self.log}.")
             time.sleep(0.5)
+
+    def _leave_private_path(self) -> None:
+        """Give a cluster made without it the path of new ones; one that somebody has chosen stays."""
+        import psycopg
+
+        with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True) as connection:
+            row = connection.execute("SELECT current_setting('search_path')").fetchone()
+            if row is not None and '"$user"' in row[0]:
+                connection.execute(_PUBLIC_PATH)
 
     def _clear_remains(self) -> None:
         """Remove the pid file of a killed server; stop one that lives but has lost its socket."""

@@ -66,13 +66,15 @@ def interrupted(
     with held_up(url, STAGES[stage], files) as process, psycopg.connect(url, autocommit=True) as observer:
         held = waiting(observer)
         process.send_signal(number)
-        in_background(then, process)
         # Cleaning up may need the table that is locked here: it is given back as soon as the statement is given up, or
         # where only the server's answer brings the process to see the signal.
         deadline = time.monotonic() + 0.5
         while waiting(observer) == held and time.monotonic() < deadline:
             time.sleep(0.01)
-    return finished(process)
+        told = in_background(then, process)
+    done = finished(process)
+    told.result()
+    return done
 
 
 @pytest.mark.parametrize("stage", SOME)
@@ -93,9 +95,9 @@ def test_a_signal_ends_a_command_in_one_sentence(
 
 
 def insist(process: subprocess.Popen[str]) -> None:
-    """Send a process one signal after the other until it has ended."""
+    """Send a process that heeds its first signal one signal after the other until it has ended."""
     for number in itertools.cycle(SIGNALS):
-        time.sleep(0.01)
+        time.sleep(0.002)
         if process.poll() is not None:
             return
         process.send_signal(number)
@@ -125,6 +127,7 @@ def test_signals_while_a_method_is_compiled_end_a_run_once(
     while "reading trajectories" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
+    time.sleep(0.05)  # of two that come at once, Python heeds the one with the lower number
     insist(process)
     done = finished(process)
     assert done.code == 143

@@ -74,6 +74,31 @@ def test_a_first_start_makes_role_database_and_postgis(server: EmbeddedServer) -
     assert ask(target.url, "SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname='dbanon'") == "UTF8"
 
 
+def test_tables_made_without_a_schema_are_not_among_the_private_ones(server: EmbeddedServer) -> None:
+    url = server.start().url
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS dbanon")
+        connection.execute("CREATE TABLE gps (x int)")
+        assert connection.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
+        connection.execute("DROP TABLE public.gps")
+
+
+@pytest.mark.parametrize(
+    ("statement", "path"),
+    [("RESET search_path", "public"), ("SET search_path = mine", "mine")],
+    ids=["made before", "chosen"],
+)
+def test_a_start_gives_an_older_cluster_the_path_and_leaves_one_that_was_chosen(
+    server: EmbeddedServer, statement: str, path: str
+) -> None:
+    with psycopg.connect(server.start().url, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE dbanon {statement}")
+    server.stop()
+    assert ask(server.start().url, "SHOW search_path") == path
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE dbanon SET search_path = public")
+
+
 def test_a_second_start_finds_it_running(server: EmbeddedServer) -> None:
     first = server.start()
     pid = pid_of(server)
