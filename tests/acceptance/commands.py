@@ -109,6 +109,8 @@ class Stage:
 
 _LOAD = ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat")
 _REQUESTS = ("load", "requests", "{requests}", "--dataset", "city", "--columns", "poi")
+_IMPORT = ("import", "public.gps", "--dataset", "second", "--subject", "subject", "--time", "t", "--geom", "position")
+_SYNTH = ("synth", "--dataset", "second", "--objects", "40", "--blocks", "4")
 _RUN = ("run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_run")
 
 _MAYBE_FINISHED = frozenset({0, 2})
@@ -118,6 +120,9 @@ STAGES = {
     "a load with its rows staged": Stage(_LOAD, "dbanon.dataset"),
     "a load making trajectories": Stage(_LOAD, "dbanon.trajectory"),
     "a load writing its record": Stage(_LOAD, "dbanon.load"),
+    "an import reading": Stage(_IMPORT, "public.gps", "ACCESS EXCLUSIVE"),
+    "an import making trajectories": Stage(_IMPORT, "dbanon.trajectory"),
+    "a synth storing trajectories": Stage(_SYNTH, "dbanon.trajectory"),
     "a load storing requests": Stage(_REQUESTS, "dbanon.request"),
     "a run that starts": Stage(_RUN, "dbanon.run"),
     "a run reading": Stage(_RUN, "dbanon.trajectory", "ACCESS EXCLUSIVE"),

@@ -32,6 +32,10 @@ def city_template(
             database.load_requests(city_files[1], dataset="city", columns=["poi"])
             result = database.run("tp-aware", dataset="city", params={"k": 5}, seed=7)
             result.require_verified()
+            database.connection.execute(
+                "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix; "
+                "GRANT SELECT ON public.gps TO PUBLIC"
+            )
         yield parse(url)["dbname"], result.run_id
 
 

@@ -15,12 +15,14 @@ pytestmark = pytest.mark.db
 LOAD = ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat")
 REPLACE = ("load", "trajectories", "{trajectories}", "--dataset", "city", "--x", "lon", "--y", "lat", "--append")
 REQUESTS = ("load", "requests", "{requests}", "--dataset", "city", "--columns", "poi")
+IMPORT = ("import", "public.gps", "--dataset", "second", "--subject", "subject", "--time", "t", "--geom", "position")
+SYNTH = ("synth", "--dataset", "second", "--objects", "40", "--blocks", "4")
 RUN = ("run", "tp-aware", "--dataset", "city")
 VERIFY, PUBLISH, UNPUBLISH, RUNS = ("verify", "1"), ("publish", "1", "mine"), ("unpublish", "city_k5"), ("runs",)
 MAY_NOT = {
-    "dbanon_analyst": (LOAD, REPLACE, REQUESTS, RUN, VERIFY, PUBLISH, UNPUBLISH, RUNS),
+    "dbanon_analyst": (LOAD, REPLACE, IMPORT, SYNTH, REQUESTS, RUN, VERIFY, PUBLISH, UNPUBLISH, RUNS),
     "dbanon_operator": (RUN, VERIFY),
-    "dbanon_worker": (LOAD, REPLACE, REQUESTS, PUBLISH, UNPUBLISH),
+    "dbanon_worker": (LOAD, REPLACE, IMPORT, SYNTH, REQUESTS, PUBLISH, UNPUBLISH),
 }
 
 
