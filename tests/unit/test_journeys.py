@@ -218,3 +218,20 @@ def test_classes_have_their_shares_and_those_on_foot_go_less_far(fixes: Fixes, w
     share = np.bincount(many.kind, minlength=len(OBJECT_CLASSES)) / 5000
     np.testing.assert_allclose(share, [kind.share for kind in OBJECT_CLASSES], atol=0.03)
     assert sum(kind.share for kind in OBJECT_CLASSES) == pytest.approx(1)
+
+
+def test_each_class_walks_its_own_quickest_way() -> None:
+    # From 0 to 2 straight along a lane, or by a longer main road over 1: quicker for cars alone.
+    network = network_of([0, 500, 1000], [0, 400, 0], [(0, 2), (0, 1), (1, 2)], [20, 50, 50])
+    fixes = _journeys.walk(routes_of(network), SECONDS, 3, np.arange(200))
+    kind = np.repeat(fixes.kind, np.diff(fixes.offset))
+    x, y = fixes.xym[:, 0], fixes.xym[:, 1]
+    on_the_lane = (np.abs(y) < 1e-6) & (x > 1) & (x < 999)
+    assert not on_the_lane[kind == CAR].any()
+    assert on_the_lane[kind == PEDESTRIAN].any()
+
+
+def test_objects_pause_where_they_arrive(ways: Routes) -> None:
+    _, speed, kind = legs(_journeys.walk(ways, SECONDS, 4, np.arange(300)))
+    standing = [(speed[kind == each] == 0).mean() for each in range(len(OBJECT_CLASSES))]
+    assert all(0.02 < share < 0.9 for share in standing), standing
