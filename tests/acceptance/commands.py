@@ -62,7 +62,15 @@ def json_of(done: Done) -> dict[str, object]:
 def start(url: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a command in a process of its own."""
     command = [sys.executable, "-m", "dbanon", "--dsn", url, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(  # noqa: PLW1509 - tests have no threads at this point
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed
+    )
+
+
+def _heed() -> None:
+    """Heed signals that whoever runs the tests may have had ignored, as nohup does."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def finished(process: subprocess.Popen[str], seconds: float = 60) -> Done:
