@@ -62,8 +62,12 @@ def json_of(done: Done) -> dict[str, object]:
 def start(url: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a command in a process of its own."""
     command = [sys.executable, "-m", "dbanon", "--dsn", url, *arguments]
-    return subprocess.Popen(  # noqa: PLW1509 - tests have no threads at this point
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed,  # noqa: PLW1509 - there are no threads here
     )
 
 
