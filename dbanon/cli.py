@@ -206,6 +206,11 @@ def _box(text: str | None) -> tuple[float, ...] | None:
     return west, south, east, north
 
 
+def _load_options(append: bool, replace: bool, *, bbox: str | None, **options: Any) -> dict[str, Any]:
+    """Make of what was typed the options of `dbanon.load.Options`."""
+    return {**options, "mode": _mode(append, replace), "bbox": _box(bbox)}
+
+
 @load_app.command("trajectories", epilog=GLOBAL)
 def load_trajectories(
     files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
@@ -232,15 +237,10 @@ def load_trajectories(
     from dbanon.load import Columns
 
     columns = Columns(subject=subject, time=time, x=x, y=y, trip=trip)
-    options: dict[str, Any] = {
-        "crs": crs,
-        "srid": srid,
-        "grid_m": grid_m,
-        "grid_s": grid_s,
-        "mode": _mode(append, replace),
-        "tz": tz,
-    }
-    options |= {"split_gap_s": split_gap_s, "bbox": _box(bbox), "drop_outliers": drop_outliers}
+    options = _load_options(
+        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
+        drop_outliers=drop_outliers,
+    )  # fmt: skip
     _load(
         lambda database, progress: database.load_trajectories(
             files, dataset=dataset, columns=columns, progress=progress, **options
@@ -271,15 +271,10 @@ def import_table(
     from dbanon.load import TableColumns
 
     columns = TableColumns(subject=subject, time=time, geom=geom, trip=trip)
-    options: dict[str, Any] = {
-        "crs": crs,
-        "srid": srid,
-        "grid_m": grid_m,
-        "grid_s": grid_s,
-        "mode": _mode(append, replace),
-        "tz": tz,
-    }
-    options |= {"split_gap_s": split_gap_s, "bbox": _box(bbox), "drop_outliers": drop_outliers}
+    options = _load_options(
+        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
+        drop_outliers=drop_outliers,
+    )  # fmt: skip
     _load(
         lambda database, progress: database.import_trajectories(
             table, dataset=dataset, columns=columns, progress=progress, **options
