@@ -6,7 +6,7 @@ and reprojected in PostGIS, so M and SRID are right by construction. No message 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from dbanon import _arrow, _utm, binary_copy, store
+from dbanon._progress import Progress, silent
 from dbanon.errors import ParameterError
 from dbanon.loading import _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey
 from dbanon.loading._datasets import Mode
@@ -34,7 +35,6 @@ __all__ = [
     "load_trajectories",
 ]
 
-Progress = Callable[[str, int, int | None], None]
 Connection = psycopg.Connection[Any]
 
 
@@ -153,7 +153,7 @@ def load_trajectories(
     if _survey.mean_each_other(columns.x, columns.y):
         raise _survey.swapped_axes(source.remedy)
     with store.errors_translated(), connection.transaction():
-        return _load(connection, source, chosen, chosen.crs or "EPSG:4326", progress or _silent)
+        return _load(connection, source, chosen, chosen.crs or "EPSG:4326", progress or silent)
 
 
 def import_trajectories(
@@ -189,7 +189,7 @@ def import_trajectories(
     with store.errors_translated(), connection.transaction():
         source.find(connection)
         connection.execute(_arrow.POSTGIS_PATH)
-        return _load(connection, source, chosen, chosen.crs or source.crs(connection), progress or _silent)
+        return _load(connection, source, chosen, chosen.crs or source.crs(connection), progress or silent)
 
 
 def _load(connection: Connection, source: Files | Table, options: Options, crs: str, progress: Progress) -> LoadReport:
@@ -269,10 +269,6 @@ def _stage(
     return staging
 
 
-def _silent(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
-
-
 # ---- requests --------------------------------------------------------------------------------------------------------
 
 
@@ -309,7 +305,7 @@ def load_requests(
     LoadReport
         `trajectories` is 0, `subjects` counts the senders.
     """
-    progress = progress or _silent
+    progress = progress or silent
     columns = tuple(dict.fromkeys(columns))
     if not columns:
         raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")

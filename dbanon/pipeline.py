@@ -19,6 +19,7 @@ import psycopg
 
 from dbanon import _memory, load, methods, schema, server, store
 from dbanon._background import in_background
+from dbanon._progress import Progress, silent
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks, Requests, Trajectories
@@ -27,12 +28,7 @@ if TYPE_CHECKING:
     from dbanon.loading._datasets import Mode
     from dbanon.synth import SynthReport
 
-Progress = Callable[[str, int, int | None], None]
 _CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +89,7 @@ class Database:
         self.connection.close()
 
     def load_trajectories(
-        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = _silent, **options: Any
+        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = silent, **options: Any
     ) -> load.LoadReport:
         """Load one fix a row; options as for `dbanon.load.Options`."""
         paths = [Path(f) for f in files]
@@ -101,7 +97,7 @@ class Database:
             return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
 
     def import_trajectories(
-        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = _silent, **options: Any
+        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = silent, **options: Any
     ) -> load.LoadReport:
         """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
         with store.errors_translated():
@@ -110,7 +106,7 @@ class Database:
             )
 
     def load_requests(
-        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = _silent, **options: Any
+        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = silent, **options: Any
     ) -> load.LoadReport:
         """Load LBS requests; the named columns become the name-value pairs."""
         with store.errors_translated():
@@ -125,7 +121,7 @@ class Database:
         grid_m: float = 1.0,
         grid_s: int = 1,
         mode: "Mode" = "create",
-        progress: Progress = _silent,
+        progress: Progress = silent,
         **plan: Any,
     ) -> "SynthReport":
         """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
@@ -146,7 +142,7 @@ class Database:
         params: Mapping[str, Any] | None = None,
         seed: int | None = None,
         publish: str | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
 
@@ -184,7 +180,7 @@ class Database:
             # Outside: a run that could not be published is verified all the same.
             return self._publish_result(result, publish, progress)
 
-    def verify(self, run_id: int, *, progress: Progress = _silent) -> RunResult:
+    def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with store.errors_translated():
             row = store.run_row(self.connection, run_id)
@@ -426,7 +422,7 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
 
 
 def synth_files(
-    directory: str | Path, *, replace: bool = False, progress: Progress = _silent, **plan: Any
+    directory: str | Path, *, replace: bool = False, progress: Progress = silent, **plan: Any
 ) -> "SynthReport":
     """Generate moving objects and their requests into CSV files; no database is used."""
     from dbanon import synth

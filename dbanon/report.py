@@ -6,7 +6,7 @@ Nothing here computes; nothing here shows a subject, a true position or a seed.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -242,6 +242,3 @@ def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
 def stderr_line(say: str) -> None:
     """Write one line to stderr."""
     print(say, file=sys.stderr, flush=True)
-
-
-Announce = Callable[[str], None]

@@ -25,6 +25,7 @@ import pyarrow.csv as pacsv
 
 from dbanon import _memory, _utm, binary_copy, store
 from dbanon._background import in_background
+from dbanon._progress import Progress
 from dbanon.errors import DataError, ParameterError
 from dbanon.generating import _journeys, _network, _wishes
 from dbanon.generating._journeys import Int
@@ -35,7 +36,6 @@ from dbanon.loading import _crs, _datasets
 __all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
 
 Connection = psycopg.Connection[Any]
-Progress = Callable[[str, int, int | None], None]
 T = TypeVar("T")
 
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}

@@ -1,6 +1,6 @@
 """Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dbanon._progress import Progress
 from dbanon.errors import ParameterError
 from dbanon.loading import _cells, _crs, _files, _staging, _survey
 
-Progress = Callable[[str, int, int | None], None]
 Box = tuple[float, float, float, float]
 
 MB = 1024**2

@@ -1,7 +1,7 @@
 """Fixes out of a table of the same database into the staging table, without leaving the server."""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -9,12 +9,12 @@ from typing import Any, cast
 import psycopg
 from psycopg import sql
 
+from dbanon._progress import Progress
 from dbanon.errors import DataError, ParameterError, StoreError
 from dbanon.loading import _cells, _crs, _staging, _survey
 from dbanon.loading._from_files import ITS_OWN, Box, check_named
 
 Connection = psycopg.Connection[Any]
-Progress = Callable[[str, int, int | None], None]
 
 _NUMBERS = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 _NAIVE = ("timestamp without time zone", "date")

@@ -1,0 +1,10 @@
+"""How long work tells how far it is."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a stage, what is done and the total, or None where it is not known."""
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """Report nothing."""
