@@ -12,7 +12,9 @@ import pyarrow as pa
 from dbanon import _arrow
 from dbanon.attacks import Evidence
 from dbanon.errors import ParameterError
-from dbanon.trajectory import Requests, Trajectories
+from dbanon.trajectory import Float, Int, Places, Requests, Trajectories
+
+_SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
 def dataset(cursor: Any, dataset_id: int) -> dict[str, Any]:
@@ -64,6 +66,23 @@ def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Reques
     return Requests(
         subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
     )
+
+
+def places(cursor: Any, dataset_id: int) -> Places:
+    """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
+    site_id, site_bounds = _bounds(cursor, "site_id", "geom", f"dbanon.site WHERE dataset_id = {int(dataset_id)}")
+    shaped = f"dbanon.trajectory WHERE dataset_id = {int(dataset_id)} AND shape IS NOT NULL"
+    shape_trajectory, shape_bounds = _bounds(cursor, "trajectory_id", "shape", shaped)
+    return Places(
+        site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds
+    )
+
+
+def _bounds(cursor: Any, key: str, column: str, source: str) -> tuple[Int, Float]:
+    """Read keys and the bounding rectangles of geometries, by ascending key."""
+    sides = ", ".join(f"{side}(Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
+    table = _arrow.table(cursor, f"SELECT {key} AS key, {sides} FROM {source} ORDER BY {key}")
+    return _arrow.numbers(table["key"]), np.column_stack([_arrow.numbers(table[f"s{i}"]) for i in range(4)])
 
 
 def evidence(cursor: Any, run_id: int) -> Evidence:

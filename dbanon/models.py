@@ -54,6 +54,7 @@ class Trajectory(Base):
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
     subject: Mapped[str]
     path: Mapped[WKBElement] = mapped_column(_PATH)
+    shape: Mapped[WKBElement | None] = mapped_column(Geometry(geometry_type=None, spatial_index=False))
 
 
 class Load(Base):
@@ -91,6 +92,16 @@ class Request(Base):
     subject: Mapped[str]
     sent_at: Mapped[datetime]
     content: Mapped[dict[str, Any]]
+
+
+class Site(Base):
+    """A sensitive site."""
+
+    __tablename__ = "site"
+    site_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    name: Mapped[str | None]
+    geom: Mapped[WKBElement] = mapped_column(_PATH)
 
 
 class Method(Base):

@@ -22,7 +22,7 @@ from dbanon._background import in_background
 from dbanon._progress import Progress, silent
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
-from dbanon.trajectory import Cloaks, Requests, Trajectories
+from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
 if TYPE_CHECKING:
     from dbanon.loading._datasets import Mode
@@ -276,13 +276,14 @@ class Database:
         began = time.perf_counter()
         watch = _Stopwatch()
         progress("reading trajectories", 0, None)
-        job, data, requests = self._read(job, watch)
+        job, read = self._read(job, watch)
         progress("computing cloaks", 0, None)
         with watch("compute_s"):
-            cloaks = job.family.anonymise(data, job.algorithm.name, job.params, np.random.default_rng(job.seed))
-            if requests is not None:
-                cloaks = job.family.attach(cloaks, data, requests)
-        del data, requests
+            rng = np.random.default_rng(job.seed)
+            cloaks = job.family.anonymise(read.trajectories, job.algorithm.name, job.params, rng, read.places)
+            if read.requests is not None:
+                cloaks = job.family.attach(cloaks, read.trajectories, read.requests)
+        del read
         progress("writing cloaks", 0, len(cloaks.record_id))
         with watch("write_s"):
             self._write(job, cloaks)
@@ -301,18 +302,21 @@ class Database:
             peak_rss_mb=_memory.peak_mb(),
         )
 
-    def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", Trajectories, Requests | None]:
+    def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = in_background(job.family.prepare, job.algorithm.name, job.params)
         with watch("load_s"), store.reading(self.target.url) as reader:
             job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
             revision = job.dataset.revision
             store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
-            data = reader.trajectories(job.dataset.dataset_id)
-            requests = reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None
+            read = _Read(
+                trajectories=reader.trajectories(job.dataset.dataset_id),
+                requests=reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None,
+                places=reader.places(job.dataset.dataset_id) if job.family.reads_places else None,
+            )
         with watch("compile_s"):
             ready.result()
-        return job, data, requests
+        return job, read
 
     def _write(self, job: "_Job", cloaks: Cloaks) -> None:
         with self.connection.transaction():
@@ -358,6 +362,15 @@ class _Job:
     params: Any
     seed: int
     dataset: store.DatasetRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What a run computes on; None is what its family does not read."""
+
+    trajectories: Trajectories
+    requests: Requests | None
+    places: Places | None
 
 
 class _Stopwatch:

@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 from dbanon import _arrow, _reading, _sqlstate, binary_copy
 from dbanon.attacks import Evidence, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError
-from dbanon.trajectory import Cloaks, Requests, Trajectories
+from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
 Connection = psycopg.Connection[Any]
 
@@ -357,6 +357,10 @@ class Reader:
         """Read all requests of a dataset, sorted by time, subject and content; senders in the trajectories' codes."""
         codes = self._subjects.get(dataset_id) or _reading.subject_codes(self._cursor, dataset_id)
         return _reading.requests(self._cursor, dataset_id, codes)
+
+    def places(self, dataset_id: int) -> Places:
+        """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
+        return _reading.places(self._cursor, dataset_id)
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.

@@ -1,9 +1,9 @@
 """Frozen ragged arrays: the data that crosses layers, and their checks.
 
-`Trajectories` and `Requests` go into a method, `Cloaks` comes out of it. All arrays are read-only, so a method cannot
-change what the attack will be held against. Positions are true positions in the dataset's SRID; a method snaps them to
-cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by ``floor(seconds / grid_s)`` (from
-1970 UTC).
+`Trajectories`, `Requests` and `Places` go into a method, `Cloaks` comes out of it. All arrays are read-only, so a
+method cannot change what the attack will be held against. Positions are true positions in the dataset's SRID; a method
+snaps them to cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by
+``floor(seconds / grid_s)`` (from 1970 UTC).
 """
 
 from collections.abc import Mapping
@@ -117,6 +117,38 @@ class Requests:
     contents: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Places:
+    """Sensitive sites of one dataset, and the shapes of subjects that are more than a point; both by ascending id.
+
+    Of a shape only its bounding rectangle counts: xmin, ymin, xmax, ymax in metres. That of a point has no extent.
+
+    Attributes
+    ----------
+    site_id : int64[m]
+        Strictly increasing database keys.
+    site_bounds : float64[m, 4]
+    shape_trajectory : int64[s]
+        Trajectory ids, strictly increasing, of the trajectories (of one fix) that have a shape.
+    shape_bounds : float64[s, 4]
+    """
+
+    site_id: Int
+    site_bounds: Float
+    shape_trajectory: Int
+    shape_bounds: Float
+
+    def __post_init__(self) -> None:
+        for ids, bounds in ((self.site_id, self.site_bounds), (self.shape_trajectory, self.shape_bounds)):
+            if bounds.shape != (len(ids), 4):
+                raise DataError("Every site and shape must come with four bounds; this is a defect of the read.")
+            if not _finite(bounds):
+                raise DataError("Every site and shape must have finite coordinates; got NaN or infinity.")
+            if (np.diff(ids) <= 0).any():
+                raise DataError("Sites and shapes must be sorted by distinct ids; got them unsorted or twice.")
         _freeze(self)
 
 

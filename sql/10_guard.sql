@@ -1,6 +1,6 @@
 -- What keeps the tables true: dataset revisions, rows of released runs, releases.
 --
--- The four bulk tables (trajectory, request, cloak, membership) have no foreign keys: these statement triggers check the
+-- The five bulk tables (trajectory, request, site, cloak, membership) have no foreign keys: these statement triggers check the
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
@@ -17,6 +17,7 @@ AS $$
 DECLARE
     touched bigint[];
     found_rows bigint;
+    elsewhere boolean := false;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         UPDATE dbanon.dataset SET revision = revision + 1;
@@ -44,28 +45,34 @@ BEGIN
                       FROM added a GROUP BY a.dataset_id) s
             JOIN dbanon.dataset d USING (dataset_id)
             WHERE s.low <> d.srid OR s.high <> d.srid;
-        IF FOUND THEN
-            RAISE EXCEPTION 'Every path must be in the SRID of its dataset. At least one is in another.'
-                USING ERRCODE = 'DA008', DETAIL = format('%s datasets were written to.', cardinality(touched)),
-                      HINT = 'Transform the paths with ST_Transform, or set their SRID with ST_SetSRID.';
-        END IF;
+        elsewhere := FOUND;
+    ELSIF TG_TABLE_NAME = 'site' THEN
+        PERFORM FROM added a JOIN dbanon.dataset d USING (dataset_id) WHERE @postgis@.ST_SRID(a.geom) <> d.srid;
+        elsewhere := FOUND;
+    END IF;
+    IF elsewhere THEN
+        RAISE EXCEPTION 'Every geometry must be in the SRID of its dataset. At least one of dbanon.% is in another.', TG_TABLE_NAME
+            USING ERRCODE = 'DA008', DETAIL = format('%s datasets were written to.', cardinality(touched)),
+                  HINT = 'Transform it with ST_Transform, or set its SRID with ST_SetSRID.';
     END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon.bump_revision() IS
-'Raises dataset.revision whenever trajectories or requests of the dataset change, so that a verification of older data is
-known to be old; also checks that the dataset exists and that paths are in its SRID. Trigger on dbanon.trajectory and
-dbanon.request. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
+'Raises dataset.revision whenever trajectories, requests or sites of the dataset change, so that a verification of older data
+is known to be old; also checks that the dataset exists and that geometries are in its SRID. Trigger on dbanon.trajectory,
+dbanon.request and dbanon.site. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF NEW.srid <> OLD.srid AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id) THEN
-        RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories. Got another for one that has some.'
-            USING ERRCODE = 'DA008', DETAIL = 'Every path carries the SRID of its dataset.',
+    IF NEW.srid <> OLD.srid AND (
+            EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id)) THEN
+        RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories or sites. Got another for one that has some.'
+            USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
                   HINT = 'Load it again: dbanon load trajectories --replace.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
@@ -73,7 +80,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.guard_dataset() IS
-'Keeps the SRID of a dataset that has trajectories, and raises its revision when its grid changes. Trigger on dbanon.dataset.
+'Keeps the SRID of a dataset that has trajectories or sites, and raises its revision when its grid changes. Trigger on dbanon.dataset.
 Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
@@ -83,11 +90,12 @@ AS $$
 BEGIN
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id;
     DELETE FROM dbanon.request q WHERE q.dataset_id = OLD.dataset_id;
+    DELETE FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon.delete_dataset_rows() IS
-'Deletes the trajectories and requests of a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
+'Deletes the trajectories, requests and sites of a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
 Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_run_rows() RETURNS trigger
@@ -222,6 +230,19 @@ CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.request REFERENCING OLD TABLE 
 CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.request REFERENCING OLD TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
 CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.request
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+
+DROP TRIGGER IF EXISTS bump_insert ON dbanon.site;
+DROP TRIGGER IF EXISTS bump_update ON dbanon.site;
+DROP TRIGGER IF EXISTS bump_delete ON dbanon.site;
+DROP TRIGGER IF EXISTS bump_truncate ON dbanon.site;
+CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.site REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.site REFERENCING OLD TABLE AS changed NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.site REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.site
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
 
 DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;

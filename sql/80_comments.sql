@@ -9,7 +9,7 @@ COMMENT ON COLUMN dbanon.dataset.name IS 'The name users give it.';
 COMMENT ON COLUMN dbanon.dataset.srid IS 'Metric SRID of all its geometries.';
 COMMENT ON COLUMN dbanon.dataset.grid_m IS 'Side of a space cell in metres; cells start at the origin.';
 COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; slots start at 1970 UTC.';
-COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of its trajectories or requests; part of every digest.';
+COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of its trajectories, requests or sites; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
 
@@ -18,6 +18,8 @@ COMMENT ON COLUMN dbanon.trajectory.trajectory_id IS 'Key.';
 COMMENT ON COLUMN dbanon.trajectory.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.trajectory.subject IS 'The person or vehicle whose privacy is protected.';
 COMMENT ON COLUMN dbanon.trajectory.path IS 'True positions: LINESTRING M, or POINT M for one fix; M is unix seconds, strictly increasing.';
+
+COMMENT ON COLUMN dbanon.trajectory.shape IS 'The area the subject takes up, where it is more than a point; only with one fix, its middle.';
 
 COMMENT ON VIEW dbanon.fix IS 'Trajectories taken apart: one observed position at one time a row.';
 COMMENT ON COLUMN dbanon.fix.trajectory_id IS 'The trajectory.';
@@ -51,6 +53,12 @@ COMMENT ON COLUMN dbanon.request.dataset_id IS 'The dataset it belongs to (held 
 COMMENT ON COLUMN dbanon.request.subject IS 'The sender.';
 COMMENT ON COLUMN dbanon.request.sent_at IS 'When it was sent.';
 COMMENT ON COLUMN dbanon.request.content IS 'Its name-value pairs, an object.';
+
+COMMENT ON TABLE dbanon.site IS 'A sensitive site: a place that nobody may be tied to.';
+COMMENT ON COLUMN dbanon.site.site_id IS 'Key.';
+COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.site.name IS 'What it is called; null where nobody said.';
+COMMENT ON COLUMN dbanon.site.geom IS 'Where it is, in the dataset''s SRID: a point, or a shape, whose bounding rectangle counts.';
 
 COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';

@@ -9,10 +9,10 @@ GRANT USAGE ON SCHEMA dbanon TO dbanon_operator, dbanon_worker;
 GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analyst;
 
 -- Operators load, submit and publish. They set no revision, status or verdict: the columns are named.
-GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request,
+GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request, dbanon.site,
     dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
 GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
-GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request TO dbanon_operator;
+GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site TO dbanon_operator;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
@@ -21,7 +21,7 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), 
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.
-GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.method, dbanon.run,
+GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site, dbanon.method, dbanon.run,
     dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
 GRANT INSERT, UPDATE ON dbanon.run TO dbanon_worker;
 GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker;

@@ -1,8 +1,8 @@
 """The registry of method families and the contract they keep.
 
 A family is one module: a frozen, keyword-only parameter class made with `parameter`, a function
-``anonymise(data, params, rng, algorithm=name) -> Cloaks``, and ``prepare(params, algorithm=name)``, which compiles what
-that one needs. Validation, error sentences, ``dbanon methods``, the SQL
+``anonymise(data, params, rng, algorithm=name) -> Cloaks`` (with ``places`` as well where the family reads them), and
+``prepare(params, algorithm=name)``, which compiles what that one needs. Validation, error sentences, help, the SQL
 listing and the docs are all made from the class's fields. Same data, parameters and seed: same cloaks.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbanon.errors import ParameterError
-from dbanon.trajectory import Cloaks, Requests, Trajectories
+from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
 
 def parameter(
@@ -39,7 +39,7 @@ def parameter(
         Its default; ``None`` means "derived from the data", and the help says how.
     help : str
         One sentence for someone who has not read the paper.
-    type : {"integer", "number", "text", "choice"}
+    type : {"integer", "number", "text", "choice", "switch"}
     unit : str
         "s", "m", "" for counts.
     minimum, maximum : float, optional
@@ -83,6 +83,7 @@ class Method:
     algorithms: tuple[Algorithm, ...]
     columns: tuple[Column, ...] = ()
     reads_requests: bool = False
+    reads_places: bool = False
 
     @cached_property
     def parameters(self) -> type[Any]:
@@ -119,10 +120,17 @@ class Method:
         get_ready = cast("Callable[..., None]", importlib.import_module(self.module).prepare)
         get_ready(params, algorithm=algorithm)
 
-    def anonymise(self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator) -> Cloaks:
-        """Compute the cloaks; pure."""
+    def anonymise(
+        self,
+        data: Trajectories,
+        algorithm: str,
+        params: Any,
+        rng: np.random.Generator,
+        places: Places | None = None,
+    ) -> Cloaks:
+        """Compute the cloaks; pure. Families with ``reads_places`` are given the sites and shapes."""
         run = cast("Callable[..., Cloaks]", importlib.import_module(self.module).anonymise)
-        return run(data, params, rng, algorithm=algorithm)
+        return run(data, params, rng, algorithm=algorithm, **({"places": places} if self.reads_places else {}))
 
     def attach(self, cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
         """Join requests to finished cloaks (families with ``reads_requests``); cannot change who is with whom."""
@@ -196,7 +204,12 @@ def _value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
     return converted
 
 
+_SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+
+
 def _converted(about: Mapping[str, Any], value: Any) -> Any:
+    if about["type"] == "switch":
+        return value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
     if isinstance(value, bool):
         return None
     if about["type"] == "integer":
@@ -219,12 +232,18 @@ def requirement(about: Mapping[str, Any]) -> str:
     """Say in words what a parameter must be, from its metadata."""
     if about["choices"]:
         return "one of " + ", ".join(about["choices"])
-    words = {"integer": "an integer", "number": "a number", "text": "a text"}[about["type"]]
+    words = {"integer": "an integer", "number": "a number", "text": "a text", "switch": "on or off"}[about["type"]]
     if about["minimum"] is not None:
         words += f" >= {about['minimum']:g}"
     if about["maximum"] is not None:
         words += (" and" if about["minimum"] is not None else "") + f" <= {about['maximum']:g}"
     return words + (f" ({about['unit']})" if about["unit"] else "")
+
+
+def _default_text(default: Any) -> str:
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "from the data" if default is None else f"{default}"
 
 
 def describe(family: Method) -> list[dict[str, Any]]:
@@ -241,7 +260,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "type": item.metadata["type"],
             "unit": item.metadata["unit"],
             "default": item.default,
-            "default_text": "from the data" if item.default is None else f"{item.default}",
+            "default_text": _default_text(item.default),
             "requirement": requirement(item.metadata),
             "help": item.metadata["help"],
         }
