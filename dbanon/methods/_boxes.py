@@ -1,0 +1,57 @@
+"""Rectangles of cells: users, sites, and what hides them.
+
+Both ends are inside: one cell has ``x0 == x1``. Indices are relative to a root common to the run, so that they fit
+int32; areas and squared distances are exact in int64.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.trajectory import Int, _freeze
+
+Int32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Boxes:
+    """Rectangles of cells, column by column, read-only.
+
+    Attributes
+    ----------
+    x0, y0, x1, y1 : int32[n]
+        Least and greatest cell on each axis, both inside.
+    """
+
+    x0: Int32
+    y0: Int32
+    x1: Int32
+    y1: Int32
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    def __len__(self) -> int:
+        return len(self.x0)
+
+    @classmethod
+    def of(cls, sides: NDArray[np.integer]) -> Self:
+        """Make them of an array ``[n, 4]`` of x0, y0, x1, y1."""
+        x0, y0, x1, y1 = (np.ascontiguousarray(column, np.int32) for column in np.asarray(sides).T)
+        return cls(x0=x0, y0=y0, x1=x1, y1=y1)
+
+    @property
+    def columns(self) -> tuple[Int32, Int32, Int32, Int32]:
+        """The attributes in the order the kernels take them."""
+        return self.x0, self.y0, self.x1, self.y1
+
+    def take(self, which: Int) -> "Boxes":
+        """Choose rows, in the order of `which`."""
+        x0, y0, x1, y1 = (column[which] for column in self.columns)
+        return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
+
+    def areas(self) -> Int:
+        """Cells in each: int64[n]."""
+        return (self.x1.astype(np.int64) - self.x0 + 1) * (self.y1.astype(np.int64) - self.y0 + 1)
