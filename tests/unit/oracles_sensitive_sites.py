@@ -1,0 +1,221 @@
+"""Plain Python statements of the paper: slow, small, and sharing nothing with `dbanon.methods`.
+
+Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
+2008. A user or site is (x0, y0, x1, y1), cells, both ends inside. Users and sites come in the order of the curve where
+the paper sorts them. Indices are returned from 0, whatever the paper counts from.
+"""
+
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from math import inf
+
+import numpy as np
+
+
+def area(boxes):
+    """Area(MBR(.)) in cells."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return (max(x1) - min(x0) + 1) * (max(y1) - min(y0) + 1)
+
+
+def extent(boxes):
+    """1D_Ext(.): distance between the least and the greatest coordinate on the x axis."""
+    return max(b[2] for b in boxes) - min(b[0] for b in boxes)
+
+
+def squared_distance(a, b):
+    """Squared distance between the cell indices of two rectangles."""
+    dx = max(a[0] - b[2], b[0] - a[2], 0)
+    dy = max(a[1] - b[3], b[1] - a[3], 0)
+    return dx * dx + dy * dy
+
+
+def hilbert_plain(x, y, order):
+    """Place of a cell on the curve from (0, 0) to (2^order - 1, 0): four smaller curves, the outer two turned."""
+    if order == 0:
+        return 0
+    half = 2 ** (order - 1)
+    if x < half and y < half:
+        return hilbert_plain(y, x, order - 1)
+    if x < half:
+        return half**2 + hilbert_plain(x, y - half, order - 1)
+    if y >= half:
+        return 2 * half**2 + hilbert_plain(x - half, y - half, order - 1)
+    return 3 * half**2 + hilbert_plain(half - 1 - y, half - 1 - (x - half), order - 1)
+
+
+def bk_plain(users, sites, k, cost_of=area):
+    """Figure 11, with lines 5-6 and 13-14 for every i: start of each site's users, and the cost."""
+    n, m = len(users), len(sites)
+    u, s = [None, *users], [None, *sites]
+    cost, solution = {}, {}
+
+    def gc(i, j):
+        return cost_of([*u[i : i + k], s[j]])
+
+    min_val, best_start = inf, -1
+    for i in range(1, n - m * k + 2):
+        if gc(i, 1) < min_val:
+            min_val = gc(i, 1)
+            best_start = i
+        solution[i, 1] = best_start
+        cost[i, 1] = min_val
+    for j in range(2, m + 1):
+        min_val, best_start = inf, -1
+        for i in range((j - 1) * k + 1, n + 1 - (m - j + 1) * k + 1):
+            if cost[i - k, j - 1] + gc(i, j) < min_val:
+                min_val = cost[i - k, j - 1] + gc(i, j)
+                best_start = i
+            solution[i, j] = best_start
+            cost[i, j] = min_val
+    group_start = solution[n - k + 1, m]
+    starts = [group_start]
+    for j in range(m - 1, 0, -1):
+        group_start = solution[group_start - k, j]
+        starts.append(group_start)
+    return [start - 1 for start in reversed(starts)], cost[n - k + 1, m]
+
+
+def one_d_anon_plain(users, k, cost_of=area):
+    """Best consecutive groups of k to 2k - 1, prefix by prefix: offsets and cost; the shortest last group on a tie."""
+    best = {0: (0, [0])}
+    for i in range(k, len(users) + 1):
+        for size in range(k, 2 * k):
+            if i - size in best:
+                before, offset = best[i - size]
+                cost = before + cost_of(users[i - size : i])
+                if i not in best or cost < best[i][0]:
+                    best[i] = cost, [*offset, i]
+    return best.get(len(users), (0, [0]))[::-1]
+
+
+def mk_plain(users, sites, offset, priority):
+    """Figure 6 from line 2 on, given line 1's groups: the group of each site; as many groups as sites or more.
+
+    Line 4 takes the first group on a tie, line 7 the site of the least priority.
+    """
+    groups = {g: users[a:b] for g, (a, b) in enumerate(zip(offset, offset[1:], strict=False))}
+    left, output = set(range(len(sites))), {}
+    while left:
+        chosen = {s: min(groups, key=lambda g, s=s: (area([*groups[g], sites[s]]), g)) for s in left}
+        for g in list(groups):
+            claimants = [s for s in left if chosen[s] == g]
+            if claimants:
+                s0 = min(claimants, key=lambda s, g=g: (area([*groups[g], sites[s]]), priority[s]))
+                output[s0] = g
+                del groups[g]
+                left.remove(s0)
+    return [output[s] for s in range(len(sites))]
+
+
+def knn_plain(users, sites, k, order):
+    """Section 5's KNN: sites in the given order take the k nearest users left; the site of each user, -1 for none."""
+    site_of = [-1] * len(users)
+    for s in order:
+        left = [u for u in range(len(users)) if site_of[u] < 0]
+        for u in sorted(left, key=lambda u, s=s: (squared_distance(users[u], sites[s]), u))[:k]:
+            site_of[u] = s
+    return site_of
+
+
+def local_plain(users, sites, k):
+    """Section 2.3's Local: (site, user) pairs in order, and (user, box) as they are output."""
+    count = dict.fromkeys(range(len(sites)), 0)  # the coverage counters of the sites that remain
+    omega = {u: candidate_box(users[u], sites, count) for u in range(len(users))}
+    pairs, output = [], []
+    while count and omega:
+        u0 = min(omega, key=lambda u: (omega[u][0], u))
+        box = omega.pop(u0)[2]
+        output.append((u0, box))
+        covered = [s for s in count if encloses(box, sites[s])]
+        for s in covered:
+            pairs.append((s, u0))
+            count[s] += 1
+        full = [s for s in covered if count[s] == k]
+        for s in full:
+            del count[s]
+        for u in omega if count else ():
+            if any(encloses(omega[u][2], sites[s]) for s in full):
+                omega[u] = candidate_box(users[u], sites, count)
+    return sorted(pairs), output
+
+
+def candidate_box(user, sites, remaining):
+    """Four nested sweeps: (coverage, area, box) of the least coverage; then the smaller area, then the lowest box."""
+    west = {user[0], *(sites[s][0] for s in remaining if sites[s][0] < user[0])}
+    south = {user[1], *(sites[s][1] for s in remaining if sites[s][1] < user[1])}
+    east = {user[2], *(sites[s][2] for s in remaining if sites[s][2] > user[2])}
+    north = {user[3], *(sites[s][3] for s in remaining if sites[s][3] > user[3])}
+    found = []
+    for box in product(west, south, east, north):
+        number = sum(encloses(box, sites[s]) for s in remaining)
+        if number:
+            found.append((Fraction(area([box]), number), area([box]), box))
+    return min(found)
+
+
+def encloses(box, other):
+    return box[0] <= other[0] and box[1] <= other[1] and box[2] >= other[2] and box[3] >= other[3]
+
+
+def windows(n, m, k):
+    """Every way to give m sites in order k consecutive users each, in order: tuples of starts."""
+    if m == 0:
+        return [()]
+    return [(*before, i) for i in range((m - 1) * k, n - k + 1) for before in windows(i, m - 1, k)]
+
+
+def cheapest_windows(users, sites, k):
+    """Brute force of BK's problem: the least cost, and of its solutions the one with the lowest last, ... starts."""
+    best = min(
+        (sum(area([*users[i : i + k], s]) for i, s in zip(starts, sites, strict=True)), starts[::-1])
+        for starts in windows(len(users), len(sites), k)
+    )
+    return list(best[1][::-1]), best[0]
+
+
+def cheapest_mapping(users, sites, k, *, exactly=False):
+    """Brute force of Problem 1 on the x axis: least 1D_Cost of all mappings to disjoint sets of `k` users or more."""
+    subset, rest = _disjoint_pairs(len(users))
+    members = np.array([bin(mask).count("1") for mask in range(2 ** len(users))])
+    large = members == k if exactly else members >= k
+    best = np.where(members == 0, 0.0, inf)  # of exactly these users, for the sites so far
+    for s in sites:
+        low, high = np.array([s[0]]), np.array([s[2]])
+        for u in users:
+            low = np.concatenate([low, np.minimum(low, u[0])])
+            high = np.concatenate([high, np.maximum(high, u[2])])
+        total = best[rest] + np.where(large, high - low, inf)[subset]
+        best = np.full(len(best), inf)
+        np.minimum.at(best, rest | subset, total)
+    return best.min()
+
+
+@cache
+def _disjoint_pairs(n):
+    """All pairs of disjoint sets of n users, as bit masks."""
+    pairs = [(0, 0)]
+    for bit in (2**i for i in range(n)):
+        pairs += [(a | bit, b) for a, b in pairs] + [(a, b | bit) for a, b in pairs]
+    return np.array(pairs).T
+
+
+def partitions(members, k):
+    """Every way to divide a list into sets of k or more."""
+    if not members:
+        yield []
+        return
+    first, *others = members
+    for mask in range(2 ** len(others)):
+        group = [first, *(x for i, x in enumerate(others) if mask >> i & 1)]
+        if len(group) >= k:
+            outside = [x for i, x in enumerate(others) if not mask >> i & 1]
+            yield from ([group, *rest] for rest in partitions(outside, k))
+
+
+def consecutive(n, k):
+    """Every way to divide n users in order into groups of k to 2k - 1: lists of offsets."""
+    if n == 0:
+        return [[0]]
+    return [[*before, n] for size in range(k, 2 * k) if size <= n for before in consecutive(n - size, k)]
