@@ -166,6 +166,39 @@ METHODS: dict[str, Method] = {
         ),
         reads_requests=True,
     ),
+    "sensitive-sites": Method(
+        name="sensitive-sites",
+        module="dbanon.methods.sensitive_sites",
+        summary="users near sensitive sites at one instant: one rectangle for each site and k users or more",
+        guarantee=(
+            "Whoever knows every site, and whose row each one is, still finds at least k people who may be the one at "
+            "a site: it is in the rectangle of k or more, and no two sites share their k."
+        ),
+        paper=(
+            "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
+            "Sensitive Sites, 2008"
+        ),
+        attack="sensitive-sites",
+        algorithms=(
+            Algorithm(name="bk", summary="least total area for users and sites along one curve"),
+            Algorithm(name="mk", summary="users grouped along a curve, then groups given to sites; quicker, larger"),
+            Algorithm(name="knn", summary="the k nearest users left for each site, in random order"),
+            Algorithm(
+                name="local",
+                summary="Hu et al.'s boxes around users; sites share users, so it protects nobody",
+                comparison_only=True,
+            ),
+        ),
+        columns=(
+            Column(
+                name="cloaked",
+                sql_type="boolean",
+                default="false",
+                comment="Whether the region hides several people; else it is where the one person is.",
+            ),
+        ),
+        reads_places=True,
+    ),
 }
 
 

@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import _align, _binary_us_tree, parameter
 from dbanon.trajectory import Cloaks, Float, Int, Requests, Trajectories
 
-LATEST_S = 10**11  # the year 5138: what lies beyond is no unix time
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
@@ -74,7 +72,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if self.start is not None:
-            _unix_seconds(self.start)
+            _align.unix_seconds(self.start, "start", "tp-aware")
 
 
 def anonymise(
@@ -111,7 +109,7 @@ def anonymise(
     """
     bundle = ALGORITHMS[algorithm]
     cell_m = _cell_m(params, data.grid_m)
-    _sane_times(data)
+    _align.demand_sane_times(data)
     line = _align.merge(data)
     surveys = _surveys(line, _windows(data, params), cell_m, params.k)
     most = max((s.present for s in surveys), default=0)
@@ -170,7 +168,7 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
     """
     span = cloaks.suppressed["windows"]
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
-    time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
+    time = np.floor(np.clip(requests.t, -2 * _align.LATEST_S, 2 * _align.LATEST_S)).astype(np.int64)
     step = int(cloaks.end[0] - cloaks.start[0])
     window_start = np.array([w["start"] for w in span], np.int64)
     last = span[-1]["start"] + span[-1]["instants"] * step
@@ -259,32 +257,6 @@ def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
 ALGORITHMS: dict[str, Callable[[Any, Any, int, int], _Bundles]] = {"traj-anon": _traj_anon}
 
 
-def _unix_seconds(text: str) -> int:
-    """Read `start`: unix seconds, or ISO 8601 with a zone; whole seconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
-            moment = None
-        seconds = moment.timestamp() if moment is not None and moment.tzinfo is not None else math.nan
-    if not seconds.is_integer() or abs(seconds) > LATEST_S:
-        raise ParameterError(
-            "The 'start' parameter of tp-aware must be ISO 8601 with a zone, or unix seconds, in whole seconds. "
-            f"Got {text!r} instead."
-        )
-    return int(seconds)
-
-
-def _sane_times(data: Trajectories) -> None:
-    if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
-        wild = int((np.abs(data.t) > LATEST_S).sum())
-        raise DataError(
-            f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
-        )
-
-
 def _cell_m(params: Parameters, grid_m: float) -> float:
     if params.min_cloak_m is None:
         return grid_m
@@ -300,7 +272,11 @@ def _windows(data: Trajectories, params: Parameters) -> list[_align.Instants]:
         )
     if not data.fixes:
         return []
-    start = _unix_seconds(params.start) if params.start is not None else _first_start(data, params.step_s)
+    start = (
+        _align.unix_seconds(params.start, "start", "tp-aware")
+        if params.start is not None
+        else _first_start(data, params.step_s)
+    )
     if start % data.grid_s:
         raise ParameterError(
             f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "

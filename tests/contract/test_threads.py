@@ -24,7 +24,7 @@ import dataclasses, hashlib, sys
 import numpy as np
 from numba.core import event
 from dbanon.methods import METHODS
-from tests.contract.test_methods import PARAMETERS, people
+from tests.contract.test_methods import PARAMETERS, people, sites
 data = people(1500, side=3000.0)
 data = dataclasses.replace(data, x=np.round(data.x / 20) * 20, y=np.round(data.y / 20) * 20)
 family = METHODS[sys.argv[1]]
@@ -32,8 +32,8 @@ params = family.parse(PARAMETERS[family.name])
 family.prepare(sys.argv[2], params)
 with event.install_recorder("numba:compile") as compiled:
     each_alone = dataclasses.replace(data, subject=np.arange(len(data.subject)))
-    family.anonymise(each_alone, sys.argv[2], params, np.random.default_rng(3))
-    cloaks = family.anonymise(data, sys.argv[2], params, np.random.default_rng(3))
+    family.anonymise(each_alone, sys.argv[2], params, np.random.default_rng(3), sites(data))
+    cloaks = family.anonymise(data, sys.argv[2], params, np.random.default_rng(3), sites(data))
 digest = hashlib.sha256()
 for item in dataclasses.fields(cloaks):
     value = getattr(cloaks, item.name)
