@@ -1,0 +1,350 @@
+"""What sensitive-sites makes of users, sites and parameters: rows, guards, smaller rectangles, and its errors."""
+
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+
+from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.methods import METHODS, _bichromatic, _guards, _local_search
+from dbanon.methods._boxes import Boxes
+from dbanon.trajectory import Places, Trajectories
+
+FAMILY = METHODS["sensitive-sites"]
+WITH_GUARANTEE = [a.name for a in FAMILY.algorithms if not a.comparison_only]
+every_algorithm = pytest.mark.parametrize("algorithm", WITH_GUARANTEE)
+
+
+def users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
+    n = len(points)
+    xy = np.array(points, np.float64).reshape(-1, 2)
+    return Trajectories(
+        trajectory_id=np.arange(n) * 3 + 5, subject=np.arange(n) if subject is None else np.array(subject),
+        offset=np.arange(n + 1), t=np.array(t if t is not None else [0.0] * n), x=xy[:, 0].copy(), y=xy[:, 1].copy(),
+        srid=32610, grid_m=grid_m, grid_s=grid_s,
+    )  # fmt: skip
+
+
+def sites(points, shapes=None):
+    """Sites at points or with bounds; `shapes` are bounds of users by trajectory id."""
+    bounds = np.array([p if len(p) == 4 else (*p, *p) for p in points], np.float64).reshape(-1, 4)
+    shapes = dict(sorted((shapes or {}).items()))
+    return Places(
+        site_id=np.arange(len(bounds)) * 2 + 1, site_bounds=bounds, shape_trajectory=np.array(list(shapes), np.int64),
+        shape_bounds=np.array(list(shapes.values()), np.float64).reshape(-1, 4),
+    )  # fmt: skip
+
+
+def run(data, places, algorithm="bk", seed=1, **params):
+    return FAMILY.anonymise(data, algorithm, FAMILY.parse({"k": 2, **params}), np.random.default_rng(seed), places)
+
+
+def rows(cloaks):
+    """Give (bounds, crowd, cloaked) by trajectory id."""
+    cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
+    told = zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), cloaked, strict=True)
+    return dict(zip(cloaks.member_trajectory.tolist(), told, strict=True))
+
+
+def crowd_of(rng, n, m, *, side=60, shaped=False):
+    """Users and sites at random, many at the same place; rectangles where `shaped`."""
+
+    def boxes(count):
+        low = np.array([[rng.randrange(side), rng.randrange(side)] for _ in range(count)]).reshape(-1, 2)
+        extent = np.array([[rng.choice([0, 0, 0, 3]) * shaped for _ in range(2)] for _ in range(count)]).reshape(-1, 2)
+        return np.hstack([low, low + extent])
+
+    return Boxes.of(boxes(n)), Boxes.of(boxes(m))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def test_users_of_a_site_share_its_rectangle_and_the_others_are_as_they_are():
+    data = users([(10, 10), (12, 11), (50, 50), (90, 90)], t=[5.0, 130.0, 61.0, 0.0])
+    cloaks = run(data, sites([(11.5, 15)]))
+    assert rows(cloaks) == {
+        5: ([10, 10, 13, 16], 2, True),
+        8: ([10, 10, 13, 16], 2, True),
+        11: ([50, 50, 51, 51], 1, False),
+        14: ([90, 90, 91, 91], 1, False),
+    }
+    assert set(cloaks.start.tolist()) == {0}
+    assert set(cloaks.end.tolist()) == {180}  # one period, from the first slot to the end of the last
+    assert cloaks.metrics["users_cloaked"] == 2
+    assert cloaks.metrics["ggc_percent"] == pytest.approx(100 * 3 * 6 / 81**2)
+
+
+def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_is_counted():
+    data = users([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
+    cloaks = run(data, sites([(6, 6)]), at="120", max_gap_s=120)
+    assert rows(cloaks) == {8: ([5, 5, 10, 10], 2, True), 11: ([5, 5, 10, 10], 2, True)}
+    assert cloaks.suppressed == {"subjects": {"absent_at_instant": 1}}
+    assert (cloaks.start[0], cloaks.end[0]) == (120, 180)
+
+
+def test_users_and_sites_that_are_shapes_count_by_their_bounds():
+    data = users([(12, 11), (3, 3), (90, 90)])
+    cloaks = run(data, sites([(10, 10, 14.5, 12)], {5: (11, 10, 13, 12.2), 11: (88, 88, 92.5, 92)}))
+    assert rows(cloaks) == {
+        5: ([3, 3, 15, 13], 2, True),
+        8: ([3, 3, 15, 13], 2, True),
+        11: ([88, 88, 93, 93], 1, False),
+    }
+
+
+def test_sites_with_the_same_rectangle_hide_their_users_together():
+    data = users([(5, 5)] * 7)
+    cloaks = run(data, sites([(5, 5), (5, 5)]), k=3)
+    assert set(map(str, rows(cloaks).values())) == {"([5.0, 5.0, 6.0, 6.0], 7, True)"}
+
+
+def test_a_far_site_costs_area_and_harms_nobody_else():
+    near = [(x, y) for x in range(5) for y in range(5)]
+    cloaks = run(users(near), sites([(2, 2), (10**6, 10**6)]))
+    assert cloaks.metrics["users_cloaked"] == 4
+    assert cloaks.metrics["gc_largest_m2"] > 0.99e12
+
+
+# ---- guards ----------------------------------------------------------------------------------------------------------
+
+
+def claims(users, sites, site, reach, inside):
+    """Say who must be added to which site, plainly: the nearest of those that claim, then the lowest."""
+    box = _guards.rectangles(users, sites, site)
+    found = {}
+    for u in np.flatnonzero(site < 0).tolist():
+        a = [int(c[u]) for c in users.columns]
+        for s in range(len(sites)):
+            b, c = [int(v[s]) for v in sites.columns], [int(v[s]) for v in box.columns]
+            away = max(0, a[0] - b[2], b[0] - a[2]) ** 2 + max(0, a[1] - b[3], b[1] - a[3]) ** 2
+            meets = a[0] <= c[2] and a[2] >= c[0] and a[1] <= c[3] and a[3] >= c[1]
+            if away == 0 or away < reach**2 or (inside and meets):
+                found[u] = min(found.get(u, (away, s)), (away, s))
+    return {u: s for u, (_, s) in found.items()}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("reach", [0.0, 4.5])
+def test_guards_add_round_by_round_whoever_is_claimed_to_the_nearest_site(reach, inside):
+    rng, rounds = random.Random(f"{reach} {inside}"), 0
+    for _ in range(60):
+        some, places = crowd_of(rng, 40, 3, side=30, shaped=rng.random() < 0.5)
+        site = np.full(40, -1, np.int32)
+        site[rng.sample(range(40), 6)] = [0, 0, 1, 1, 2, 2]
+        wanted, new = site.copy(), claims(some, places, site, reach, inside)
+        while new:
+            wanted[list(new)] = list(new.values())
+            new = claims(some, places, wanted, reach, inside)
+            rounds += 1
+        assert _guards.add(some, places, np.arange(3), site, reach=reach, inside=inside).tolist() == wanted.tolist()
+    assert rounds > 60 or not inside
+
+
+@every_algorithm
+def test_whoever_stands_on_a_site_is_hidden_with_it(algorithm):
+    rng = random.Random(algorithm)
+    for _ in range(20):
+        points = [(rng.randrange(12), rng.randrange(12)) for _ in range(60)]
+        places = [(rng.randrange(12), rng.randrange(12)) for _ in range(4)]
+        told = rows(run(users(points), sites(places), algorithm, k=3))
+        exact = {tuple(box[:2]) for box, _, cloaked in told.values() if not cloaked}
+        assert not exact & set(places)
+
+
+def test_guard_m_is_a_distance_between_cells_and_strictly_less():
+    data = users([(0.05, 0), (0.35, 0), (1.15, 0), (1.25, 0)], grid_m=0.1)
+    near = run(data, sites([(0, 0)]), guard_m=1.1)
+    assert [cloaked for _, _, cloaked in rows(near).values()] == [True, True, False, False]
+    nearer = run(data, sites([(0, 0)]), guard_m=1.15)
+    assert [cloaked for _, _, cloaked in rows(nearer).values()] == [True, True, True, False]
+    assert nearer.metrics["added_by_guards"] == 1
+    assert nearer.metrics["ggc_percent"] > nearer.metrics["ggc_before_guards_percent"]
+
+
+def test_guard_inside_leaves_nobody_exact_in_a_rectangle():
+    rng = random.Random(3)
+    data = users([(rng.randrange(100), rng.randrange(100)) for _ in range(400)])
+    places = sites([(rng.randrange(100), rng.randrange(100)) for _ in range(6)])
+    told = rows(run(data, places, k=5, guard_inside=True)).values()
+    for box, _, cloaked in told:
+        if not cloaked:
+            assert not any(c and b[0] <= box[0] < b[2] and b[1] <= box[1] < b[3] for b, _, c in told)
+
+
+# ---- smaller rectangles ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_nor_the_total_larger(shaped):
+    rng, better = random.Random(shaped), 0
+    for _ in range(40):
+        k, m = rng.randint(1, 5), rng.randint(1, 8)
+        some, places = crowd_of(rng, k * m + rng.choice([0, 3, 60]), m, shaped=shaped)
+        members = _bichromatic.best_starts(some, places, k)[:, None] + np.arange(k)
+        found = _local_search.improve(some, places, members)
+        assert found.shape == members.shape
+        assert len(np.unique(found)) == found.size
+        (before, length), (after, now) = (_local_search._sizes(some, places, who) for who in (members, found))
+        assert (now <= length).all()
+        assert after.sum() <= before.sum()
+        better += after.sum() < before.sum()
+    assert better > 10
+
+
+def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
+    rng, wrong = random.Random(7), 0
+    for _ in range(100):
+        some, places = crowd_of(rng, 14, 1, side=25)
+        members = _bichromatic.best_starts(some, places, 4)[:, None] + np.arange(4)
+        length = _local_search._sizes(some, places, members)[1][0]
+        found = _local_search._sizes(some, places, _local_search.improve(some, places, members))[0][0]
+        xs, ys = ([*a.tolist(), int(b[0])] for a, b in ((some.x0, places.x0), (some.y0, places.y0)))
+        least = min(
+            (r - w + 1) * (t - b + 1)
+            for w in xs for r in xs for b in ys for t in ys
+            if w <= xs[-1] <= r and b <= ys[-1] <= t and r - w + t - b + 2 <= length
+            and sum(w <= x <= r and b <= y <= t for x, y in zip(xs[:-1], ys[:-1], strict=True)) >= 4
+        )  # fmt: skip
+        wrong += found > least
+    assert wrong == 0
+
+
+def test_improve_reports_what_bk_had_and_can_be_left_out():
+    rng = random.Random(5)
+    data = users([(rng.randrange(500), rng.randrange(500)) for _ in range(300)])
+    places = sites([(rng.randrange(500), rng.randrange(500)) for _ in range(9)])
+    plain, improved = run(data, places, improve="off", k=4), run(data, places, k=4)
+    assert improved.metrics["bk_ggc_percent"] == plain.metrics["ggc_before_guards_percent"]
+    assert improved.metrics["ggc_percent"] < plain.metrics["ggc_percent"]
+    assert "bk_ggc_percent" not in plain.metrics
+
+
+# ---- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def test_knn_draws_the_order_of_the_sites_and_mk_only_breaks_ties():
+    data = users([(x, 0) for x in range(8)])
+    both = sites([(3, 0), (4, 0)])
+    assert len({str(rows(run(data, both, "knn", seed=s))) for s in range(20)}) == 2
+    assert len({str(rows(run(data, both, "mk", seed=s))) for s in range(20)}) == 1
+    # The groups end up at one place, and both sites want the first.
+    tied = users([(0, 0)] * 2 + [(50, 0)] * 2)
+    assert (
+        len(
+            {
+                str(
+                    rows(
+                        run(
+                            tied,
+                            sites(
+                                [
+                                    (0, 3),
+                                    (0, 4),
+                                ][:2]
+                            ),
+                            "mk",
+                            seed=s,
+                        )
+                    )
+                )
+                for s in range(20)
+            }
+        )
+        == 1
+    )
+    assert len({str(rows(run(tied, sites([(0, 3), (3, 0)]), "mk", seed=s))) for s in range(20)}) == 2
+
+
+def test_the_order_of_the_curve_is_what_tells_all_cells_apart_unless_another_is_asked_for():
+    rng = random.Random(11)
+    data = users([(rng.randrange(2000), rng.randrange(2000)) for _ in range(500)])
+    places = sites([(rng.randrange(2000), rng.randrange(2000)) for _ in range(20)])
+    found = [run(data, places, improve=False, curve_order=order, k=4) for order in (None, 11, 1, 31)]
+    told = [str(rows(one)) for one in found]
+    assert told[0] == told[1]
+    assert len(set(told)) == 3
+    assert [one.metrics["users_cloaked"] for one in found] == [80] * 4
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        ("bk", "bk must have k = 2 users of its own for each of 2 sites, 4 in all. Got 3."),
+        ("knn", "knn must have k = 2 users of its own for each of 2 sites, 4 in all. Got 3."),
+        ("mk", "mk must make a group of k = 2 users or more for each of 2 sites. It made 1 of 3 users."),
+        ("local", "local must have k = 2 users. Got 1."),
+    ],
+)
+def test_too_few_users_are_infeasible(algorithm, said):
+    data = users([(0, 0), (1, 1), (2, 2)] if algorithm != "local" else [(0, 0)])
+    with pytest.raises(InfeasibleError, match=re.escape(said)):
+        run(data, sites([(0, 0), (1, 1)]), algorithm)
+
+
+def test_exactly_k_users_a_site_leave_one_solution_for_bk_and_mk_may_do_with_fewer_than_2k_minus_1():
+    data = users([(x, 0) for x in range(6)])
+    both = sites([(0, 0), (5, 0)])
+    for algorithm in WITH_GUARANTEE:
+        assert run(data, both, algorithm, k=3).metrics["users_cloaked"] == 6
+
+
+@every_algorithm
+def test_no_site_is_bad_data(algorithm):
+    with pytest.raises(DataError, match=r"must have sensitive sites\. Got none; load some with `dbanon load sites`\."):
+        run(users([(0, 0)] * 5), sites([]), algorithm)
+
+
+def test_several_fixes_need_an_instant_and_an_instant_is_a_slot():
+    data = users([(0, 0), (1, 1), (5, 5)], t=[0.0, 60.0, 0.0], subject=[0, 0, 1])
+    with pytest.raises(ParameterError, match=r"Every subject must have one fix, or the 'at' parameter"):
+        run(data, sites([(0, 0)]))
+    with pytest.raises(ParameterError, match=r"'at' parameter of sensitive-sites must be a multiple"):
+        run(data, sites([(0, 0)]), at="30")
+    with pytest.raises(ParameterError, match=r"'at' parameter of sensitive-sites must be ISO 8601"):
+        run(data, sites([(0, 0)]), at="noon")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "must"),
+    [
+        ("k", 1, "an integer >= 2"),
+        ("curve_order", 32, "an integer >= 1 and <= 31"),
+        ("guard_m", -1, "a number >= 0 and <= 100000 (m)"),
+        ("guard_inside", "maybe", "on or off"),
+        ("local_format", "open", "one of secure, 2-by-2"),
+    ],
+)
+def test_parameters_say_what_they_must_be(name, value, must):
+    with pytest.raises(ParameterError, match=re.escape(f"The '{name}' parameter of sensitive-sites must be {must}.")):
+        FAMILY.parse({name: value})
+
+
+def test_positions_too_far_apart_are_bad_data():
+    with pytest.raises(DataError, match=r"must lie within 2\^30 cells of one another"):
+        run(users([(0, 0), (2e9, 0)]), sites([(0, 0)]))
+    with pytest.raises(DataError, match=r"must span fewer than 2\^62 cells"):
+        run(users([(0, 0), (1e9, 1e9)] * 8), sites([(0, 0)] * 8))
+
+
+def test_local_is_refused_where_it_would_take_days():
+    with pytest.raises(ParameterError, match=r"must have at most 20000 users and 400 sites\. Got 9 and 401; use bk\."):
+        run(users([(0, 0)] * 9), sites([(0, 0)] * 401), "local")
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "points",
+    [[(7, 7)] * 12, [(x, 4) for x in range(12)], [(4, y) for y in range(12)], [(x, x) for x in range(12)]],
+    ids=["at one point", "along x", "along y", "on a diagonal"],
+)
+def test_degenerate_places_are_no_trouble(algorithm, points):
+    cloaks = run(users(points), sites([points[0], points[5], points[5]]), algorithm)
+    told = rows(cloaks).values()
+    assert all(crowd >= 2 for _, crowd, cloaked in told if cloaked)
+    assert sum(cloaked for _, _, cloaked in told) >= 6
