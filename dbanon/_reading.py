@@ -4,14 +4,15 @@ Every function reads through the cursor of one snapshot (`_arrow.snapshot`), so 
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dbanon import _arrow
-from dbanon.attacks import Evidence
-from dbanon.errors import ParameterError
+from dbanon.attacks import Evidence, RequestEvidence, SiteEvidence
+from dbanon.errors import DataError, ParameterError
 from dbanon.trajectory import Float, Int, Places, Requests, Trajectories
 
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
@@ -86,36 +87,66 @@ def _bounds(cursor: Any, key: str, column: str, source: str) -> tuple[Int, Float
 
 
 def evidence(cursor: Any, run_id: int) -> Evidence:
-    """Read the stored rows of a run, and its dataset."""
+    """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
-    run = _arrow.table(
+    found = _arrow.table(
         cursor,
-        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
-        f"FROM dbanon.run WHERE run_id = {number}",
+        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed, attack "
+        f"FROM dbanon.run JOIN dbanon.method ON name = method WHERE run_id = {number}",
     ).to_pylist()
-    if not run:
+    if not found:
         raise no_run(run_id)
-    data, codes = trajectories(cursor, run[0]["dataset_id"])
-    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({number})")
+    run = found[0]
+    if run["attack"] not in _EVIDENCE:
+        raise DataError(
+            f"The attack on a run must be one this program has. Run {number} needs another; upgrade dbanon."
+        )
+    data, codes = trajectories(cursor, run["dataset_id"])
     members = _arrow.table(cursor, f"SELECT * FROM dbanon.membership_evidence({number})")
-    sent = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({number})")
-    return Evidence(
-        method=run[0]["method"],
-        algorithm=run[0]["algorithm"],
-        params=json.loads(run[0]["params"]),
-        suppressed=json.loads(run[0]["suppressed"]),
+    kind, read = _EVIDENCE[run["attack"]]
+    return kind(
+        method=run["method"],
+        algorithm=run["algorithm"],
+        params=json.loads(run["params"]),
+        suppressed=json.loads(run["suppressed"]),
         trajectories=data,
-        **_cloak_columns(cloaks),
         member_record=_arrow.numbers(members["record_id"]),
         member_trajectory=_arrow.numbers(members["trajectory_id"]),
         member_whole=_arrow.numbers(members["whole"]),
-        **_request_columns(sent, codes),
+        **read(cursor, number, run["dataset_id"], codes),
     )
 
 
 def no_run(run_id: int) -> ParameterError:
     """Make the error for a run that is not there."""
     return ParameterError(f"The run must exist. There is no run {run_id}; list them with `dbanon runs`.")
+
+
+def _request_evidence(cursor: Any, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
+    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
+    sent = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({run_id})")
+    return {**_cloak_columns(cloaks), **_request_columns(sent, subjects)}
+
+
+def _site_evidence(cursor: Any, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
+    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
+    pairs = _arrow.table(cursor, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon.site_evidence({run_id})")
+    return {
+        **_cloak_columns(cloaks),
+        "cloak_cloaked": _arrow.numbers(cloaks["cloaked"]).astype(np.int8),
+        "places": places(cursor, dataset_id),
+        "pair_site": _arrow.numbers(pairs["site_id"]),
+        "pair_cloaked": _arrow.numbers(pairs["cloaked"]).astype(bool),
+        "pair_rows": _arrow.numbers(pairs["rows"]),
+        "pair_squared": _arrow.numbers(pairs["squared_cells"]),
+    }
+
+
+_EVIDENCE: dict[str, tuple[Callable[..., Evidence], Callable[..., dict[str, Any]]]] = {
+    "sensitive-sites": (SiteEvidence, _site_evidence),
+    "tp-aware": (RequestEvidence, _request_evidence),
+}
+"""What each attack is given, and who reads what only it looks at."""
 
 
 def _cloak_columns(table: pa.Table) -> dict[str, Any]:

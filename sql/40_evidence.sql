@@ -1,10 +1,10 @@
--- What an attack is given: the stored rows of a run, in bulk, as plain numbers. The functions are single SELECTs without
--- settings of their own, so that the planner inlines them.
+-- What an attack is given: the stored rows of a run, in bulk, as plain numbers. The functions but the last are single
+-- SELECTs without settings of their own, so that the planner inlines them.
 
 CREATE OR REPLACE FUNCTION dbanon.cloak_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, seq integer, lower_s double precision, upper_s double precision,
     xmin double precision, ymin double precision, xmax double precision, ymax double precision,
-    rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer)
+    rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT
@@ -21,7 +21,9 @@ AS $$
                          @postgis@.ST_Normalize(c.region), @postgis@.ST_Normalize(@postgis@.ST_Envelope(c.region))))),
         @postgis@.ST_SRID(c.region), c.crowd, c.subjects,
         CASE WHEN c.extra IS NULL THEN 0
-             ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(c.extra - own.names)) END
+             ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(c.extra - own.names)) END,
+        (CASE c.extra -> 'cloaked' WHEN 'true' THEN 1 WHEN 'false' THEN 0
+             ELSE CASE WHEN c.extra ? 'cloaked' THEN -1 ELSE 0 END END)::smallint
     FROM (
         SELECT r.run_id, ARRAY(SELECT k ->> 'name' FROM pg_catalog.jsonb_array_elements(m.columns) k) AS names
         FROM dbanon.run r
@@ -32,8 +34,9 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon.cloak_evidence(bigint) IS
 'The cloaks of a run as numbers. Takes: run_id. Returns: for each cloak its record_id, seq, period in unix seconds (lower_s,
-upper_s), bounds in metres, rectangle (the region is exactly its own envelope), srid, crowd, subjects, and other_keys: how
-many keys of extra are no columns of the method; in no order. Raises: nothing. Example:
+upper_s), bounds in metres, rectangle (the region is exactly its own envelope), srid, crowd, subjects, other_keys: how
+many keys of extra are no columns of the method, and cloaked: 1 where extra -> cloaked is true, 0 where it is false or not
+there, -1 where it is anything else; in no order. Raises: nothing. Example:
 SELECT count(*) FROM dbanon.cloak_evidence(1) WHERE NOT rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon.membership_evidence(run_id bigint) RETURNS TABLE (
@@ -75,3 +78,72 @@ COMMENT ON FUNCTION dbanon.request_evidence(bigint) IS
 element of extra -> requests, with record_id, seq and content; published false: one row for each request of the dataset,
 with subject, t in unix seconds and content (a JSON text in the database''s own form); duplicates included. Raises: nothing.
 Example: SELECT published, count(*) FROM dbanon.request_evidence(1) GROUP BY published.';
+
+CREATE OR REPLACE FUNCTION dbanon.site_evidence(run_id bigint) RETURNS TABLE (
+    site_id bigint, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
+    lower_s double precision, upper_s double precision, cloaked boolean, rows bigint, squared_cells double precision)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+-- The rows were just written and no statistics know of them. Each distinct region asks the index on the sites' geometry
+-- once, whatever the planner takes the tables for; `+ 0` keeps the index on dataset_id out of it.
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET enable_material = off
+SET enable_sort = off
+SET enable_nestloop = on
+SET enable_indexscan = on
+SET jit = off
+SET work_mem = '128MB'
+AS $$
+    -- The spatial join of the attack: who is nearest to each site. Every site's rectangle holds it, so the least distance is
+    -- 0 or the attack refuses; nobody further away has to be looked for, but for exact rows that the guard keeps away.
+    WITH run AS MATERIALIZED (
+        SELECT r.run_id, r.dataset_id, d.srid, d.grid_m,
+            CASE pg_catalog.jsonb_typeof(r.params -> 'guard_m')
+                WHEN 'number' THEN greatest((r.params ->> 'guard_m')::double precision, 0) ELSE 0 END AS guard_m
+        FROM dbanon.run r
+        JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE r.run_id = site_evidence.run_id
+    ), published AS MATERIALIZED (
+        SELECT g.*, @postgis@.Box3D(g.region) AS box
+        FROM (
+            -- Geometries are equal here if all their bytes are: what an analyst can tell apart is not shared.
+            SELECT c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false) AS cloaked, count(*) AS rows
+            FROM run
+            JOIN dbanon.cloak c ON c.run_id = run.run_id
+            GROUP BY c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false)
+        ) g
+    ), bounded AS MATERIALIZED (
+        SELECT p.period, p.cloaked, p.rows, run.dataset_id, run.grid_m, b.*,
+            CASE WHEN p.cloaked THEN 0 ELSE run.guard_m END AS reach_m,
+            @postgis@.ST_MakeEnvelope(b.xmin - r.reach_m, b.ymin - r.reach_m, b.xmax + r.reach_m, b.ymax + r.reach_m, run.srid) AS near
+        FROM run
+        CROSS JOIN published p
+        CROSS JOIN LATERAL (SELECT
+            @postgis@.ST_XMin(p.box) AS xmin, @postgis@.ST_YMin(p.box) AS ymin,
+            @postgis@.ST_XMax(p.box) AS xmax, @postgis@.ST_YMax(p.box) AS ymax) b
+        -- A cell more: which cell a border belongs to is decided below.
+        CROSS JOIN LATERAL (SELECT CASE WHEN p.cloaked THEN 0 ELSE run.guard_m END + run.grid_m AS reach_m) r
+    )
+    SELECT s.site_id, b.xmin, b.ymin, b.xmax, b.ymax,
+        date_part('epoch', lower(b.period)), date_part('epoch', upper(b.period)), b.cloaked, b.rows, d.squared
+    FROM bounded b
+    JOIN dbanon.site s ON s.geom OPERATOR(@postgis@.&&) b.near AND s.dataset_id + 0 = b.dataset_id
+    -- Indices of the cells at both ends, and how many lie from one rectangle to the other.
+    CROSS JOIN LATERAL (SELECT
+        greatest(0, round(b.xmin / b.grid_m) - floor(@postgis@.ST_XMax(@postgis@.Box3D(s.geom)) / b.grid_m),
+                 floor(@postgis@.ST_XMin(@postgis@.Box3D(s.geom)) / b.grid_m) - round(b.xmax / b.grid_m) + 1) AS dx,
+        greatest(0, round(b.ymin / b.grid_m) - floor(@postgis@.ST_YMax(@postgis@.Box3D(s.geom)) / b.grid_m),
+                 floor(@postgis@.ST_YMin(@postgis@.Box3D(s.geom)) / b.grid_m) - round(b.ymax / b.grid_m) + 1) AS dy) g
+    CROSS JOIN LATERAL (SELECT g.dx * g.dx + g.dy * g.dy AS squared) d
+    WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.reach_m
+$$;
+COMMENT ON FUNCTION dbanon.site_evidence(bigint) IS
+'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site. Takes: run_id.
+Returns: for each site of the run''s dataset and each distinct (region, period, cloaked) among the rows whose cells are at
+distance 0 from the site''s, or nearer than the run''s guard_m if they are not cloaked: site_id, bounds of the region in metres,
+period in unix seconds (lower_s, upper_s), cloaked, rows: how many have it, and squared_cells: the squared distance in cells; in
+no order. Raises: nothing of its own. Example: SELECT site_id, sum(rows) FROM dbanon.site_evidence(1)
+WHERE squared_cells = 0 GROUP BY site_id.';

@@ -27,4 +27,4 @@ GRANT INSERT, UPDATE ON dbanon.run TO dbanon_worker;
 GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker;
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
-    dbanon.request_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;
+    dbanon.request_evidence(bigint), dbanon.site_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;

@@ -8,28 +8,20 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DataError
-from dbanon.trajectory import Float, Int, Trajectories, _freeze
+from dbanon.trajectory import Float, Int, Places, Trajectories, _freeze
 
 Bool = NDArray[np.bool_]
-
-_TABLES = {
-    "cloak": ("seq", "start_s", "end_s", "bounds", "rectangle", "srid", "crowd", "subjects", "other_keys"),
-    "member": ("trajectory", "whole"),
-    "published_request": ("seq", "content"),
-    "request": ("t", "content"),
-}
-_LEADERS = {"cloak": "record", "member": "record", "published_request": "record", "request": "subject"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Everything the stored rows and the data say about one run; read-only arrays, rows of a table in any order.
+    """What the stored rows and the data say about any run; read-only arrays, rows of a table in any order.
 
     Attributes
     ----------
@@ -55,22 +47,28 @@ class Evidence:
         Trajectory ids (database keys), not checked by the database.
     member_whole : bool[p]
         Whether the membership's ``period`` is null.
-    published_request_record, published_request_seq : int[q]
-        The row of ``cloak`` whose ``extra`` holds the request; the elements of one row in the order they are stored in.
-    published_request_content : int64[q]
-        Code of the content. Codes are shared with `request_content` and number the distinct contents of both in the
-        order of their text (``jsonb::text``, by code point), so that sorted contents have ascending codes.
-    request_subject : int64[r]
-        The sender in the codes of `trajectories`; -1 where it has no trajectory.
-    request_t : float64[r]
-        Unix seconds.
-    request_content : int64[r]
 
     Raises
     ------
     DataError
         If the columns of one table differ in length.
     """
+
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "cloak": (
+            "record",
+            "seq",
+            "start_s",
+            "end_s",
+            "bounds",
+            "rectangle",
+            "srid",
+            "crowd",
+            "subjects",
+            "other_keys",
+        ),
+        "member": ("record", "trajectory", "whole"),
+    }
 
     method: str
     algorithm: str
@@ -90,6 +88,40 @@ class Evidence:
     member_record: Int
     member_trajectory: Int
     member_whole: Bool
+
+    def __post_init__(self) -> None:
+        for table, columns in self.tables.items():
+            if len({len(getattr(self, f"{table}_{column}")) for column in columns}) != 1:
+                raise DataError("The columns of a table must have one length; this is a defect of the read.")
+        if self.cloak_bounds.shape != (len(self.cloak_record), 4):
+            raise DataError("A cloak must come with four bounds; this is a defect of the read.")
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RequestEvidence(Evidence):
+    """What a run of requests leaves: beside the rows, the requests in them and those of the dataset.
+
+    Attributes
+    ----------
+    published_request_record, published_request_seq : int[q]
+        The row of ``cloak`` whose ``extra`` holds the request; the elements of one row in the order they are stored in.
+    published_request_content : int64[q]
+        Code of the content. Codes are shared with `request_content` and number the distinct contents of both in the
+        order of their text (``jsonb::text``, by code point), so that sorted contents have ascending codes.
+    request_subject : int64[r]
+        The sender in the codes of `trajectories`; -1 where it has no trajectory.
+    request_t : float64[r]
+        Unix seconds.
+    request_content : int64[r]
+    """
+
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Evidence.tables,
+        "published_request": ("record", "seq", "content"),
+        "request": ("subject", "t", "content"),
+    }
+
     published_request_record: Int
     published_request_seq: NDArray[np.integer]
     published_request_content: Int
@@ -97,14 +129,40 @@ class Evidence:
     request_t: Float
     request_content: Int
 
-    def __post_init__(self) -> None:
-        for table, columns in _TABLES.items():
-            rows = len(getattr(self, f"{table}_{_LEADERS[table]}"))
-            if any(len(getattr(self, f"{table}_{column}")) != rows for column in columns):
-                raise DataError("The columns of a table must have one length; this is a defect of the read.")
-        if self.cloak_bounds.shape != (len(self.cloak_record), 4):
-            raise DataError("A cloak must come with four bounds; this is a defect of the read.")
-        _freeze(self)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteEvidence(Evidence):
+    """What a run around sensitive sites leaves: beside the rows, the sites, and who an adversary finds nearest to each.
+
+    Attributes
+    ----------
+    places : Places
+        The dataset's sites and shapes, read anew from the database.
+    cloak_cloaked : int8[c]
+        Whether the row says that it is no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is false or not
+        there, -1 where it is anything else.
+    pair_site : int64[j]
+        Site ids. A pair is a site and one distinct (region, period, cloaked or not) among the rows: all at distance 0,
+        and those not cloaked that are nearer than the run's ``guard_m``.
+    pair_cloaked : bool[j]
+    pair_rows : int64[j]
+        How many rows have this region, period and `pair_cloaked`.
+    pair_squared : float64[j]
+        Squared distance in cells.
+    """
+
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Evidence.tables,
+        "cloak": (*Evidence.tables["cloak"], "cloaked"),
+        "pair": ("site", "cloaked", "rows", "squared"),
+    }
+
+    places: Places
+    cloak_cloaked: NDArray[np.int8]
+    pair_site: Int
+    pair_cloaked: Bool
+    pair_rows: Int
+    pair_squared: Float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +185,8 @@ class Verdict:
     clauses: tuple[Clause, ...]
 
 
-Attack = Callable[[Evidence], Verdict]
+Attack = Callable[[Any], Verdict]
+"""Takes the kind of evidence its family leaves."""
 
 
 def _lazily(module: str) -> Attack:
@@ -137,4 +196,7 @@ def _lazily(module: str) -> Attack:
     return attack
 
 
-ATTACKS: dict[str, Attack] = {"tp-aware": _lazily("dbanon.attacks.tp_aware")}
+ATTACKS: dict[str, Attack] = {
+    "sensitive-sites": _lazily("dbanon.attacks.sensitive_sites"),
+    "tp-aware": _lazily("dbanon.attacks.tp_aware"),
+}

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import Clause, Evidence, Verdict
+from dbanon.attacks import RequestEvidence, Verdict
+from dbanon.attacks._keys import distinct, find
 from dbanon.attacks._replay import Sighting, Timetable, replay, runs
-from dbanon.attacks._tp_aware_terms import Rules, Stated, UndecidableError, read_rules, read_stated
+from dbanon.attacks._terms import UndecidableError, decided, undecided
+from dbanon.attacks._tp_aware_terms import Rules, Stated, read_rules, read_stated
 from dbanon.trajectory import Float, Int
 
 NAME = "tp-aware"
@@ -96,12 +98,12 @@ class _Watch:
     unlisted: int = 0
 
 
-def attack(evidence: Evidence) -> Verdict:
+def attack(evidence: RequestEvidence) -> Verdict:
     """Decide whether the stored bundles keep their promise.
 
     Parameters
     ----------
-    evidence : Evidence
+    evidence : RequestEvidence
         The stored rows, the data and the requests of the run.
 
     Returns
@@ -117,12 +119,11 @@ def attack(evidence: Evidence) -> Verdict:
         rules = read_rules(evidence)
         stated = read_stated(evidence.suppressed, rules.timetable)
     except UndecidableError as doubt:
-        clause = Clause(name="decidable", passed=False, violations=1, sentence=str(doubt))
-        return Verdict(attack=NAME, passed=False, figures={}, clauses=(clause,))
+        return undecided(NAME, doubt)
     return _decide(evidence, rules, stated)
 
 
-def _decide(evidence: Evidence, rules: Rules, stated: Stated) -> Verdict:
+def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
     records = _records(evidence, rules.timetable)
     members = _members(evidence, records, rules.timetable)
     watch = _watch(evidence, rules, records, members)
@@ -149,9 +150,8 @@ def _decide(evidence: Evidence, rules: Rules, stated: Stated) -> Verdict:
         "requests-complete": unpublished,
         "no-other-columns": int((evidence.cloak_other_keys != 0).sum()),
     }
-    clauses = tuple(_clause(name, broken[name], rules.k) for name in _SENTENCES)
     figures = _figures(evidence, members, watch, published)
-    return Verdict(attack=NAME, passed=all(c.passed for c in clauses), figures=figures, clauses=clauses)
+    return decided(NAME, _SENTENCES, broken, figures, rules.k)
 
 
 # What must hold, and what is counted that breaks it.
@@ -181,13 +181,7 @@ _SENTENCES = {
 }
 
 
-def _clause(name: str, violations: int, k: int) -> Clause:
-    must, what = _SENTENCES[name]
-    sentence = f"{must.format(k=k)}; broken by {violations} {what}."
-    return Clause(name=name, passed=violations == 0, violations=violations, sentence=sentence)
-
-
-def _figures(evidence: Evidence, members: _Members, watch: _Watch, published: Int) -> dict[str, int | float]:
+def _figures(evidence: RequestEvidence, members: _Members, watch: _Watch, published: Int) -> dict[str, int | float]:
     return {
         "records": len(members.crowd),
         "rows": len(evidence.cloak_record),
@@ -205,7 +199,7 @@ def _figures(evidence: Evidence, members: _Members, watch: _Watch, published: In
     }
 
 
-def _of_one_subject(evidence: Evidence) -> int:
+def _of_one_subject(evidence: RequestEvidence) -> int:
     """Count distinct published contents that one subject alone ever sent: no clause, but it may point to a person."""
     senders = np.unique(np.stack((evidence.request_content, evidence.request_subject), axis=1), axis=0)
     content, number = np.unique(senders[:, 0], return_counts=True)
@@ -215,7 +209,7 @@ def _of_one_subject(evidence: Evidence) -> int:
 # Records and their members, as stored.
 
 
-def _records(evidence: Evidence, timetable: Timetable) -> _Records:
+def _records(evidence: RequestEvidence, timetable: Timetable) -> _Records:
     order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
     key, first, rows = np.unique(evidence.cloak_record[order], return_index=True, return_counts=True)
     start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
@@ -232,27 +226,15 @@ def _rows(records: _Records) -> Int:
     return np.diff(np.append(records.first, len(records.order)))
 
 
-def _distinct(values: Int) -> Int:
-    """Sort and keep one of each; `np.unique` hashes first, which takes ten times as long for millions."""
-    values = np.sort(values)
-    return np.asarray(values[np.diff(values, prepend=values[:1] - 1) != 0])
-
-
-def _find(sorted_ids: Int, ids: Int) -> Int:
-    """Index of each id in a sorted, non-empty array; -1 where it is not in it."""
-    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
-    return np.where(sorted_ids[at] == ids, at, -1)
-
-
-def _members(evidence: Evidence, records: _Records, timetable: Timetable) -> _Members:
+def _members(evidence: RequestEvidence, records: _Records, timetable: Timetable) -> _Members:
     data = evidence.trajectories
-    record = _find(records.key, evidence.member_record)
-    trajectory = _find(data.trajectory_id, evidence.member_trajectory)
+    record = find(records.key, evidence.member_record)
+    trajectory = find(data.trajectory_id, evidence.member_trajectory)
     known = (record >= 0) & (trajectory >= 0)
-    listed = _distinct(record[known] * len(data.trajectory_id) + trajectory[known])
+    listed = distinct(record[known] * len(data.trajectory_id) + trajectory[known])
     faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
     codes = int(data.subject.max()) + 1
-    record, subject = np.divmod(_distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
+    record, subject = np.divmod(distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
     crowd = np.bincount(record, minlength=len(records.key))
     placed = records.window[record] >= 0
     record, subject = record[placed], subject[placed]
@@ -270,10 +252,10 @@ def _members(evidence: Evidence, records: _Records, timetable: Timetable) -> _Me
 
 def _published(members: _Members, records: _Records, timetable: Timetable) -> Int:
     """Distinct subjects published in each window."""
-    return np.bincount(_distinct(members.key) % timetable.windows, minlength=timetable.windows)
+    return np.bincount(distinct(members.key) % timetable.windows, minlength=timetable.windows)
 
 
-def _misshapen(evidence: Evidence, rules: Rules) -> int:
+def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     sides = evidence.cloak_bounds / rules.cell_m
     with np.errstate(invalid="ignore"):
         on_grid = (np.abs(sides - np.rint(sides)) <= _TOLERANCE).all(axis=1)
@@ -285,7 +267,7 @@ def _misshapen(evidence: Evidence, rules: Rules) -> int:
 # The replay: who is present, who is missed, whom a cloak does not hold.
 
 
-def _watch(evidence: Evidence, rules: Rules, records: _Records, members: _Members) -> _Watch:
+def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Watch:
     windows, data = rules.timetable.windows, evidence.trajectories
     seen, present, missed = np.zeros((3, windows), dtype=np.int64)
     watch = _Watch(seen=seen, present=present, missed=missed)
@@ -333,7 +315,7 @@ def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajector
         there[:, 1:] &= (side[:, 1:] != side[:, :-1]) | ~there[:, :-1]  # who supplies two instants on end counts once
         owner = np.broadcast_to(record[:, None], there.shape)[there]
         supplies.append(owner * trajectories + side[there])
-    return int((_find(listed, _distinct(np.concatenate(supplies))) < 0).sum())
+    return int((find(listed, distinct(np.concatenate(supplies))) < 0).sum())
 
 
 def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rules: Rules) -> int:
@@ -356,7 +338,9 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rul
 # Requests: what members sent, and what is published.
 
 
-def _requests(evidence: Evidence, timetable: Timetable, records: _Records, members: _Members) -> tuple[int, int, int]:
+def _requests(
+    evidence: RequestEvidence, timetable: Timetable, records: _Records, members: _Members
+) -> tuple[int, int, int]:
     """Count published requests no member sent, requests of members not published, and requests left out."""
     subject, instant = evidence.request_subject, timetable.instant(evidence.request_t)
     window = instant // timetable.length
@@ -364,11 +348,11 @@ def _requests(evidence: Evidence, timetable: Timetable, records: _Records, membe
     request, member = members.of(sender)
     record, content = members.record[member], evidence.request_content[request]
     seq = instant[request] % timetable.length + 1
-    stored = _find(records.key, evidence.published_request_record)
+    stored = find(records.key, evidence.published_request_record)
     rows = (stored, evidence.published_request_seq, evidence.published_request_content)
     sent, shown = _codes((record, seq, content), rows)
     unsent = int((~np.isin(shown, sent)).sum())
-    return unsent, len(np.setdiff1d(sent, shown)), len(sender) - len(_distinct(request))
+    return unsent, len(np.setdiff1d(sent, shown)), len(sender) - len(distinct(request))
 
 
 def _codes(*tables: Iterable[NDArray[Any]]) -> list[Int]:
@@ -382,7 +366,7 @@ def _codes(*tables: Iterable[NDArray[Any]]) -> list[Int]:
     return [np.asarray(part, dtype=np.int64) for part in np.split(code, ends)]
 
 
-def _untidy(evidence: Evidence) -> int:
+def _untidy(evidence: RequestEvidence) -> int:
     """Count requests that do not come strictly after the one before them in their row."""
     record, seq = evidence.published_request_record, evidence.published_request_seq
     order = np.lexsort((seq, record))  # stable: the elements of a row stay in their order

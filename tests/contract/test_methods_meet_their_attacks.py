@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.attacks import ATTACKS, Evidence
+from dbanon.attacks import ATTACKS, RequestEvidence
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
 from dbanon.trajectory import Requests, Trajectories
@@ -46,7 +46,7 @@ def seen_from_outside(family, params, data, requests, cloaks):
     rows = [(r, json.loads(cloaks.extras[e])["requests"]) for r, e in enumerate(cloaks.extra.tolist()) if e >= 0]
     published = [(r, [json.loads(c) for c in CONTENTS].index(q)) for r, sent in rows for q in sent]
     row = np.array([r for r, _ in published], np.int64)
-    return Evidence(
+    return RequestEvidence(
         method=family.name, algorithm="traj-anon", params=json.loads(json.dumps(dataclasses.asdict(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
         cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,

@@ -51,6 +51,7 @@ FORBIDDEN = (
     "SELECT * FROM dbanon.cloak_evidence(1)",
     "SELECT * FROM dbanon.membership_evidence(1)",
     "SELECT * FROM dbanon.request_evidence(1)",
+    "SELECT * FROM dbanon.site_evidence(1)",
     "SELECT dbanon.reap_runs()",
     "CREATE TABLE published.mine (a integer)",
     "CREATE TABLE dbanon.mine (a integer)",

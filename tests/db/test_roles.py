@@ -109,6 +109,7 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "SELECT * FROM dbanon.cloak_evidence(2)",
         "SELECT * FROM dbanon.membership_evidence(2)",
         "SELECT * FROM dbanon.request_evidence(2)",
+        "SELECT * FROM dbanon.site_evidence(2)",
         "SELECT * FROM dbanon.trajectory",
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 2, 'tp-aware', true, dbanon.run_digest(2)",

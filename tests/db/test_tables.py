@@ -159,7 +159,7 @@ def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.C
 
 def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connection, run: int) -> None:
     row = connection.execute("SELECT * FROM dbanon.cloak_evidence(1) WHERE record_id = 2 AND seq = 1")
-    assert row.fetchone() == (2, 1, 1212566400.0, 1212566460.0, 70.0, 0.0, 110.0, 90.0, True, 32610, 5, 5, 0)
+    assert row.fetchone() == (2, 1, 1212566400.0, 1212566460.0, 70.0, 0.0, 110.0, 90.0, True, 32610, 5, 5, 0, 0)
     members = connection.execute("SELECT * FROM dbanon.membership_evidence(1) ORDER BY 1, 2").fetchall()
     assert members == [(1 + i // 5, 100 + i, True) for i in range(10)]
     requests = connection.execute("SELECT * FROM dbanon.request_evidence(1) ORDER BY 1 DESC, 4").fetchall()

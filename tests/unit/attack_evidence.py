@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dbanon.attacks import Evidence
+from dbanon.attacks import Evidence, RequestEvidence
 from dbanon.trajectory import Trajectories
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
@@ -107,7 +107,7 @@ class World:
         self,
         groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]],
         requests: Sequence[tuple[int, float, int]] = (),
-    ) -> Evidence:
+    ) -> RequestEvidence:
         """Publish ``{window: [(record id, subjects), ...]}`` honestly, with requests ``(sender, time, content)``."""
         rows, members, shown, used = [], [], [], set()
         for number, records in groups.items():
@@ -136,13 +136,13 @@ class World:
         return {"subjects": {"absent_at_some_instant": absent, "window_below_k": below}, "windows": windows}
 
 
-def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> Evidence:
+def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> RequestEvidence:
     rows, members, shown, requests = tables
     row = np.array(rows, dtype=np.float64).reshape(-1, 9)
     member = np.array(members, dtype=np.int64).reshape(-1, 2)
     published = np.array(shown, dtype=np.int64).reshape(-1, 3)
     sent = np.array(requests, dtype=np.float64).reshape(-1, 3)
-    return Evidence(
+    return RequestEvidence(
         method="tp-aware",
         algorithm="traj-anon",
         params=world.params,
@@ -177,20 +177,19 @@ def put(evidence: Evidence, column: str, where: object, value: object) -> Eviden
     return dataclasses.replace(evidence, **{column: changed})
 
 
-def _table(table: str) -> list[str]:
-    names = (f.name for f in dataclasses.fields(Evidence))
-    return [name for name in names if name.startswith(f"{table}_")]
+def _table(evidence: Evidence, table: str) -> list[str]:
+    return [f"{table}_{column}" for column in evidence.tables[table]]
 
 
 def take(evidence: Evidence, table: str, rows: object) -> Evidence:
-    """Keep some rows of a table (``cloak``, ``member``, ``published_request`` or ``request``), in this order."""
-    return dataclasses.replace(evidence, **{name: getattr(evidence, name)[rows] for name in _table(table)})
+    """Keep some rows of a table (``cloak``, ``member`` or another of `Evidence.tables`), in this order."""
+    return dataclasses.replace(evidence, **{name: getattr(evidence, name)[rows] for name in _table(evidence, table)})
 
 
 def add(evidence: Evidence, table: str, *values: object) -> Evidence:
     """Append one row to a table, its values in the order of the columns."""
     columns = {}
-    for name, value in zip(_table(table), values, strict=True):
+    for name, value in zip(_table(evidence, table), values, strict=True):
         old = getattr(evidence, name)
         columns[name] = np.append(old, np.array([value], dtype=old.dtype))
     return dataclasses.replace(evidence, **columns)

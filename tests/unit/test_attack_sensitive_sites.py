@@ -1,0 +1,576 @@
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon.attacks import ATTACKS, SiteEvidence
+from dbanon.errors import DataError
+from dbanon.trajectory import Places
+from tests.unit.attack_evidence import add, put, take, trajectories
+from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined
+
+attack = ATTACKS["sensitive-sites"]
+
+# Cells of two metres. One user stands on the first site, one is inside its rectangle, one five cells away from it.
+S1, S2, S3 = 800_001, 800_005, 800_003
+CELLS = {
+    0: (9, 9), 1: (11, 10), 2: (12, 12), 3: (10, 10), 4: (29, 8), 5: (31, 11), 6: (33, 10), 7: (49, 9), 8: (53, 12),
+    9: (51, 13), 10: (20, 20), 11: (12, 9), 12: (15, 10), 13: (20, 30), 14: (70, 70), 15: (71, 72), 16: (72, 70),
+}  # fmt: skip
+SITES = {S1: (20.5, 21.9, 20.5, 21.9), S2: (60.0, 20.0, 60.0, 20.0), S3: (100.0, 20.1, 105.9, 23.0)}
+GROUPS = {S1: [0, 1, 2, 3], S2: [4, 5, 6], S3: [7, 8, 9]}
+SHAPES = {700_013: (40.0, 60.0, 45.9, 63.0), 700_008: (104.0, 24.0, 107.0, 25.0)}
+
+
+def middle(subject: int) -> tuple[float, float]:
+    x, y = CELLS[subject]
+    return 2.0 * x + 0.5, 2.0 * y + 1.9
+
+
+def scene(at: str | None = None, **params: object) -> SiteWorld:
+    """Everybody has one fix; with `at`, most have others before and after it, and two have none that counts."""
+    rng = np.random.default_rng(5)
+    trips = {700_000 + s: (s, [(20.0 * rng.random(), *middle(s))]) for s in CELLS}
+    if at is not None:
+        for s in CELLS:
+            fixes = [(20.0, 1.0, 1.0), (101.0 - 10 * (s % 3), *middle(s)), (106.0, 3.0, 3.0)]
+            trips[700_000 + s] = (s, fixes if 700_000 + s not in SHAPES else fixes[1:2])
+        trips[700_100] = (0, [(90.0, 50.0, 50.0), (110.0, 1.0, 1.0)])
+        trips[700_101] = (17, [(30.0, 20.5, 20.5)])
+        trips[700_102] = (18, [(105.0, 20.5, 20.5)])
+    return SiteWorld(trips, SITES, SITE_PARAMS | {"at": at} | params, SHAPES)
+
+
+def honest(at: str | None = None, **params: object) -> SiteEvidence:
+    return scene(at, **params).evidence(GROUPS)
+
+
+def broken(evidence: SiteEvidence) -> set[str]:
+    verdict = attack(evidence)
+    assert verdict.attack == "sensitive-sites"
+    assert verdict.passed == all(clause.passed for clause in verdict.clauses)
+    assert all(clause.passed == (clause.violations == 0) for clause in verdict.clauses)
+    json.dumps(dict(verdict.figures), allow_nan=False)
+    for clause in verdict.clauses:
+        assert clause.sentence.endswith(".")
+        assert not any(number in clause.sentence for number in ("700", "800", "900"))
+    return {clause.name for clause in verdict.clauses if not clause.passed}
+
+
+# Rows by their user, and changes to them.
+
+
+def row(evidence: SiteEvidence, subject: int) -> int:
+    data = evidence.trajectories
+    mine = data.trajectory_id[data.subject == subject]
+    record = evidence.member_record[np.isin(evidence.member_trajectory, mine)][0]
+    return int(np.flatnonzero(evidence.cloak_record == record)[0])
+
+
+def rows(evidence: SiteEvidence, site: int) -> np.ndarray:
+    bounds = evidence.cloak_bounds[row(evidence, GROUPS[site][0])]
+    return np.flatnonzero((evidence.cloak_bounds == bounds).all(axis=1))
+
+
+def with_params(evidence: SiteEvidence, **params: object) -> SiteEvidence:
+    return dataclasses.replace(evidence, params=evidence.params | params)
+
+
+def saying(evidence: SiteEvidence, **reasons: object) -> SiteEvidence:
+    subjects = evidence.suppressed["subjects"] | reasons
+    return dataclasses.replace(evidence, suppressed={"subjects": subjects})
+
+
+def moved(evidence: SiteEvidence, where: object, side: int, by: float) -> SiteEvidence:
+    return put(evidence, "cloak_bounds", (where, side), evidence.cloak_bounds[where, side] + by)
+
+
+def again(evidence: SiteEvidence, subject: int, record: int = 900_099, **columns: object) -> SiteEvidence:
+    """Publish somebody once more, with some columns changed."""
+    where = row(evidence, subject)
+    evidence = take(evidence, "cloak", np.append(np.arange(len(evidence.cloak_seq)), where))
+    of = evidence.member_record == evidence.cloak_record[where]
+    evidence = add(evidence, "member", record, evidence.member_trajectory[of][0], True)
+    for column, value in {"record": record, **columns}.items():
+        evidence = put(evidence, f"cloak_{column}", -1, value)
+    return evidence
+
+
+def left_out(evidence: SiteEvidence, *subjects: int) -> SiteEvidence:
+    for subject in subjects:
+        record = evidence.cloak_record[row(evidence, subject)]
+        evidence = take(evidence, "cloak", evidence.cloak_record != record)
+        evidence = take(evidence, "member", evidence.member_record != record)
+    return evidence
+
+
+def exactly(evidence: SiteEvidence, subject: int, people: int) -> SiteEvidence:
+    """Publish a cloaked user's own cell, and say that one fewer has the region."""
+    where, x, y = row(evidence, subject), *CELLS[subject]
+    region = (evidence.cloak_bounds == evidence.cloak_bounds[where]).all(axis=1)
+    evidence = put(evidence, "cloak_crowd", region, people)
+    evidence = put(put(evidence, "cloak_crowd", where, 1), "cloak_cloaked", where, 0)
+    return put(evidence, "cloak_bounds", where, [2.0 * x, 2.0 * y, 2.0 * x + 2, 2.0 * y + 2])
+
+
+def split(evidence: SiteEvidence) -> SiteEvidence:
+    """Give one of four a region of its own."""
+    where = rows(evidence, S1)
+    evidence = moved(put(evidence, "cloak_crowd", where, 3), where[0], 3, 2.0)
+    return put(evidence, "cloak_crowd", where[0], 1)
+
+
+def cloaked_for_nothing(evidence: SiteEvidence) -> SiteEvidence:
+    where = [row(evidence, subject) for subject in (14, 15, 16)]
+    evidence = put(put(evidence, "cloak_cloaked", where, 1), "cloak_crowd", where, 3)
+    return put(evidence, "cloak_bounds", where, [140.0, 140.0, 146.0, 146.0])
+
+
+def swapped(evidence: SiteEvidence, a: int, b: int) -> SiteEvidence:
+    """Exchange two users' rows."""
+    a, b = (np.flatnonzero(evidence.member_record == evidence.cloak_record[row(evidence, s)])[0] for s in (a, b))
+    return put(evidence, "member_record", [a, b], evidence.member_record[[b, a]])
+
+
+def with_site(evidence: SiteEvidence, *cell: float) -> SiteEvidence:
+    places = evidence.places
+    x, y = 2 * cell[0] + 1, 2 * cell[1] + 1
+    more = Places(
+        site_id=np.append(places.site_id, 800_099),
+        site_bounds=np.vstack((places.site_bounds, [x, y, x, y])),
+        shape_trajectory=places.shape_trajectory,
+        shape_bounds=places.shape_bounds,
+    )
+    return dataclasses.replace(evidence, places=more)
+
+
+# Each mutant and the clause that it breaks alone.
+ALONE = {
+    "a wrong seq": ("one-row", lambda e: put(e, "cloak_seq", 3, 2)),
+    "a record of two rows": (
+        "one-row",
+        lambda e: put(take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), row(e, 10))), "cloak_seq", -1, 2),
+    ),
+    "a partial membership": ("one-row", lambda e: put(e, "member_whole", 2, False)),
+    "a membership twice": ("one-row", lambda e: take(e, "member", np.append(np.arange(len(e.member_whole)), 4))),
+    "an unknown trajectory": ("one-row", lambda e: add(e, "member", e.cloak_record[0], 700_555, True)),
+    "a member of no record": ("one-row", lambda e: add(e, "member", 900_555, e.member_trajectory[0], True)),
+    "a user twice in one region": ("one-row", lambda e: again(e, 1)),
+    "an exact user twice": ("one-row", lambda e: again(e, 10)),
+    "a member's exact place beside its cloak": (
+        "one-row",
+        lambda e: again(e, 2, cloaked=0, crowd=1, bounds=[24.0, 24.0, 26.0, 26.0]),
+    ),
+    "a later end": ("period", lambda e: put(e, "cloak_end_s", row(e, 10), e.cloak_end_s[0] + 5)),
+    "an earlier start": ("period", lambda e: put(e, "cloak_start_s", row(e, 10), e.cloak_start_s[0] - 5)),
+    "another period for all": (
+        "period",
+        lambda e: put(put(e, "cloak_end_s", ..., e.cloak_end_s + 5), "cloak_start_s", ..., e.cloak_start_s + 5),
+    ),
+    "a NaN start": ("period", lambda e: put(e, "cloak_start_s", row(e, 10), math.nan)),
+    "an infinite end": ("period", lambda e: put(e, "cloak_end_s", row(e, 10), math.inf)),
+    "no rectangle": ("rectangle", lambda e: put(e, "cloak_rectangle", 4, False)),
+    "another srid": ("rectangle", lambda e: put(e, "cloak_srid", 4, 4326)),
+    "a side off the grid by a millimetre": ("rectangle", lambda e: moved(e, row(e, 10), 0, -0.001)),
+    "a region off the grid by a millimetre": ("rectangle", lambda e: moved(e, rows(e, S1), 3, 0.001)),
+    "an exact user left out": ("completeness", lambda e: left_out(e, 10)),
+    "one more absent": (
+        "suppressed",
+        lambda e: saying(e, absent_at_instant=e.suppressed["subjects"]["absent_at_instant"] + 1),
+    ),
+    "another reason": ("suppressed", lambda e: saying(e, tiresome=1)),
+    "an exact place next to the user's": (
+        "exact",
+        lambda e: moved(moved(e, row(e, 10), 0, 2.0), row(e, 10), 2, 2.0),
+    ),
+    "an exact place grown by a cell": ("exact", lambda e: moved(e, row(e, 10), 3, 2.0)),
+    "a shape shrunk by a cell": ("exact", lambda e: moved(e, row(e, 13), 0, 2.0)),
+    "a crowd of two at an exact place": ("exact", lambda e: put(e, "cloak_crowd", row(e, 10), 2)),
+    "two users' rows exchanged": ("masking", lambda e: swapped(e, 0, 4)),
+    "a region one cell short of a member": ("masking", lambda e: moved(e, rows(e, S1), 2, -2.0)),
+    "a region one cell short of a member's shape": ("masking", lambda e: moved(e, rows(e, S3), 2, -2.0)),
+    "crowd + 1": ("crowd-count", lambda e: put(e, "cloak_crowd", row(e, 5), 4)),
+    "crowd - 1": ("crowd-count", lambda e: put(e, "cloak_crowd", row(e, 1), 3)),
+    "a row that stands for two": ("crowd-count", lambda e: put(e, "cloak_subjects", row(e, 5), 2)),
+    "an exact row that stands for two": ("crowd-count", lambda e: put(e, "cloak_subjects", row(e, 10), 2)),
+    "a region of one beside that of the others": ("crowd-size", split),
+    "an exact user on a site": ("nearest", lambda e: exactly(e, 3, 3)),
+    "two sites in one region of k": ("own-rectangle", lambda e: with_site(e, 31, 9)),
+    "two sites at one place with 2k - 1 users": ("own-rectangle", lambda e: with_site(e, 10, 10)),
+    "a region that holds no site": ("own-rectangle", cloaked_for_nothing),
+    "an exact user nearer than the guard": ("guards", lambda e: with_params(e, guard_m=10.5)),
+    "an exact user inside a rectangle": ("guards", lambda e: with_params(e, guard_inside=True)),
+    "another column": ("no-other-columns", lambda e: put(e, "cloak_other_keys", 1, 1)),
+    "a text for cloaked": ("no-other-columns", lambda e: put(e, "cloak_cloaked", row(e, 10), -1)),
+    "k of one": ("decidable", lambda e: with_params(e, k=1)),
+}
+
+
+def shrunk_to_two(evidence: SiteEvidence) -> SiteEvidence:
+    evidence = exactly(evidence, 6, 2)
+    where = [row(evidence, 4), row(evidence, 5)]
+    return put(evidence, "cloak_bounds", where, [58.0, 16.0, 64.0, 24.0])
+
+
+def shared(evidence: SiteEvidence) -> SiteEvidence:
+    """Let user 3 serve the second site too, in a rectangle of both, instead of user 6."""
+    evidence = exactly(evidence, 6, 3)
+    where = [row(evidence, 4), row(evidence, 5)]
+    evidence = put(evidence, "cloak_bounds", where, [20.0, 16.0, 64.0, 24.0])
+    return again(evidence, 3, bounds=[20.0, 16.0, 64.0, 24.0], crowd=3)
+
+
+# What breaks several clauses, and one of them. The first four are the attacks the method was made against.
+REFUSED = {
+    "a site with k - 1 users": ("nearest", shrunk_to_two),
+    "a shared user": ("one-row", shared),
+    "a rectangle that misses its site": (
+        "own-rectangle",
+        lambda e: put(e, "cloak_bounds", rows(e, S2), [60.0, 22.0, 68.0, 26.0]),
+    ),
+    "the exact place of a member on a site beside its cloak": (
+        "nearest",
+        lambda e: again(e, 3, cloaked=0, crowd=1, bounds=[20.0, 20.0, 22.0, 22.0]),
+    ),
+    "k above a group": ("crowd-size", lambda e: with_params(e, k=4)),
+    "a region off by a rounding": ("crowd-size", lambda e: moved(e, row(e, 5), 0, 1e-9)),
+    "a member of another time": ("crowd-size", lambda e: put(e, "cloak_end_s", row(e, 5), e.cloak_end_s[0] + 5)),
+    "no region there": ("nearest", lambda e: left_out(e, *GROUPS[S2])),
+    "nobody cloaked": ("nearest", lambda e: put(e, "cloak_cloaked", ..., 0)),
+    "one not cloaked": ("exact", lambda e: put(e, "cloak_cloaked", row(e, 5), 0)),
+    "one cloaked alone": ("crowd-size", lambda e: put(e, "cloak_cloaked", row(e, 10), 1)),
+    "a text for cloaked in a region": ("crowd-count", lambda e: put(e, "cloak_cloaked", row(e, 5), -1)),
+    "no members": ("completeness", lambda e: take(e, "member", slice(0))),
+    "a row without its member": ("one-row", lambda e: take(e, "member", e.member_record != e.cloak_record[2])),
+    "a NaN bound": ("rectangle", lambda e: put(e, "cloak_bounds", (3, 0), math.nan)),
+    "a NaN bound holds nobody": ("masking", lambda e: put(e, "cloak_bounds", (rows(e, S1), 0), math.nan)),
+    "an infinite bound": ("rectangle", lambda e: put(e, "cloak_bounds", (row(e, 10), 2), math.inf)),
+    "no area": ("rectangle", lambda e: moved(e, row(e, 10), 2, -2.0)),
+    "a site nobody hides": ("nearest", lambda e: with_site(e, 90, 90)),
+    "exact users of a region in the guard": ("nearest", lambda e: with_params(exactly(e, 3, 3), guard_m=1)),
+}
+
+
+@pytest.mark.parametrize("at", [None, "100", 100])
+def test_honest_regions_withstand_the_attack(at):
+    verdict = attack(honest(at))
+    assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+    assert verdict.figures == {
+        "users": 17 + 2 * (at is not None),
+        "sites": 3,
+        "published": 17,
+        "cloaked": 10,
+        "exact": 7,
+        "absent": 2 * (at is not None),
+        "rectangles": 3,
+        "smallest_crowd": 3,
+        "largest_crowd": 4,
+        "exact_inside_rectangles": 1,
+        "users_at_sites": 1,
+        "sites_with_own_rectangle": 3,
+        "least_seen_at_a_site": 3,
+        "mean_seen_at_a_site": pytest.approx(10 / 3),
+    }
+
+
+def test_an_instant_in_iso_8601_is_understood():
+    for at in ("1970-01-01T00:01:40Z", "1970-01-01T02:01:40+02:00"):
+        assert broken(with_params(honest("100"), at=at)) == set()
+
+
+@pytest.mark.parametrize("at", [None, "100"])
+@pytest.mark.parametrize("name", ALONE)
+def test_a_mutant_breaks_its_clause_and_no_other(name, at):
+    clause, mutate = ALONE[name]
+    assert broken(joined(mutate(honest(at)))) == {clause}
+
+
+@pytest.mark.parametrize("at", [None, "100"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_mutant_of_several_clauses_is_refused(name, at):
+    clause, mutate = REFUSED[name]
+    assert clause in broken(joined(mutate(honest(at))))
+
+
+def test_every_clause_has_a_mutant_of_its_own():
+    assert {clause for clause, _ in ALONE.values()} == {clause.name for clause in attack(honest()).clauses}
+
+
+def test_the_trajectory_that_supplies_the_position_is_the_member():
+    evidence = honest("100")
+    where = evidence.member_trajectory == 700_000
+    assert where.sum() == 1
+    assert broken(put(evidence, "member_trajectory", where, 700_100)) == {"one-row"}
+
+
+def test_somebody_absent_is_not_published():
+    evidence = honest("100")
+    grown = take(evidence, "cloak", np.append(np.arange(len(evidence.cloak_seq)), row(evidence, 10)))
+    grown = add(put(grown, "cloak_record", -1, 900_099), "member", 900_099, 700_101, True)
+    assert "one-row" in broken(joined(grown))
+
+
+def shuffled(evidence: SiteEvidence) -> SiteEvidence:
+    rng = np.random.default_rng(3)
+    for table, columns in evidence.tables.items():
+        evidence = take(evidence, table, rng.permutation(len(getattr(evidence, f"{table}_{columns[0]}"))))
+    return evidence
+
+
+def renumbered(evidence: SiteEvidence) -> SiteEvidence:
+    for column in ("cloak_record", "member_record"):
+        evidence = put(evidence, column, ..., 2_000_000 - getattr(evidence, column))
+    return evidence
+
+
+HARMLESS = {
+    "rows in another order": shuffled,
+    "records renumbered": renumbered,
+    "a region grown by a cell": lambda e: moved(e, rows(e, S1), 2, 2.0),
+    "an exact place off by rounding": lambda e: moved(e, row(e, 10), 0, 1e-9),
+    "a guard that nobody is nearer than": lambda e: with_params(e, guard_m=4),
+    "a guard of zero": lambda e: with_params(e, guard_m=0),
+    "counts as JSON floats": lambda e: saying(
+        e, absent_at_instant=float(e.suppressed["subjects"]["absent_at_instant"])
+    ),
+    "a reason with nobody": lambda e: saying(e, tiresome=0),
+}
+
+
+@pytest.mark.parametrize("at", [None, "100"])
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_harmless_change_passes(name, at):
+    assert broken(joined(HARMLESS[name](honest(at)))) == set()
+
+
+@pytest.mark.parametrize("suppressed", [{}, {"subjects": {}}, {"subjects": {"absent_at_instant": 0}}])
+def test_without_an_instant_nobody_need_be_counted(suppressed):
+    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == set()
+
+
+def people(cells: dict[int, tuple[int, int]], sites: dict[int, tuple[int, int]], **params: object) -> SiteWorld:
+    trips = {700_000 + s: (s, [(0.0, 2.0 * x + 1, 2.0 * y + 1)]) for s, (x, y) in cells.items()}
+    bounds = {800_000 + i: (2.0 * x + 1, 2.0 * y + 1) * 2 for i, (x, y) in sites.items()}
+    return SiteWorld(trips, bounds, SITE_PARAMS | params)
+
+
+def test_sites_at_one_place_with_k_users_each_and_one_rectangle_pass():
+    world = people({s: (s % 3, s // 3) for s in range(6)}, {1: (1, 1), 2: (1, 1)})
+    evidence = world.evidence({800_001: [0, 1, 5], 800_002: [2, 3, 4]})
+    assert broken(evidence) == set()
+    assert attack(evidence).figures["largest_crowd"] == 6
+    five = people({s: (s % 3, s // 3) for s in (0, 1, 2, 3, 5)}, {1: (1, 1), 2: (1, 1)})
+    assert broken(five.evidence({800_001: [0, 1, 5], 800_002: [2, 3]})) == {"own-rectangle"}
+
+
+def test_a_user_of_one_site_may_stand_on_another():
+    world = people({0: (0, 0), 1: (1, 2), 2: (5, 5), 3: (5, 4), 4: (6, 5), 5: (4, 6)}, {1: (1, 1), 2: (5, 5)})
+    assert broken(world.evidence({800_001: [0, 1, 2], 800_002: [3, 4, 5]})) == set()
+
+
+def test_a_guard_is_strict_and_counted_in_cells():
+    world = people({0: (0, 0), 1: (1, 2), 2: (2, 0), 3: (4, 5)}, {1: (1, 1)})
+    evidence = world.evidence({800_001: [0, 1, 2]})
+    assert broken(joined(with_params(evidence, guard_m=10.0))) == set()  # five cells of two metres
+    assert broken(joined(with_params(evidence, guard_m=10.0001))) == {"guards"}
+
+
+def test_the_shared_users_of_local_are_refused_in_its_secure_format():
+    world = people({0: (0, 0), 1: (2, 2), 2: (4, 4), 3: (5, 5), 4: (9, 9)}, {1: (1, 1), 2: (5, 5)})
+    evidence = world.evidence({800_001: [0, 1, 2]})
+    for subject in (2, 3, 1):
+        evidence = again(evidence, subject, 900_050 + subject, crowd=3, cloaked=1, bounds=[4.0, 4.0, 12.0, 12.0])
+    evidence = take(evidence, "cloak", np.arange(len(evidence.cloak_seq)) != row(evidence, 3))
+    evidence = take(evidence, "member", np.isin(evidence.member_record, evidence.cloak_record))
+    assert broken(joined(evidence)) == {"one-row"}
+
+
+def test_the_rectangles_of_local_in_its_2_by_2_format_are_refused():
+    world = people({0: (0, 0), 1: (2, 2), 2: (4, 4), 3: (9, 9)}, {1: (1, 1)})
+    evidence = world.evidence({800_001: [0, 1, 2]})
+    for subject, bounds in {0: [0, 0, 4, 4], 1: [2, 2, 6, 6], 2: [2, 2, 10, 10]}.items():
+        evidence = put(evidence, "cloak_bounds", row(evidence, subject), bounds)
+        evidence = put(evidence, "cloak_crowd", row(evidence, subject), 1)
+    assert broken(joined(evidence)) == {"crowd-size", "nearest", "own-rectangle"}
+
+
+# What makes no sense.
+
+ABSURD_PARAMS = [
+    *({"k": k} for k in (1, 0, -3, True, "3", 3.5, None, math.nan, [3])),
+    *({"at": at} for at in ("yesterday", 3, "nan", math.inf, "1e300", 10**400, [0], True, 0.5)),
+    *({"max_gap_s": gap} for gap in (-1, None, math.nan, "60")),
+    *({"guard_m": guard} for guard in (-1, math.nan, math.inf, "9", True)),
+    *({"guard_inside": inside} for inside in (None, 0, 1, "true")),
+]
+
+
+@pytest.mark.parametrize("params", ABSURD_PARAMS)
+def test_absurd_parameters_are_refused_as_undecidable(params):
+    assert broken(with_params(honest(), **params)) == {"decidable"}
+
+
+@pytest.mark.parametrize("name", ["k", "at", "max_gap_s", "guard_m", "guard_inside"])
+def test_a_parameter_not_stored_is_refused(name):
+    evidence = honest()
+    params = {n: v for n, v in evidence.params.items() if n != name}
+    assert broken(dataclasses.replace(evidence, params=params)) == {"decidable"}
+
+
+@pytest.mark.parametrize("params", [None, [], "k"])
+def test_parameters_that_are_no_object_are_refused(params):
+    assert broken(dataclasses.replace(honest(), params=params)) == {"decidable"}
+
+
+@pytest.mark.parametrize(
+    "suppressed",
+    [
+        None,
+        [],
+        {"subjects": None},
+        {"subjects": []},
+        {"subjects": {"absent_at_instant": -1}},
+        {"subjects": {"absent_at_instant": "0"}},
+        {"subjects": {"absent_at_instant": math.nan}},
+        {"subjects": {"absent_at_instant": True}},
+        {"subjects": {}, "windows": []},
+    ],
+)
+def test_malformed_counts_of_what_was_left_out_are_refused(suppressed):
+    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == {"decidable"}
+
+
+def test_several_fixes_without_an_instant_are_refused():
+    assert broken(with_params(honest("100"), at=None)) == {"decidable"}
+    twice = {700_001: (0, [(0.0, 1.0, 1.0)]), 700_002: (0, [(0.0, 1.0, 1.0)])}
+    assert broken(dataclasses.replace(honest(), trajectories=trajectories(twice))) == {"decidable"}
+
+
+def with_places(evidence: SiteEvidence, **changed: object) -> SiteEvidence:
+    return dataclasses.replace(evidence, places=dataclasses.replace(evidence.places, **changed))
+
+
+NONSENSE = {
+    "no rows": lambda e: take(e, "cloak", slice(0)),
+    "no data": lambda e: dataclasses.replace(e, trajectories=trajectories({})),
+    "no sites": lambda e: with_places(e, site_id=np.empty(0, np.int64), site_bounds=np.empty((0, 4))),
+    "times that are none": lambda e: dataclasses.replace(e, trajectories=trajectories({1: (0, [(1e300, 0.0, 0.0)])})),
+    "a user beyond all cells": lambda e: dataclasses.replace(
+        e, trajectories=dataclasses.replace(e.trajectories, x=e.trajectories.x + 1e17)
+    ),
+    "a site beyond all cells": lambda e: with_places(e, site_bounds=e.places.site_bounds - 1e17),
+    "a shape of nobody": lambda e: with_places(e, shape_trajectory=e.places.shape_trajectory + 500),
+    "a pair of another site": lambda e: put(e, "pair_site", 0, 800_555),
+    "a pair without rows": lambda e: put(e, "pair_rows", 0, 0),
+    "a pair without a distance": lambda e: put(e, "pair_squared", 0, math.nan),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_what_makes_no_sense_is_refused(name):
+    assert broken(NONSENSE[name](honest())) == {"decidable"}
+
+
+def test_a_shape_of_a_longer_trajectory_is_refused():
+    evidence = honest("100")
+    assert broken(with_places(evidence, shape_trajectory=np.array([700_001, 700_013]))) == {"decidable"}
+
+
+def test_evidence_of_one_table_has_one_length():
+    with pytest.raises(DataError, match="one length"):
+        dataclasses.replace(honest(), cloak_cloaked=np.zeros(1, np.int8))
+    with pytest.raises(DataError, match="one length"):
+        dataclasses.replace(honest(), pair_rows=np.zeros(99, np.int64))
+
+
+# A plain publisher, on random data.
+
+
+@st.composite
+def publications(draw) -> tuple[SiteWorld, dict[int, list[int]], np.random.Generator]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count, sites, k = draw(st.integers(8, 24)), draw(st.integers(1, 3)), draw(st.integers(2, 3))
+    size, at = draw(st.integers(3, 20)), draw(st.sampled_from([None, "0", "-10"]))
+    trips, shapes = {}, {}
+    for subject in range(count):
+        number = 1 if at is None else int(rng.integers(1, 4))
+        times = np.sort(rng.choice(np.arange(-30.0, 30.0, 2.5), number, replace=False))
+        split = int(rng.integers(0, number))
+        fixes = [(float(t), *rng.uniform(-size, size, 2)) for t in times]
+        ids = rng.permutation(2) * 1000 + 700_000 + subject
+        trips |= {int(i): (subject, part) for i, part in zip(ids, (fixes[:split], fixes[split:]), strict=True) if part}
+        if number == 1 and rng.random() < 0.2:
+            low = rng.uniform(-size, size, 2)
+            shapes[next(int(i) for i in ids if int(i) in trips)] = (*low, *(low + rng.uniform(0, 5, 2)))
+    low = rng.uniform(-size, size, (sites, 2))
+    places = {800_000 + i: (*low[i], *(low[i] + rng.integers(0, 2) * rng.uniform(0, 4, 2))) for i in range(sites)}
+    guards = {"guard_m": draw(st.sampled_from([None, 2.5, 4.5])), "guard_inside": draw(st.booleans())}
+    world = SiteWorld(trips, places, SITE_PARAMS | guards | {"k": k, "at": at, "max_gap_s": 20}, shapes, grid_m=1.5)
+    order = rng.permutation(world.there).tolist()
+    groups = {site: [order.pop() for _ in range(k) if order] for site in places}
+    return world, groups, rng
+
+
+def changed(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dict[str, SiteEvidence]:
+    """All the ways in which one row may be tampered with."""
+    record = evidence.cloak_record[where]
+    side, grid_m = int(rng.integers(4)), evidence.trajectories.grid_m
+    others = np.flatnonzero((evidence.cloak_bounds != evidence.cloak_bounds[where]).any(axis=1))
+    other = evidence.cloak_bounds[rng.choice(others)] if len(others) else evidence.cloak_bounds[where] + 900
+    return {
+        "left out": take(evidence, "cloak", evidence.cloak_record != record),
+        "without its member": take(evidence, "member", evidence.member_record != record),
+        "wholly left out": take(
+            take(evidence, "cloak", evidence.cloak_record != record), "member", evidence.member_record != record
+        ),
+        "another's region": put(evidence, "cloak_bounds", where, other),
+        "a side moved": moved(evidence, where, side, grid_m * rng.choice([-1, 1])),
+        "the other kind": put(evidence, "cloak_cloaked", where, 1 - evidence.cloak_cloaked[where]),
+        "no kind": put(evidence, "cloak_cloaked", where, -1),
+        "a larger crowd": put(evidence, "cloak_crowd", where, evidence.cloak_crowd[where] + 1),
+        "a smaller crowd": put(evidence, "cloak_crowd", where, evidence.cloak_crowd[where] - 1),
+        "two people": put(evidence, "cloak_subjects", where, 2),
+        "another time": put(evidence, "cloak_start_s", where, evidence.cloak_start_s[where] - 5),
+        "twice": add(
+            put(
+                take(evidence, "cloak", np.append(np.arange(len(evidence.cloak_seq)), where)),
+                "cloak_record",
+                -1,
+                910_000,
+            ),
+            "member",
+            910_000,
+            evidence.member_trajectory[evidence.member_record == record][0],
+            True,
+        ),
+    }
+
+
+@settings(max_examples=80, deadline=None)
+@given(publications())
+def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
+    world, groups, rng = drawn
+    k = world.params["k"]
+    if any(len(group) < k for group in groups.values()):
+        return
+    evidence = world.evidence(world.guarded(groups))
+    assert broken(evidence) == set()
+    where = int(rng.integers(len(evidence.cloak_seq)))
+    for name, tampered in changed(evidence, where, rng).items():
+        assert broken(joined(tampered)), name
+
+
+@settings(max_examples=80, deadline=None)
+@given(publications())
+def test_publications_of_groups_below_k_or_without_their_guards_are_refused(drawn):
+    world, groups, _ = drawn
+    k = world.params["k"]
+    guarded = world.guarded(groups)
+    if any(len(group) < k for group in groups.values()):
+        assert broken(world.evidence(groups))
+    elif guarded != groups:
+        assert broken(world.evidence(groups)) & {"nearest", "guards"}
