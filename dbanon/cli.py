@@ -185,7 +185,9 @@ DropOutliers = Annotated[
     bool, typer.Option("--drop-outliers", help="Leave out what lies far outside the rest, not only count it.")
 ]
 Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace an existing dataset's trajectories.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace an existing dataset's trajectories; requests and sites stay.")
+]
 
 
 def _mode(append: bool, replace: bool) -> "Mode":
@@ -254,7 +256,7 @@ def import_table(
     dataset: Dataset,
     subject: Annotated[str, typer.Option(help="Column of the person or vehicle; '-' makes each row its own.")],
     time: Annotated[str, typer.Option(help="Column of the time: a timestamp, or unix seconds or milliseconds.")],
-    geom: Annotated[str, typer.Option(help="Column of the position: a point.")],
+    geom: Annotated[str, typer.Option(help="Column of the position: a point, or the rectangle around a shape.")],
     trip: Trip = None,
     crs: Annotated[str | None, typer.Option(help="Coordinate system of the points; else their own.")] = None,
     srid: Srid = None,
@@ -300,6 +302,36 @@ def load_requests(
             file, dataset=dataset, columns=names, subject=subject, time=time, tz=tz, progress=progress
         )
     )
+
+
+@load_app.command("sites", epilog=GLOBAL)
+def load_sites(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one site a row.")
+    ],
+    dataset: Dataset,
+    x: Annotated[str | None, typer.Option(help="Column of the longitude or easting; else 'x'.")] = None,
+    y: Annotated[str | None, typer.Option(help="Column of the latitude or northing; else 'y'.")] = None,
+    name: Annotated[str | None, typer.Option(help="Column of the site's name.")] = None,
+    geom: Annotated[str | None, typer.Option(help="Column of the site's shape as WKT, instead of x and y.")] = None,
+    crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
+    bbox: Box = None,
+    drop_outliers: Annotated[
+        bool, typer.Option("--drop-outliers", help="Leave out sites far outside where the trajectories are.")
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
+) -> None:
+    """Load sensitive sites, places nobody may be tied to, into an existing dataset."""
+    from dbanon.load import SiteColumns
+
+    columns = SiteColumns(x=x, y=y, name=name, geom=geom)
+    box = _box(bbox)
+    _load(
+        lambda database, progress: database.load_sites(
+            file, dataset=dataset, columns=columns, crs=crs, bbox=box, drop_outliers=drop_outliers, replace=replace,
+            progress=progress,
+        )
+    )  # fmt: skip
 
 
 def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:

@@ -1,14 +1,12 @@
-"""From files and tables to trajectories and requests: stage, sort out, reproject, store; in one transaction.
+"""From files and tables to trajectories, requests and sites: stage, sort out, reproject, store; in one transaction.
 
 Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
 and never both; fixes of a subject that contradict each other are decided by their order in the source; lines are made
 and reprojected in PostGIS, so M and SRID are right by construction. No message holds a coordinate or a subject.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,23 @@ from psycopg import sql
 from dbanon import _arrow, _utm, binary_copy, store
 from dbanon._progress import Progress, silent
 from dbanon.errors import ParameterError
-from dbanon.loading import _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey
+from dbanon.loading import _boxes, _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey
+from dbanon.loading._boxes import Box
 from dbanon.loading._datasets import Mode
-from dbanon.loading._from_files import Box, Columns, Files
+from dbanon.loading._from_files import Columns, Files
 from dbanon.loading._from_table import Table, TableColumns
+from dbanon.loading._sites import SiteColumns, load_sites
+from dbanon.loading._staging import LoadReport
 
 __all__ = [
     "Columns",
     "LoadReport",
     "Options",
+    "SiteColumns",
     "TableColumns",
     "import_trajectories",
     "load_requests",
+    "load_sites",
     "load_trajectories",
 ]
 
@@ -80,33 +83,7 @@ class Options:
             raise ParameterError(
                 f"The gap that splits must be seconds above 0. Got {self.split_gap_s!r}; change --split-gap-s."
             )
-        if self.bbox is not None and not (all(map(math.isfinite, self.bbox)) and self.bbox[1] < self.bbox[3]):
-            raise ParameterError(
-                "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another; "
-                "change --bbox."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadReport:
-    """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
-
-    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there.
-    """
-
-    dataset: str
-    kind: str
-    source: list[str]
-    read: int
-    kept: int
-    quarantined: dict[str, int]
-    trajectories: int
-    subjects: int
-    srid: int
-    far: dict[str, int]
-    first_time: datetime | None = None
-    last_time: datetime | None = None
-    notices: tuple[str, ...] = ()
+        _boxes.check(self.bbox)
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------
@@ -199,11 +176,13 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         connection, options.dataset, options.mode, grid_m=options.grid_m, grid_s=options.grid_s, srid=options.srid
     )
     meant = _crs.named(connection, crs)
-    _check_box(options.bbox, meant)
+    _boxes.check_crossing(options.bbox, meant)
     wanted = old.srid if old is not None and options.mode == "append" else options.srid
     if wanted is not None:
         _crs.check_metric(_crs.named(connection, f"EPSG:{wanted}"))
     staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
+    if staging.shapes:
+        _check_uncut(source, options)
     progress("looking for wild positions", 0, None)
     found = _survey.take(connection, meant, staging.usable(), source.remedy)
     target = wanted or _utm.zone(found.lon, found.lat)
@@ -215,14 +194,9 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         connection, options.dataset, old, options.mode, srid=target, grid_m=options.grid_m, grid_s=options.grid_s
     )
     progress("making trajectories", 0, None)
-    maker = _making.Maker(
-        staging,
-        dataset_id,
-        meant.srid,
-        target,
-        options.split_gap_s,
-        append=old is not None and options.mode == "append",
-    )
+    kind = _making.ShapeMaker if staging.shapes else _making.Maker
+    append = old is not None and options.mode == "append"
+    maker = kind(staging, dataset_id, meant.srid, target, options.split_gap_s, append=append)
     made = maker.make()
     staging.demand_some()
     quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", source.sources)
@@ -242,16 +216,28 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         far=far,
         first_time=first,
         last_time=last,
-        notices=_survey.notices(found, reference, far),
+        notices=(*_survey.notices(found, reference, far), *_shape_notices(staging)),
     )
 
 
-def _check_box(bbox: Box | None, crs: _crs.Crs) -> None:
-    if bbox is not None and bbox[0] >= bbox[2] and not crs.geographic:
+def _check_uncut(source: Files | Table, options: Options) -> None:
+    """Raise `ParameterError` if trajectories are to be cut although each of them is a single fix."""
+    cut = "--trip" if source.columns.trip is not None else "--split-gap-s"
+    if source.columns.trip is not None or options.split_gap_s is not None:
         raise ParameterError(
-            "A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another; "
-            "change --bbox."
+            f"Where a table holds lines or areas, each row is a trajectory of one fix, which cannot be cut. Got {cut}; "
+            "leave it out, or take lines apart with ST_DumpPoints in a view and import that."
         )
+
+
+def _shape_notices(staging: _staging.Staging) -> tuple[str, ...]:
+    """Say what became of lines and areas: somebody's lines may have been meant as trajectories."""
+    if not staging.shapes:
+        return ()
+    return (
+        f"Notice: {staging.shapes:,} rows hold lines or areas; each became the rectangle around it, at one time. Take "
+        "lines of positions apart with ST_DumpPoints in a view and import that.",
+    )
 
 
 def _stage(

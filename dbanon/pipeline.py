@@ -114,6 +114,13 @@ class Database:
                 self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
             )
 
+    def load_sites(
+        self, file: str | Path, *, dataset: str, progress: Progress = silent, **options: Any
+    ) -> load.LoadReport:
+        """Load sensitive sites; options as for `dbanon.load.load_sites`, of which `columns` names the columns."""
+        with store.errors_translated():
+            return load.load_sites(self.connection, Path(file), dataset=dataset, progress=progress, **options)
+
     def synth(
         self,
         dataset: str,

@@ -1,6 +1,8 @@
 """Reference systems as PostGIS knows them."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +60,26 @@ def check_metric(found: Crs) -> None:
             f"A dataset must be in a projected reference system in metres. SRID {found.srid} is not; leave out --srid "
             "for the UTM zone of the data, or give one such as 32610."
         )
+
+
+@contextmanager
+def moving(connection: Connection) -> Iterator[None]:
+    """Have a function ``pg_temp.dbanon_moved(geometry, srid)`` for the block: null for what cannot be reprojected."""
+    connection.execute(
+        """
+        CREATE FUNCTION pg_temp.dbanon_moved(g geometry, target int) RETURNS geometry LANGUAGE plpgsql AS $$
+        DECLARE
+            moved geometry;
+        BEGIN
+            moved := ST_Transform(g, target);
+            RETURN CASE WHEN ST_XMin(Box3D(moved)) > '-1e12' AND ST_YMin(Box3D(moved)) > '-1e12'
+                         AND ST_XMax(Box3D(moved)) < 1e12 AND ST_YMax(Box3D(moved)) < 1e12 THEN moved END;
+        EXCEPTION WHEN internal_error THEN
+            RETURN NULL;
+        END $$"""
+    )
+    yield
+    connection.execute("DROP FUNCTION pg_temp.dbanon_moved")
 
 
 def degrees_apart(lon: float, other: float) -> float:

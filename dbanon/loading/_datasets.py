@@ -81,7 +81,15 @@ def write(
     grid_m: float,
     grid_s: int,
 ) -> int:
-    """Create the dataset, or empty it of trajectories and runs if it is replaced; returns its key."""
+    """Create the dataset, or empty it of trajectories and runs if it is replaced; returns its key.
+
+    Requests and sites stay.
+
+    Raises
+    ------
+    ParameterError
+        If it has sites, and would change its reference system.
+    """
     if old is None:
         made = connection.execute(
             "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, %s, %s, %s) RETURNING dataset_id",
@@ -89,6 +97,8 @@ def write(
         ).fetchone()
         return int(cast("tuple[int]", made)[0])
     if mode == "replace":
+        if srid != old.srid:
+            _check_siteless(connection, old, srid)
         connection.execute("DELETE FROM dbanon.run WHERE dataset_id = %s", [old.dataset_id])
         connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = %s", [old.dataset_id])
         if (srid, grid_m, grid_s) != (old.srid, old.grid_m, old.grid_s):
@@ -126,4 +136,13 @@ def _check_unreleased(connection: Connection, old: store.DatasetRow) -> None:
         raise ParameterError(
             f"A dataset to replace must have no releases, since what was published stays known. '{old.name}' has "
             f"{released[0]}, withdrawn ones included; load into a new dataset."
+        )
+
+
+def _check_siteless(connection: Connection, old: store.DatasetRow, srid: int) -> None:
+    sites = connection.execute("SELECT count(*) FROM dbanon.site WHERE dataset_id = %s", [old.dataset_id]).fetchone()
+    if sites and sites[0]:
+        raise ParameterError(
+            f"A dataset must stay in the reference system of its sites. '{old.name}' has {sites[0]} in SRID {old.srid} "
+            f"and would be in {srid}; give --srid {old.srid}, or load trajectories and sites into a new dataset."
         )

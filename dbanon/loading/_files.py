@@ -204,7 +204,7 @@ def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> N
         shown = ": " + ", ".join(names) if names else f" {len(found)} others"
         raise DataError(
             f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one (--subject, --time, "
-            "--x, --y, --trip or --columns)."
+            "--x, --y, --trip, --name, --geom or --columns)."
         )
     twice = [name for name in wanted if list(found).count(name) > 1]
     if twice:

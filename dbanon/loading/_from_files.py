@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 
 from dbanon._progress import Progress
 from dbanon.errors import ParameterError
-from dbanon.loading import _cells, _crs, _files, _staging, _survey
-
-Box = tuple[float, float, float, float]
+from dbanon.loading import _boxes, _cells, _crs, _files, _staging, _survey
+from dbanon.loading._boxes import Box
 
 MB = 1024**2
 ITS_OWN = "-"
@@ -60,8 +59,7 @@ class Files:
     @property
     def remedy(self) -> str:
         """What to do where x and y are the wrong way round."""
-        x, y = self.columns.x, self.columns.y
-        return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
+        return swapped_columns(self.columns.x, self.columns.y)
 
     @property
     def cells(self) -> Mapping[str, str]:
@@ -103,24 +101,35 @@ class Files:
     def _judge(self, subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, crs: _crs.Crs) -> _staging.Reasons:
         """Find the first reason against each row; `_from_table` has the same in SQL."""
         reasons = _staging.Reasons(len(subject))
-        time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
+        time = _staging.floats(t)
         reasons.mark("missing-subject", _staging.is_null(subject))
         reasons.mark("subject-too-long", _cells.too_long(subject))
         reasons.mark("unparsable-time", _staging.is_null(t))
         reasons.mark("non-finite-time", ~np.isfinite(time))
         reasons.mark("time-out-of-range", _cells.out_of_range(time))
-        reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
-        reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
-        with np.errstate(invalid="ignore"):
-            if crs.geographic:
-                north_is_lon = (np.abs(east) <= 90) & (np.abs(north) > 90) & (np.abs(north) <= 180)
-                reasons.mark(_survey.SWAPPED, north_is_lon)
-                reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
-            if self.bbox is not None:
-                outside = ~inside(east, north, self.bbox)
-                reasons.mark(_survey.SWAPPED, outside & inside(north, east, self.bbox))
-                reasons.mark("outside-bbox", outside)
+        mark_positions(reasons, x, y, crs, self.bbox)
         return reasons
+
+
+def mark_positions(reasons: _staging.Reasons, x: pa.Array, y: pa.Array, crs: _crs.Crs, bbox: Box | None) -> None:
+    """Find the first reason against the position of each row."""
+    east, north = _staging.floats(x), _staging.floats(y)
+    reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
+    reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
+    with np.errstate(invalid="ignore"):
+        if crs.geographic:
+            north_is_lon = (np.abs(east) <= 90) & (np.abs(north) > 90) & (np.abs(north) <= 180)
+            reasons.mark(_survey.SWAPPED, north_is_lon)
+            reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
+        if bbox is not None:
+            outside = ~_boxes.inside(east, north, bbox)
+            reasons.mark(_survey.SWAPPED, outside & _boxes.inside(north, east, bbox))
+            reasons.mark("outside-bbox", outside)
+
+
+def swapped_columns(x: str, y: str) -> str:
+    """Say what to do where two columns of a file are the wrong way round."""
+    return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
 
 
 def check_named(named: list[str], trip: str | None, told: str) -> None:
@@ -130,13 +139,6 @@ def check_named(named: list[str], trip: str | None, told: str) -> None:
         raise ParameterError(f"The columns of {told} must differ. Got '{twice}' twice; name each as it is called.")
     if ITS_OWN in [*named[1:], trip]:
         raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
-
-
-def inside(x: np.ndarray, y: np.ndarray, bbox: Box) -> np.ndarray:
-    """Where positions lie in a box; one whose least x is the greater crosses the antimeridian."""
-    west, south, east, north = bbox
-    across = (x >= west) & (x <= east) if west <= east else (x >= west) | (x <= east)
-    return np.asarray(across & (y >= south) & (y <= north))
 
 
 def tracked(

@@ -12,7 +12,8 @@ from psycopg import sql
 from dbanon._progress import Progress
 from dbanon.errors import DataError, ParameterError, StoreError
 from dbanon.loading import _cells, _crs, _staging, _survey
-from dbanon.loading._from_files import ITS_OWN, Box, check_named
+from dbanon.loading._boxes import Box
+from dbanon.loading._from_files import ITS_OWN, check_named
 
 Connection = psycopg.Connection[Any]
 
@@ -25,11 +26,12 @@ BLANKS = (
     + "\u2028\u2029\u202f\u205f\u3000"
 )
 """What is trimmed from texts, as Arrow does."""
+_AS_POINT = "'POINT(' || x || ' ' || y || ')'"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableColumns:
-    """Which column of a table holds what; `geom` is a point, `trip` cuts a subject's fixes into trajectories."""
+    """Which column of a table holds what; `geom` is a point or shape, `trip` tells a subject's trajectories apart."""
 
     subject: str
     time: str
@@ -67,7 +69,7 @@ class Table:
     def remedy(self) -> str:
         """What to do where x and y are the wrong way round."""
         return (
-            f"The points of column '{self.columns.geom}' have them the other way round; swap them in a view, with "
+            f"The geometries of column '{self.columns.geom}' have them the other way round; swap them in a view, with "
             "ST_FlipCoordinates, and import that."
         )
 
@@ -76,7 +78,7 @@ class Table:
         """For each column, the expression of what was read from it."""
         named = {self.columns.subject: "subject", self.columns.time: "t", self.columns.trip: "trip"}
         known = {name: staged for name, staged in named.items() if name is not None and name != ITS_OWN}
-        return {**known, self.columns.geom: "'POINT(' || x || ' ' || y || ')'"}
+        return {**known, self.columns.geom: _AS_POINT}
 
     def find(self, connection: Connection) -> None:
         """Look the table and its columns up.
@@ -164,24 +166,18 @@ class Table:
         Raises
         ------
         DataError
-            If they are lines or areas, or name no reference system.
+            If they name none.
         """
         with self._reading():
-            kind, srid = connection.execute(
+            (srid,) = connection.execute(
                 sql.SQL(
-                    "SELECT GeometryType(g), ST_SRID(g) FROM (SELECT {}::geometry AS g FROM {}) s "
-                    "WHERE g IS NOT NULL LIMIT 1"
+                    "SELECT ST_SRID(g) FROM (SELECT {}::geometry AS g FROM {}) s WHERE g IS NOT NULL LIMIT 1"
                 ).format(sql.Identifier(self.columns.geom), self._relation()),
-            ).fetchone() or ("POINT", _crs.WGS84)
-        if not kind.startswith("POINT"):
-            raise DataError(
-                f"Column '{self.columns.geom}' must hold points, one fix a row. It holds {kind}; take them apart with "
-                "ST_DumpPoints in a view and import that."
-            )
+            ).fetchone() or (_crs.WGS84,)
         if not srid:
             raise DataError(
-                f"The points in '{self.columns.geom}' must name their reference system. Theirs is 0; give --crs, such "
-                "as EPSG:4326, or set it with ST_SetSRID."
+                f"The geometries in '{self.columns.geom}' must name their reference system. Theirs is 0; give --crs, "
+                "such as EPSG:4326, or set it with ST_SetSRID."
             )
         return str(srid)
 
@@ -192,14 +188,16 @@ class Table:
         staging.connection.execute("SET LOCAL synchronize_seqscans = off")
         statement = sql.SQL(
             """
-            INSERT INTO dbanon_staged (file, line, subject, trip, t, x, y, reason, content)
-            SELECT 0, line, subject, trip, t, x, y, reason,
+            INSERT INTO dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content)
+            SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason,
                 CASE WHEN reason IS NOT NULL THEN jsonb_build_object({told}) END
             FROM (SELECT *, CASE {reasons} END AS reason
                   FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, {subject} AS subject,
-                            {trip} AS trip, {time} AS t, ST_X(point) AS x, ST_Y(point) AS y, ST_SRID(point) AS srid
-                        FROM (SELECT row_number() OVER () AS line, *,
-                                  CASE WHEN GeometryType(raw_geom) LIKE 'POINT%' THEN raw_geom END AS point
+                            {trip} AS trip, {time} AS t, is_point, ST_SRID(raw_geom) AS srid,
+                            CASE WHEN is_point THEN ST_X(raw_geom) ELSE {x} END AS x,
+                            CASE WHEN is_point THEN ST_Y(raw_geom)
+                                 ELSE (ST_YMin(Box3D(raw_geom)) + ST_YMax(Box3D(raw_geom))) / 2 END AS y
+                        FROM (SELECT row_number() OVER () AS line, *, GeometryType(raw_geom) LIKE 'POINT%' AS is_point
                               FROM (SELECT {columns} FROM {table}) raw) numbered OFFSET 0) meant OFFSET 0) judged"""
         ).format(
             reasons=self._reasons(crs),
@@ -208,9 +206,10 @@ class Table:
             subject=_text("raw_subject") if self.columns.subject != ITS_OWN else _numbered(first),
             trip=_text("raw_trip"),
             time=self._seconds(staging.connection),
+            x=_middle_x(crs),
             told=self._told(),
         )
-        staging.connection.execute("ALTER TABLE dbanon_staged ADD reason text, ADD content jsonb")
+        staging.connection.execute("ALTER TABLE dbanon_staged ADD shape geometry, ADD reason text, ADD content jsonb")
         with self._reading():
             staging.read.append(staging.connection.execute(statement).rowcount)
         staging.connection.execute(
@@ -218,6 +217,12 @@ class Table:
             "INSERT INTO dbanon_rejected SELECT file, line, reason, content FROM bad"
         )
         staging.connection.execute("ALTER TABLE dbanon_staged DROP reason, DROP content")
+        counted = staging.connection.execute("SELECT count(shape) FROM dbanon_staged")
+        staging.shapes = int((counted.fetchone() or [0])[0])
+        if staging.shapes:
+            staging.cells = {**self.cells, self.columns.geom: f"coalesce(ST_AsText(shape), {_AS_POINT})"}
+        else:
+            staging.connection.execute("ALTER TABLE dbanon_staged DROP shape")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -320,6 +325,20 @@ def _number(column: str, kind: str) -> sql.Composed:
         special = "{0}::text IN ('NaN', 'Infinity', '-Infinity')"
         text = f"CASE WHEN abs({{0}}) < 1e300 OR {special} THEN {{0}}::float8 ELSE 1e300 END"
     return sql.SQL(cast("Any", f"({text})")).format(sql.Identifier(column))
+
+
+def _middle_x(crs: _crs.Crs) -> sql.SQL:
+    """Write the middle of a shape's least and greatest x; across the antimeridian, the short way round."""
+    if not crs.geographic:
+        return sql.SQL("(ST_XMin(Box3D(raw_geom)) + ST_XMax(Box3D(raw_geom))) / 2")
+    return sql.SQL(
+        """(SELECT CASE WHEN west + east > 360 AND west <= 180 THEN (west + east) / 2 - 360
+                        WHEN west + east < -360 AND east >= -180 THEN (west + east) / 2 + 360
+                        ELSE (west + east) / 2 END
+            FROM (SELECT ST_XMin(b) AS west, ST_XMax(b) AS east
+                  FROM (SELECT Box3D(CASE WHEN ST_XMax(Box3D(raw_geom)) - ST_XMin(Box3D(raw_geom)) > 180
+                                          THEN ST_ShiftLongitude(raw_geom) ELSE raw_geom END) AS b) box) sides)"""
+    )
 
 
 def _localised(tz: str) -> sql.Composed:

@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar, LiteralString
 
 import psycopg
 from psycopg import sql
 
-from dbanon.loading import _staging
+from dbanon.loading import _crs, _staging
 
 Connection = psycopg.Connection[Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_FIXES = 100_000  # in one trajectory: PostGIS makes a line in memory, at 700 bytes a fix
 SAME_PLACE_M = 0.001  # reprojected twice, a position may differ in its last bits
+_MIDDLE: LiteralString = (
+    "(ST_XMin(Box3D(o.place)) + ST_XMax(Box3D(o.place))) / 2, (ST_YMin(Box3D(o.place)) + ST_YMax(Box3D(o.place))) / 2"
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,9 @@ class Maker:
     target: int
     split_gap_s: float | None
     append: bool
+
+    MORE: ClassVar[LiteralString] = ""
+    SAME: ClassVar[LiteralString] = "x = first_value(x) OVER twins AND y = first_value(y) OVER twins"
 
     @property
     def connection(self) -> Connection:
@@ -60,17 +66,18 @@ class Maker:
     def _order(self) -> None:
         """Sort the fixes of each subject by time, and mark those that repeat or contradict an earlier row."""
         self.connection.execute("SET LOCAL work_mem = '256MB'")
-        self.connection.execute(
+        statement = sql.SQL(
             """
             CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS
-            SELECT file, line, subject, trip, t, x, y, nth = 1 AS kept, 0 AS part,
+            SELECT file, line, subject, trip, t, x, y, nth = 1 AS kept, 0 AS part, {more}
                 CASE WHEN nth = 1 THEN NULL
-                     WHEN x = first_value(x) OVER twins AND y = first_value(y) OVER twins THEN 'duplicate-fix'
+                     WHEN {same} THEN 'duplicate-fix'
                      ELSE 'contradicting-fix' END AS reason
             FROM (SELECT *, row_number() OVER (PARTITION BY subject, t ORDER BY file, line) AS nth
                   FROM dbanon_staged) numbered
             WINDOW twins AS (PARTITION BY subject, t ORDER BY file, line)"""
         )
+        self.connection.execute(statement.format(more=sql.SQL(self.MORE), same=sql.SQL(self.SAME)))
 
     def _mark_stored(self) -> None:
         """Mark fixes of a subject and time that the dataset has already: the same file added twice adds nothing.
@@ -92,14 +99,16 @@ class Maker:
                 CROSS JOIN LATERAL ST_DumpPoints(r.path) p
                 WHERE ST_M(ends.first) <= s.high AND ST_M(ends.last) >= s.low AND ST_M(p.geom) BETWEEN s.low AND s.high)
             UPDATE dbanon_ordered o
-            SET kept = false, reason = CASE WHEN ST_DWithin(
-                ST_Transform(ST_SetSRID(ST_MakePoint(o.x, o.y), {source}), {target}), stored.place, {same})
+            SET kept = false, reason = CASE WHEN ST_DWithin({position}, stored.place, {same})
                 THEN 'duplicate-fix' ELSE 'contradicting-fix' END
             FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t"""
         )
-        self.connection.execute(
-            statement.format(dataset=self.dataset_id, source=self.source, target=self.target, same=SAME_PLACE_M)
-        )
+        self.connection.execute(statement.format(dataset=self.dataset_id, position=self._position(), same=SAME_PLACE_M))
+
+    def _position(self) -> sql.Composable:
+        """Write where a row `o` of ``dbanon_ordered`` is, in the dataset's reference system."""
+        given = sql.SQL("ST_Transform(ST_SetSRID(ST_MakePoint(o.x, o.y), {}), {})")
+        return given.format(self.source, self.target)
 
     def _reject_twins(self) -> None:
         statement = "INSERT INTO dbanon_rejected SELECT file, line, reason, {} FROM dbanon_ordered WHERE NOT kept"
@@ -150,33 +159,68 @@ class Maker:
 
     def _reject_off_the_map(self) -> None:
         """Find the fixes that PROJ cannot place: by thousands first, one by one only where a thousand failed."""
-        self.connection.execute(
-            """
-            CREATE FUNCTION pg_temp.dbanon_placed(g geometry, target int) RETURNS boolean LANGUAGE plpgsql AS $$
-            DECLARE placed geometry;
-            BEGIN
-                placed := ST_Transform(g, target);
-                RETURN ST_XMin(Box3D(placed)) > '-1e12' AND ST_YMin(Box3D(placed)) > '-1e12'
-                    AND ST_XMax(Box3D(placed)) < 1e12 AND ST_YMax(Box3D(placed)) < 1e12;
-            EXCEPTION WHEN internal_error THEN
-                RETURN false;
-            END $$"""
-        )
         statement = sql.SQL(
             """
             WITH blocks AS MATERIALIZED (
                 SELECT file, line / 1000 AS block FROM dbanon_staged GROUP BY file, line / 1000
-                HAVING NOT pg_temp.dbanon_placed(ST_SetSRID(ST_Collect(ST_MakePoint(x, y)), {source}), {target})),
+                HAVING pg_temp.dbanon_moved(ST_SetSRID(ST_Collect(ST_MakePoint(x, y)), {source}), {target}) IS NULL),
             gone AS (
                 DELETE FROM dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block
-                    AND NOT pg_temp.dbanon_placed(ST_SetSRID(ST_MakePoint(s.x, s.y), {source}), {target})
+                    AND pg_temp.dbanon_moved(ST_SetSRID(ST_MakePoint(s.x, s.y), {source}), {target}) IS NULL
                 RETURNING s.*)
             INSERT INTO dbanon_rejected SELECT file, line, 'position-out-of-range', {content} FROM gone"""
         )
-        self.connection.execute(
-            statement.format(source=self.source, target=self.target, content=self.staging.content())
+        with _crs.moving(self.connection):
+            self.connection.execute(
+                statement.format(source=self.source, target=self.target, content=self.staging.content())
+            )
+
+
+@dataclass(frozen=True)
+class ShapeMaker(Maker):
+    """Turns rows of which some are lines or areas into trajectories of one fix, each at the middle of its rectangle.
+
+    Staged rows have their geometry in `shape`, null for points; here they get `place`, its rectangle in the dataset's
+    reference system. Source and target need not be parallel, so the middle is that of the rectangle stored.
+    """
+
+    MORE = "shape, place,"
+    SAME = "place = first_value(place) OVER twins"
+
+    def make(self) -> tuple[int, int]:
+        """Make them all; returns the numbers of trajectories and subjects."""
+        self._place()
+        return self._attempt()
+
+    def _place(self) -> None:
+        """Find the rectangle of each row, and reject those that PROJ cannot place."""
+        self.connection.execute("ALTER TABLE dbanon_staged ADD place geometry")
+        statement = sql.SQL(
+            "UPDATE dbanon_staged SET place = ST_Envelope(pg_temp.dbanon_moved("
+            "ST_SetSRID(coalesce(shape, ST_MakePoint(x, y)), {}), {}))"
         )
-        self.connection.execute("DROP FUNCTION pg_temp.dbanon_placed")
+        with _crs.moving(self.connection):
+            self.connection.execute(statement.format(self.source, self.target))
+        self.staging.leave_out(sql.SQL("place IS NULL"), sql.SQL("'position-out-of-range'"))
+
+    def _position(self) -> sql.Composable:
+        return sql.SQL("ST_SetSRID(ST_MakePoint({}), {})").format(sql.SQL(_MIDDLE), self.target)
+
+    def _insert(self) -> tuple[int, int]:
+        statement = sql.SQL(
+            """
+            WITH made AS (
+                INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape)
+                SELECT {dataset}, subject, ST_SetSRID(ST_MakePointM({middle}, t), {target}),
+                    CASE WHEN shape IS NOT NULL THEN place END
+                FROM dbanon_ordered o WHERE kept ORDER BY subject, t
+                RETURNING subject)
+            SELECT count(*), count(DISTINCT subject) FROM made"""
+        )
+        row = self.connection.execute(
+            statement.format(dataset=self.dataset_id, middle=sql.SQL(_MIDDLE), target=self.target)
+        ).fetchone()
+        return row or (0, 0)
 
 
 class _OffTheMapError(Exception):

@@ -6,6 +6,7 @@ Usable rows go to ``dbanon_staged``, the others to ``dbanon_rejected``; both end
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 
 import numpy as np
@@ -38,8 +39,33 @@ REASONS = (
     "contradicting-fix",
     "empty-request",
     "duplicate-request",
+    "duplicate-site",
 )
 """Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
+
+_THERE_ALREADY = {"duplicate-fix", "contradicting-fix", "duplicate-request", "duplicate-site"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadReport:
+    """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
+
+    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there.
+    """
+
+    dataset: str
+    kind: str
+    source: list[str]
+    read: int
+    kept: int
+    quarantined: dict[str, int]
+    trajectories: int
+    subjects: int
+    srid: int
+    far: dict[str, int]
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass
@@ -47,12 +73,14 @@ class Staging:
     """Temporary tables of one load; `columns` are those of ``dbanon_staged``, `read` counts the rows of each source.
 
     `cells` names, for each column of the source, the expression that tells what was read from it, for the quarantine.
+    `shapes` counts the rows that hold a line or an area; where there are any, they have it in a column `shape`.
     """
 
     connection: Connection
     columns: str
     cells: Mapping[str, str] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
+    shapes: int = 0
 
     def create(self, columns: str) -> None:
         """Make the tables, that of the usable rows with these columns and their types."""
@@ -81,6 +109,14 @@ class Staging:
         with store.copying(self.connection, "dbanon_rejected (file, line, reason, content)") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
+    def leave_out(self, condition: sql.Composable, reason: sql.Composable) -> None:
+        """Reject staged rows on a condition, for the reason that an expression gives."""
+        statement = sql.SQL(
+            "WITH gone AS (DELETE FROM dbanon_staged WHERE {} RETURNING *) "
+            "INSERT INTO dbanon_rejected SELECT file, line, {}, {} FROM gone"
+        )
+        self.connection.execute(statement.format(condition, reason, self.content()))
+
     def content(self) -> sql.Composed:
         """Build the JSON of a staged row: the columns of the source and what was read from them."""
         pairs = [
@@ -104,7 +140,7 @@ class Staging:
             return
         rejected = self.rejected()
         told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
-        if set(rejected) <= {"duplicate-fix", "contradicting-fix", "duplicate-request"} and rejected:
+        if set(rejected) <= _THERE_ALREADY and rejected:
             raise DataError(
                 f"What is added must be new. The dataset has something for each of the {sum(self.read)} rows ({told}); "
                 "it was loaded before."

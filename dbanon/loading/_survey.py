@@ -192,15 +192,43 @@ def take(connection: Connection, source: _crs.Crs, staged: int, remedy: str) -> 
 
 def _draw(connection: Connection, staged: int) -> Float:
     """Draw about 100,000 of the staged fixes, all of them where there are fewer."""
-    percent = min(100.0, 100.0 * SAMPLE / max(staged, 1))
-    statement = sql.SQL(
-        "COPY (SELECT x, y, t FROM dbanon_staged TABLESAMPLE BERNOULLI ({}) REPEATABLE (1)) TO STDOUT (FORMAT binary)"
-    )
-    with connection.cursor() as cursor, cursor.copy(statement.format(percent)) as copy:
+    return _copied(connection, sql.SQL("SELECT x, y, t FROM dbanon_staged {}").format(_sampled(staged)), 3)
+
+
+def _sampled(rows: int) -> sql.Composed:
+    """Write what draws a sample, where there are so many rows."""
+    percent = min(100.0, 100.0 * SAMPLE / max(rows, 1))
+    return sql.SQL("TABLESAMPLE BERNOULLI ({}) REPEATABLE (1)").format(percent)
+
+
+def _copied(connection: Connection, query: sql.Composed, columns: int) -> Float:
+    """Read the rows of a query whose columns are all doubles: float64[n, columns]."""
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(sql.SQL("COPY ({}) TO STDOUT (FORMAT binary)").format(query)) as copy,
+    ):
         packed = b"".join(copy)
-    row = np.dtype([("fields", ">i2"), *((f"{kind}{i}", f">{kind}") for i in range(3) for kind in ("i4", "f8"))])
+    row = np.dtype([("fields", ">i2"), *((f"{kind}{i}", f">{kind}") for i in range(columns) for kind in ("i4", "f8"))])
     rows = np.frombuffer(packed, row, (len(packed) - 21) // row.itemsize, 19)  # a header of 19 bytes, a trailer of 2
-    return np.column_stack([rows[f"f8{i}"] for i in range(3)]).astype(np.float64)
+    return np.column_stack([rows[f"f8{i}"] for i in range(columns)]).astype(np.float64)
+
+
+def reach(connection: Connection, dataset_id: int) -> tuple[Span, Span]:
+    """Find, in metres, the bounds on x and y of what is not far outside the rest of a dataset's trajectories.
+
+    Each trajectory counts with two corners of the box around it; without any, nothing is far.
+    """
+    counted = connection.execute("SELECT count(*) FROM dbanon.trajectory WHERE dataset_id = %s", [dataset_id])
+    query = sql.SQL(
+        "SELECT ST_XMin(b), ST_YMin(b), ST_XMax(b), ST_YMax(b) FROM (SELECT Box2D(coalesce(shape, path))::box3d AS b "
+        "FROM dbanon.trajectory {} WHERE dataset_id = {}) boxes"
+    ).format(_sampled((counted.fetchone() or [0])[0]), dataset_id)
+    boxes = _copied(connection, query, 4)
+    if not len(boxes):
+        return (-np.inf, np.inf), (-np.inf, np.inf)
+    corners = np.vstack([boxes[:, :2], boxes[:, 2:]])
+    places = _places(corners[:, 0], corners[:, 1], 1.0)
+    return _span(places[:, 0], LEAST_M), _span(places[:, 1], LEAST_M)
 
 
 def check_axes(found: Survey, target: _crs.Crs, remedy: str) -> None:
@@ -269,12 +297,8 @@ def sort_out(staging: _staging.Staging, found: Survey, *, drop: bool) -> None:
     conditions = found.reasons()
     leaving = [reason for reason in conditions if drop or reason == SWAPPED]
     named = sql.SQL(" ").join(sql.SQL("WHEN {} THEN {}").format(c, sql.Literal(r)) for r, c in conditions.items())
-    staging.connection.execute(
-        sql.SQL(
-            "WITH gone AS (DELETE FROM dbanon_staged WHERE {any} AND CASE {named} END = ANY ({leaving}) RETURNING *) "
-            "INSERT INTO dbanon_rejected SELECT file, line, CASE {named} END, {content} FROM gone"
-        ).format(any=_any(conditions), named=named, leaving=leaving, content=staging.content())
-    )
+    reason = sql.SQL("CASE {} END").format(named)
+    staging.leave_out(sql.SQL("{} AND {} = ANY ({})").format(_any(conditions), reason, leaving), reason)
 
 
 def _any(conditions: dict[str, sql.Composed]) -> sql.Composed:
