@@ -1,5 +1,6 @@
 """Upgrades from nothing, in every state a database may be in, end at the golden schema."""
 
+import gzip
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +12,14 @@ from psycopg import sql
 
 from dbanon import schema
 from dbanon.errors import StoreError
+from dbanon.pipeline import open_database
 from dbanon.testing import database_url
 
 if TYPE_CHECKING:
     from dbanon.server import Target
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql.gz"))  # by pg_dump --inserts
 
 
 @pytest.fixture
@@ -67,6 +70,24 @@ def test_an_empty_database_gets_the_extension_and_the_golden_schema(empty: Calla
     assert schema.upgrade(url) == schema.EXPECTED_REVISION
     assert schema.is_current(url)
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda file: file.name.split(".")[0])
+def test_a_database_of_an_earlier_revision_is_upgraded_with_all_it_holds(empty: Callable[..., str], dump: Path) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
+        connection.execute(gzip.decompress(dump.read_bytes()))
+        connection.execute("RESET ALL")
+        before = connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall()
+    assert not schema.is_current(url)
+    assert schema.upgrade(url) == schema.EXPECTED_REVISION
+    with_release = [line for line in listing(url).splitlines() if "release_1" not in line and "city_k3" not in line]
+    assert with_release == (GOLDEN / "schema.txt").read_text().splitlines()
+    with open_database(url) as database:
+        assert database.connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall() == before
+        assert database.verify(1).status == "verified"
+        database.publish(1, "city_again")
 
 
 def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> None:
