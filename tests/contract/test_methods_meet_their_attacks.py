@@ -7,10 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.attacks import ATTACKS, RequestEvidence
+from dbanon.attacks import ATTACKS, RequestEvidence, SiteEvidence
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
-from dbanon.trajectory import Requests, Trajectories
+from dbanon.trajectory import Places, Requests, Trajectories
+from tests.unit.site_evidence import joined
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
 
@@ -84,3 +85,100 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(align, cloak):
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         runs += 1
     assert runs >= 10
+
+
+# ---- sensitive-sites -------------------------------------------------------------------------------------------------
+
+
+def crowded(rng, *, at):
+    """Users of one fix each (some are shapes) or, to be looked at an instant, of several; many at the same place."""
+    grid_m, grid_s = rng.choice([0.1, 0.3, 1.0, 7.5]), rng.choice([1, 5, 60])
+    spots = [(rng.uniform(-40, 40) * grid_m, rng.uniform(-40, 40) * grid_m) for _ in range(rng.randint(1, 80))]
+    subjects, paths = rng.randint(4, 60), []
+    for subject in [s for s in range(subjects) for _ in range(rng.randint(1, 2) if at else 1)]:
+        times = sorted(rng.sample(range(-500, 3000), rng.choice([1, 1, 9]) if at else 1))
+        paths.append((subject, [(t / 2, *rng.choice(spots)) for t in times]))
+    rng.shuffle(paths)
+    flat = np.array([fix for _, walk in paths for fix in walk])
+    data = Trajectories(
+        trajectory_id=np.sort(np.array(rng.sample(range(1000), len(paths)))),
+        subject=np.array([s for s, _ in paths]), offset=np.cumsum([0, *(len(w) for _, w in paths)]),
+        t=flat[:, 0], x=flat[:, 1], y=flat[:, 2], srid=32610, grid_m=grid_m, grid_s=grid_s,
+    )  # fmt: skip
+    return data, places_of(rng, data, spots)
+
+
+def places_of(rng, data, spots):
+    """Sites, some at one place and some where users are; shapes of every fourth trajectory of one fix."""
+
+    def around(x, y):
+        wide, high = (rng.choice([0, 0, rng.uniform(0, 9)]) * data.grid_m for _ in range(2))
+        return x - wide, y - high, x + wide, y + high
+
+    sites = [around(*rng.choice(spots)) for _ in range(rng.randint(1, 5))]
+    sites += rng.choices(sites, k=rng.choice([0, 0, 1]))
+    single = np.flatnonzero(np.diff(data.offset) == 1)[::4]
+    shapes = [around(data.x[i], data.y[i]) for i in data.offset[single]]
+    return Places(
+        site_id=np.sort(np.array(rng.sample(range(100), len(sites)))), site_bounds=np.array(sites),
+        shape_trajectory=data.trajectory_id[single], shape_bounds=np.array(shapes).reshape(-1, 4),
+    )  # fmt: skip
+
+
+def near_sites(params, data, places, algorithm, cloaks):
+    rows, none = len(cloaks.seq), np.empty(0)
+    cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
+    return joined(SiteEvidence(
+        method="sensitive-sites", algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
+        suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data, places=places,
+        cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
+        cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),
+        cloak_bounds=cloaks.bounds, cloak_rectangle=np.ones(rows, bool), cloak_srid=np.full(rows, data.srid),
+        cloak_crowd=cloaks.crowd, cloak_subjects=cloaks.subjects, cloak_other_keys=np.zeros(rows, np.int64),
+        cloak_cloaked=np.array(cloaked, np.int8),
+        member_record=cloaks.member_record, member_trajectory=cloaks.member_trajectory,
+        member_whole=np.ones(len(cloaks.member_record), bool), pair_site=none.astype(np.int64),
+        pair_cloaked=none.astype(bool), pair_rows=none.astype(np.int64), pair_squared=none,
+    ))  # fmt: skip
+
+
+def around_sites(rng, algorithm, *, at, **params):
+    """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users."""
+    data, places = crowded(rng, at=at)
+    slot = str(rng.randrange(0, 1200, data.grid_s)) if at else None
+    params = METHODS["sensitive-sites"].parse({"k": rng.randint(2, 5), "at": slot, **params})
+    try:
+        cloaks = METHODS["sensitive-sites"].anonymise(data, algorithm, params, np.random.default_rng(0), places)
+    except InfeasibleError:
+        return None
+    return cloaks, ATTACKS["sensitive-sites"](near_sites(params, data, places, algorithm, cloaks))
+
+
+@pytest.mark.parametrize("at", [False, True], ids=["one fix each", "at an instant"])
+@pytest.mark.parametrize("algorithm", ["bk", "mk", "knn"])
+def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(algorithm, at):
+    rng, runs = random.Random(f"{algorithm} {at}"), 0
+    for _ in range(60):
+        found = around_sites(
+            rng, algorithm, at=at, max_gap_s=rng.choice([0, 60, 600]), curve_order=rng.choice([None, None, 2]),
+            guard_m=rng.choice([None, 0, 0.9, 1.1, 7.5, 30]), guard_inside=rng.random() < 0.3, improve=rng.random() < 0.7,
+        )  # fmt: skip
+        if found is not None:
+            cloaks, verdict = found
+            assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+            assert verdict.figures["cloaked"] == cloaks.metrics["users_cloaked"]
+            assert verdict.figures["exact"] == cloaks.metrics["users_left_exact"]
+            runs += 1
+    assert runs >= 15
+
+
+@pytest.mark.parametrize("told", ["secure", "2-by-2"])
+def test_the_adversary_at_sensitive_sites_objects_to_local_wherever_a_user_has_two_sites(told):
+    rng, shared = random.Random(told), 0
+    for _ in range(40):
+        found = around_sites(rng, "local", at=False, local_format=told)
+        if found is not None and found[0].metrics["shared_users"]:
+            broken = {clause.name for clause in found[1].clauses if not clause.passed}
+            assert "one-row" in broken
+            shared += 1
+    assert shared >= 10
