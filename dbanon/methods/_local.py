@@ -10,8 +10,8 @@ coverage the first. Users are shared among sites, which is why this is for compa
 
 The answer is that of the four nested sweeps; two observations save most of them. As sites leave, the coverage of every
 user's best box can only grow, so what was found before is a lower bound, and a user is looked at again only when its
-bound is the least of all. And of the sites in a box, the one that needs most area by itself bounds the box's area from
-below, so among boxes that hold j sites only the j cheapest to reach matter.
+bound is the least of all. And if sites are ordered by the area that each of them needs by itself, a box whose last site
+in this order is the j-th has at least that area and holds at most j sites.
 
 Coverages are compared by multiplying crosswise in int64: exact while the area of the whole, times the number of sites,
 stays below 2^63, as it must for the sum of areas of any algorithm.
@@ -43,8 +43,8 @@ def cover(users: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
     Returns
     -------
     site, user : int64[p]
-        Index pairs, by site, then user. Each user covers the same sites by one box, and is chosen at most once, so that
-        ``n >= k m`` is enough for `k` users a site. With fewer, users may be spent before; such a site has fewer.
+        Index pairs, by site, then user: `k` for every site where ``n >= k m``. A user is output at most once, so fewer
+        users may be spent while sites still need some; these sites then have fewer than `k`.
 
     Notes
     -----
