@@ -1,14 +1,17 @@
 """Tiny evidence about sensitive sites, built in plain Python: one loop a user and site, so that it is plainly right."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dbanon.attacks import SiteEvidence
+from dbanon.attacks import ATTACKS, SiteEvidence
 from dbanon.trajectory import Places
-from tests.unit.attack_evidence import Trips, trajectories
+from tests.unit.attack_evidence import Trips, put, trajectories
+
+attack = ATTACKS["sensitive-sites"]
 
 Box = tuple[float, float, float, float]
 
@@ -168,3 +171,21 @@ def joined(evidence: SiteEvidence) -> SiteEvidence:
         pair_rows=rows.astype(np.int64),
         pair_squared=far.copy(),
     )
+
+
+def broken(evidence: SiteEvidence) -> set[str]:
+    """Attack, see that the verdict is whole and names nobody, and give the clauses that broke."""
+    verdict = attack(evidence)
+    assert verdict.attack == "sensitive-sites"
+    assert verdict.passed == all(clause.passed for clause in verdict.clauses)
+    assert all(clause.passed == (clause.violations == 0) for clause in verdict.clauses)
+    json.dumps(dict(verdict.figures), allow_nan=False)
+    for clause in verdict.clauses:
+        assert clause.sentence.endswith(".")
+        assert not any(number in clause.sentence for number in ("700", "800", "900"))
+    return {clause.name for clause in verdict.clauses if not clause.passed}
+
+
+def moved(evidence: SiteEvidence, where: object, side: int, by: float) -> SiteEvidence:
+    """Move a side of some regions."""
+    return put(evidence, "cloak_bounds", (where, side), evidence.cloak_bounds[where, side] + by)

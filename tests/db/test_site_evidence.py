@@ -1,0 +1,303 @@
+"""The spatial join of published rows and sensitive sites, held against loops, and what an attack is given of it."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import psycopg
+import pytest
+from psycopg import errors
+
+from dbanon import store
+from dbanon.attacks import ATTACKS, SiteEvidence
+from dbanon.errors import DataError
+from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
+
+_METHOD = """
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns)
+VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s", "comparison_only": false}]',
+    '[{"name": "cloaked", "sql_type": "boolean", "default": "false", "comment": "c"}]')
+ON CONFLICT DO NOTHING
+"""
+_RUN = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, suppressed, status)
+SELECT dataset_id, revision, 'sensitive-sites', 'bk', %s, %s, 'running' FROM dbanon.dataset WHERE dataset_id = %s
+RETURNING run_id
+"""
+_CLOAK = """
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
+VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)), ST_MakeEnvelope(%s, %s, %s, %s, 32610), %s, 1, %s)
+"""
+_HIDDEN = '{"cloaked": true}'
+_PAIRS = """
+SELECT site_id, xmin, ymin, xmax, ymax, lower_s, upper_s, cloaked, rows, squared_cells FROM dbanon.site_evidence(%s)
+"""
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> int:
+    return connection.execute(query, params).fetchone()[0]
+
+
+def new_dataset(connection: psycopg.Connection, grid_m: float = 1.0, grid_s: int = 5) -> int:
+    connection.execute(_METHOD, ["sensitive-sites", "sensitive-sites"])
+    count = value(connection, "SELECT count(*) FROM dbanon.dataset")
+    insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, %s, %s) RETURNING dataset_id"
+    return value(connection, insert, f"d{count}", grid_m, grid_s)
+
+
+def new_run(connection: psycopg.Connection, dataset: int, params: object, suppressed: object = ()) -> int:
+    return value(connection, _RUN, json.dumps(params), json.dumps(dict(suppressed)), dataset)
+
+
+def add_rows(connection: psycopg.Connection, rows: list[tuple]) -> None:
+    with connection.cursor() as cursor:
+        cursor.executemany(_CLOAK, rows)
+
+
+def add_sites(connection: psycopg.Connection, dataset: int, texts: list[str]) -> None:
+    with connection.cursor() as cursor:
+        insert = "INSERT INTO dbanon.site (dataset_id, geom) VALUES (%s, ST_GeomFromText(%s, 32610))"
+        cursor.executemany(insert, [(dataset, text) for text in texts])
+
+
+def scattered(rng: np.random.Generator, grid_m: float) -> tuple[list[str], list[np.ndarray]]:
+    """Make sites of all kinds, some at one place and some on borders of cells: their texts and corners."""
+    corners = []
+    for _ in range(40):
+        cell = rng.integers(-8, 8, 2)
+        at = (cell + rng.integers(0, 2) * rng.random(2)) * grid_m
+        shape = np.array([[0, 0], [rng.uniform(0, 4), 0], [0, rng.uniform(0, 4)]]) * grid_m
+        corners.append(at + shape[: rng.choice([1, 2, 3])])
+    corners += [corners[0], corners[1], corners[0] * [-1, 1]]
+    texts = []
+    for points in corners:
+        listed = ", ".join(f"{x!r} {y!r}" for x, y in points.tolist())
+        kind = {1: "POINT", 2: "LINESTRING", 3: "POLYGON"}[len(points)]
+        texts.append(f"{kind}(({listed}, {points[0, 0]} {points[0, 1]}))" if len(points) == 3 else f"{kind}({listed})")
+    return texts, corners
+
+
+def regions(rng: np.random.Generator, grid_m: float, run: int) -> list[tuple]:
+    """Make rows: cells and larger rectangles, exact and cloaked, several with the same one, at two periods."""
+    rows = []
+    for _ in range(60):
+        low = rng.integers(-9, 9, 2)
+        high = low + (rng.integers(1, 6, 2) if rng.random() < 0.4 else 1)
+        bounds = [float(side) * grid_m for side in (*low.tolist(), *high.tolist())]
+        start, extra = float(rng.choice([0, 60])), str(rng.choice([_HIDDEN, '{"cloaked": false}', ""])) or None
+        rows += [(start, start + 60, *bounds, 1, extra)] * int(rng.integers(1, 4))
+    return [(run, record, *row) for record, row in enumerate(rows, 1)]
+
+
+def plain_pairs(rows: list[tuple], corners: list[np.ndarray], ids: list[int], grid_m: float, guard_m: float) -> set:
+    distinct: dict[tuple, int] = {}
+    for _, _, start, end, *bounds, _, extra in rows:
+        key = (tuple(bounds), start, end, extra == _HIDDEN)
+        distinct[key] = distinct.get(key, 0) + 1
+    found = set()
+    for site, points in zip(ids, corners, strict=True):
+        sides = (*points.min(axis=0).tolist(), *points.max(axis=0).tolist())
+        cells = tuple(math.floor(side / grid_m) for side in sides)
+        for (bounds, start, end, hidden), count in distinct.items():
+            box = tuple(round(side / grid_m) - (i >= 2) for i, side in enumerate(bounds))
+            far = squared(box, cells)
+            if far == 0 or (not hidden and math.sqrt(far) * grid_m < guard_m):
+                found.add((site, *bounds, start, end, hidden, count, float(far)))
+    return found
+
+
+@pytest.mark.parametrize("guard_m", [None, 0, 2.5, 3])
+@pytest.mark.parametrize("grid_m", [0.1, 1.0, 7.5])
+def test_the_join_is_that_of_loops(
+    connection: psycopg.Connection, rng: np.random.Generator, grid_m: float, guard_m: float | None
+) -> None:
+    new = new_dataset(connection, grid_m)
+    add_sites(connection, new, scattered(rng, grid_m)[0])  # of another dataset, in the same places
+    dataset = new_dataset(connection, grid_m)
+    texts, corners = scattered(rng, grid_m)
+    add_sites(connection, dataset, texts)
+    listed = connection.execute("SELECT site_id FROM dbanon.site WHERE dataset_id = %s ORDER BY 1", [dataset])
+    ids = [site for (site,) in listed.fetchall()]
+    reach_m = None if guard_m is None else guard_m * grid_m
+    run = new_run(connection, dataset, {"guard_m": reach_m})
+    rows = regions(rng, grid_m, run)
+    add_rows(connection, rows)
+    found = connection.execute(_PAIRS, [run]).fetchall()
+    assert len(found) == len(set(found)) > 0
+    assert set(found) == plain_pairs(rows, corners, ids, grid_m, reach_m or 0)
+
+
+def test_regions_an_analyst_can_tell_apart_are_not_one(connection: psycopg.Connection) -> None:
+    dataset = new_dataset(connection)
+    add_sites(connection, dataset, ["POINT(1.5 1.5)"])
+    run = new_run(connection, dataset, {})
+    add_rows(connection, [(run, i, 0, 60, 0, 0, 3, 3, 3, _HIDDEN) for i in range(1, 5)])
+    connection.execute("UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE record_id = 1")
+    connection.execute("UPDATE dbanon.cloak SET region = ST_MakeEnvelope(0, 0, 3, 3 + 1e-9, 32610) WHERE record_id = 2")
+    assert sorted(row[8] for row in connection.execute(_PAIRS, [run]).fetchall()) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("guard", ["9", -1, True, [9], {"m": 9}])
+def test_a_guard_that_is_no_length_reaches_nowhere(connection: psycopg.Connection, guard: object) -> None:
+    dataset = new_dataset(connection)
+    add_sites(connection, dataset, ["POINT(1.5 1.5)"])
+    run = new_run(connection, dataset, {"guard_m": guard})
+    add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, None), (run, 2, 0, 60, 1, 1, 2, 2, 1, None)])
+    assert [row[1] for row in connection.execute(_PAIRS, [run]).fetchall()] == [1.0]
+
+
+def test_a_run_without_rows_or_sites_and_no_run_have_no_pairs(connection: psycopg.Connection) -> None:
+    dataset = new_dataset(connection)
+    run = new_run(connection, dataset, {})
+    add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, None)])
+    for number in (run, run + 1, None):
+        assert connection.execute(_PAIRS, [number]).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "cloaked"),
+    [
+        (None, 0), ("{}", 0), ('{"cloaked": false}', 0), (_HIDDEN, 1), ('{"cloaked": "true"}', -1),
+        ('{"cloaked": null}', -1), ('{"cloaked": 1}', -1), ('{"cloaked": [true]}', -1),
+    ],
+)  # fmt: skip
+def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, extra: str | None, cloaked: int) -> None:
+    run = new_run(connection, new_dataset(connection), {})
+    add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
+    query = "SELECT cloaked, other_keys FROM dbanon.cloak_evidence(%s)"
+    assert connection.execute(query, [run]).fetchone() == (cloaked, 0)
+
+
+def test_each_region_asks_the_index_of_the_sites_once(connection: psycopg.Connection) -> None:
+    """Even of a table that no statistics tell the planner anything about."""
+    dataset = new_dataset(connection)
+    add_sites(connection, dataset, [f"POINT({i} {i})" for i in range(300)])
+    run = new_run(connection, dataset, {"guard_m": None})
+    add_rows(connection, [(run, i, 0, 60, i, i, i + 1, i + 1, 1, None) for i in range(1, 200)])
+    query = "SELECT prosrc, proconfig FROM pg_proc WHERE oid = 'dbanon.site_evidence'::regproc"
+    body, settings = connection.execute(query).fetchone()
+    with connection.transaction():
+        for name, setting in (each.split("=", 1) for each in settings):
+            connection.execute("SELECT set_config(%s, %s, true)", [name, setting.strip('"')])
+        explained = connection.execute("EXPLAIN " + body.replace("site_evidence.run_id", str(run))).fetchall()
+    plan = "\n".join(line for (line,) in explained)
+    assert "Index Scan using site_geom_idx on site" in plan
+    assert "Index Scan using cloak_pkey on cloak" in plan
+    assert not any(node in plan for node in ("Seq Scan", "Sort", "Hash Join", "site_dataset_idx"))
+
+
+def test_only_workers_may_join(connection: psycopg.Connection, login: Callable[[str], str]) -> None:
+    run = new_run(connection, new_dataset(connection), {})
+    for role in ("dbanon_operator", "dbanon_analyst"):
+        with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
+            user.execute(_PAIRS, [run])
+    with psycopg.connect(login("dbanon_worker")) as worker:
+        assert worker.execute(_PAIRS, [run]).fetchall() == []
+
+
+# What the attack is given: a small world, written and read back.
+
+
+def world(**params: object) -> SiteWorld:
+    cells = {
+        0: (9, 9),
+        1: (11, 10),
+        2: (12, 12),
+        3: (10, 10),
+        4: (29, 8),
+        5: (31, 11),
+        6: (33, 10),
+        7: (12, 9),
+        8: (40, 9),
+    }
+    trips = {700 + s: (s, [(3.0 * s, 2.0 * x + 0.5, 2.0 * y + 1.9)]) for s, (x, y) in cells.items()}
+    sites = {801: (20.5, 21.9, 20.5, 21.9), 802: (60.0, 20.0, 61.0, 20.5)}
+    return SiteWorld(trips, sites, SITE_PARAMS | params, {708: (76.0, 18.0, 81.0, 19.0)})
+
+
+def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvidence) -> int:
+    """Write a world and what is published of it; returns the run."""
+    dataset = new_dataset(connection, small.grid_m, small.grid_s)
+    for trajectory, (subject, fixes) in small.trips.items():
+        (t, x, y), shape = fixes[0], small.shapes.get(trajectory)
+        insert = """INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path, shape)
+            VALUES (%s, %s, %s, ST_SetSRID(ST_MakePointM(%s, %s, %s), 32610), ST_MakeEnvelope(%s, %s, %s, %s, 32610))"""
+        connection.execute(insert, [trajectory, dataset, f"s{subject}", x, y, t, *(shape or [None] * 4)])
+    for site, bounds in small.sites.items():
+        insert = "INSERT INTO dbanon.site (site_id, dataset_id, geom) VALUES (%s, %s, ST_MakeLine(%s::text, %s::text))"
+        corners = [f"SRID=32610;POINT({bounds[i]} {bounds[i + 1]})" for i in (0, 2)]
+        connection.execute(insert, [site, dataset, *corners])
+    run = new_run(connection, dataset, evidence.params, evidence.suppressed)
+    hidden = [_HIDDEN if cloaked else None for cloaked in evidence.cloak_cloaked]
+    columns = (evidence.cloak_record, evidence.cloak_start_s, evidence.cloak_end_s, *evidence.cloak_bounds.T)
+    rows = zip(*(column.tolist() for column in (*columns, evidence.cloak_crowd)), hidden, strict=True)
+    add_rows(connection, [(run, *row) for row in rows])
+    members = zip(evidence.member_record.tolist(), evidence.member_trajectory.tolist(), strict=True)
+    for record, trajectory in members:
+        insert = "INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) VALUES (%s, %s, %s)"
+        connection.execute(insert, [run, record, trajectory])
+    return run
+
+
+def read(url: str, run: int) -> SiteEvidence:
+    with store.reading(url) as reader:
+        evidence = reader.evidence(run)
+    assert isinstance(evidence, SiteEvidence)
+    return evidence
+
+
+def pairs(evidence: SiteEvidence) -> list[list]:
+    columns = (evidence.pair_site, evidence.pair_cloaked, evidence.pair_rows, evidence.pair_squared)
+    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+GROUPS = {801: [0, 1, 2, 3], 802: [4, 5, 6]}
+
+
+@pytest.mark.parametrize("guard_m", [None, 3, 100])
+def test_what_is_read_back_is_what_was_written(
+    database: str, connection: psycopg.Connection, guard_m: float | None
+) -> None:
+    small = world(guard_m=guard_m)
+    honest = small.evidence(GROUPS)
+    evidence = read(database, written(connection, small, honest))
+    assert pairs(evidence) == pairs(honest) == pairs(joined(evidence))
+    for name in ("site_id", "site_bounds", "shape_trajectory", "shape_bounds"):
+        assert np.array_equal(getattr(evidence.places, name), getattr(honest.places, name)), name
+    order, same = np.argsort(evidence.cloak_record), np.argsort(honest.cloak_record)
+    for column in (*evidence.tables["cloak"],):
+        found, wanted = (getattr(e, f"cloak_{column}") for e in (evidence, honest))
+        assert np.array_equal(found[order], wanted[same]), column
+    assert ATTACKS["sensitive-sites"](evidence).passed == (guard_m != 100)
+    assert ATTACKS["sensitive-sites"](dataclasses.replace(honest, params=evidence.params)).passed == (guard_m != 100)
+
+
+TAMPERED = {
+    "nearest": "UPDATE dbanon.cloak SET extra = NULL, crowd = 1, region = ST_MakeEnvelope(20, 20, 22, 22, 32610)"
+    " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
+    "completeness": "DELETE FROM dbanon.membership WHERE trajectory_id = 707",
+    "crowd-size": "UPDATE dbanon.cloak SET region = ST_Expand(region, 2)"
+    " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 705)",
+    "own-rectangle": "UPDATE dbanon.site SET geom = ST_Translate(geom, 20, 0) WHERE site_id = 802",
+    "one-row": "INSERT INTO dbanon.membership SELECT * FROM dbanon.membership WHERE trajectory_id = 705",
+    "no-other-columns": """UPDATE dbanon.cloak SET extra = '{"cloaked": "true"}' WHERE crowd > 1""",
+}
+
+
+@pytest.mark.parametrize("clause", TAMPERED)
+def test_rows_that_were_tampered_with_are_refused(database: str, connection: psycopg.Connection, clause: str) -> None:
+    small = world()
+    run = written(connection, small, small.evidence(GROUPS))
+    assert ATTACKS["sensitive-sites"](read(database, run)).passed
+    connection.execute(TAMPERED[clause])
+    verdict = ATTACKS["sensitive-sites"](read(database, run))
+    assert clause in {c.name for c in verdict.clauses if not c.passed}
+
+
+def test_a_run_whose_attack_is_not_known_is_not_read(database: str, connection: psycopg.Connection) -> None:
+    run = new_run(connection, new_dataset(connection), {})
+    connection.execute("UPDATE dbanon.method SET attack = 'another' WHERE name = 'sensitive-sites'")
+    with pytest.raises(DataError, match="must be one this program has"):
+        read(database, run)
