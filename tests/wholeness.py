@@ -15,9 +15,13 @@ _RELATION = "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _FIXES = "(SELECT coalesce(sum(ST_NPoints(t.path)), 0) FROM dbanon.trajectory t WHERE t.dataset_id = d.dataset_id)"
 # A load that replaces leaves the entries of those before it: what is there is what the last few of them kept.
 _KEPT = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
-            WHERE l.dataset_id = d.dataset_id AND l.kind <> 'requests')"""
+            WHERE l.dataset_id = d.dataset_id AND l.kind NOT IN ('requests', 'sites'))"""
 _SENT = """(SELECT coalesce(sum(l.rows_kept), 0) FROM dbanon.load l
             WHERE l.dataset_id = d.dataset_id AND l.kind = 'requests')"""
+_PLACED = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
+              WHERE l.dataset_id = d.dataset_id AND l.kind = 'sites'
+              UNION ALL SELECT 0 WHERE NOT EXISTS (
+                  SELECT FROM dbanon.load l WHERE l.dataset_id = d.dataset_id AND l.kind = 'sites'))"""
 
 RULES = {
     "datasets that nothing was loaded into": """SELECT count(*) FROM dbanon.dataset d
@@ -26,6 +30,8 @@ RULES = {
         WHERE {_FIXES} NOT IN {_KEPT}""",
     "datasets with other requests than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE {_SENT} <> (SELECT count(*) FROM dbanon.request q WHERE q.dataset_id = d.dataset_id)""",
+    "datasets with other sites than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
+        WHERE (SELECT count(*) FROM dbanon.site s WHERE s.dataset_id = d.dataset_id) NOT IN {_PLACED}""",
     "loads with rows neither kept nor in quarantine": """SELECT count(*) FROM dbanon.load l WHERE l.rows_read
         <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
     "loads that count their quarantine otherwise": """SELECT count(*) FROM dbanon.load l
@@ -35,6 +41,8 @@ RULES = {
         WHERE NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = t.dataset_id)""",
     "requests of no dataset": """SELECT count(*) FROM dbanon.request q
         WHERE NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = q.dataset_id)""",
+    "sites of no dataset": """SELECT count(*) FROM dbanon.site s
+        WHERE NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = s.dataset_id)""",
     "runs that nobody computes": "SELECT count(*) FROM dbanon.run WHERE status IN ('queued', 'running', 'computed')",
     "runs that failed without a reason": """SELECT count(*) FROM dbanon.run
         WHERE status IN ('failed', 'cancelled') AND coalesce(error, '') = ''""",

@@ -1,5 +1,6 @@
 """Commands as users type them: in this process, in one of their own, or held up at a stage of their work."""
 
+import csv
 import io
 import json
 import signal
@@ -95,6 +96,15 @@ def later(file: Path, hours: int = 1) -> Path:
     return shifted
 
 
+def sites(trajectories: Path) -> Path:
+    """Ten sensitive sites where the first ten trajectories of a file begin."""
+    made = trajectories.with_name("sites.csv")
+    rows = list(csv.DictReader(trajectories.read_text().splitlines()))
+    first = list({row["subject"]: (row["subject"], row["lon"], row["lat"]) for row in reversed(rows)}.values())
+    made.write_text("name,lon,lat\n" + "".join(",".join(row) + "\n" for row in first[-10:]))
+    return made
+
+
 @dataclass(frozen=True)
 class Stage:
     """A moment of a command's work at which the lock of another session holds it up.
@@ -102,7 +112,7 @@ class Stage:
     Attributes
     ----------
     arguments : tuple of str
-        ``{trajectories}`` and ``{requests}`` stand for files.
+        ``{trajectories}``, ``{requests}`` and ``{sites}`` stand for files.
     table, mode : str
         What the other session locks: ``SHARE`` lets the command read and keeps it from writing.
     again : set of int
@@ -116,11 +126,13 @@ class Stage:
     again: frozenset[int] = frozenset({0})
 
     def words(self, files: tuple[Path, Path]) -> list[str]:
-        return [word.format(trajectories=files[0], requests=later(files[1])) for word in self.arguments]
+        named = {"trajectories": files[0], "requests": later(files[1]), "sites": sites(files[0])}
+        return [word.format(**named) for word in self.arguments]
 
 
 _LOAD = ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat")
 _REQUESTS = ("load", "requests", "{requests}", "--dataset", "city", "--columns", "poi")
+_SITES = ("load", "sites", "{sites}", "--dataset", "city", "--x", "lon", "--y", "lat", "--name", "name", "--replace")
 _IMPORT = ("import", "public.gps", "--dataset", "second", "--subject", "subject", "--time", "t", "--geom", "position")
 _SYNTH = ("synth", "--dataset", "second", "--objects", "40", "--blocks", "4")
 _RUN = ("run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_run")
@@ -136,6 +148,8 @@ STAGES = {
     "an import making trajectories": Stage(_IMPORT, "dbanon.trajectory"),
     "a synth storing trajectories": Stage(_SYNTH, "dbanon.trajectory"),
     "a load storing requests": Stage(_REQUESTS, "dbanon.request"),
+    "a load storing sites": Stage(_SITES, "dbanon.site"),
+    "a load of sites writing its record": Stage(_SITES, "dbanon.load"),
     "a run that starts": Stage(_RUN, "dbanon.run"),
     "a run reading": Stage(_RUN, "dbanon.trajectory", "ACCESS EXCLUSIVE"),
     "a run writing cloaks": Stage(_RUN, "dbanon.cloak"),

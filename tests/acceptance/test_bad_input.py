@@ -58,6 +58,13 @@ FILES: dict[str, bytes | None] = {
     "good.csv": GOOD.encode(),
     "alone.csv": (HEAD + fixes(1)).encode(),
     "clocks.csv": (GOOD + "ysolde1,0,8.2173,53.1415\nysolde1,4102444800,8.2173,53.1415\n").encode(),
+    "sites.csv": b"x,y,name\n8.2173,53.1415,tristan's clinic\n8.2173,53.1415,\n",
+    "headless.csv": b"8.2173,53.1415,clinic\n" * 2,
+    "nan_sites.csv": b"x,y\nnan,53.1415\n8.2173,NaN\ninf,53.1415\n8.2173,-Infinity\n",
+    "swapped_sites.csv": b"x,y\n53.1415,8.2173\n53.1416,8.2174\n",
+    "shapes.csv": b'area\n"POLYGON ((8.2173 53.1415, 8.3"\ntristan\nPOINT EMPTY\n\xc3\x89\n',
+    "swapped_shapes.csv": b'area\n"LINESTRING (53.1415 8.2173, 53.1416 8.2174)"\n',
+    "lat_lon.csv": b"lat,lon\n8.2173,53.1415\n",
 }
 
 
@@ -76,16 +83,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(dbanon_server: Target, dbanon_template: str, folder: Path) -> Iterator[str]:
-    """URL of a database with four people (good), one (alone), wild clocks, and a release named taken."""
+    """URL of a database with four people and two sites (good), one (alone), wild clocks, and a release named taken."""
     with cloned_database(dbanon_server, dbanon_template) as made:
         for dataset in ("good", "alone", "clocks"):
             assert call(made, "load", "trajectories", str(folder / f"{dataset}.csv"), "--dataset", dataset).code == 0
+        placed = call(made, "load", "sites", str(folder / "sites.csv"), "--dataset", "good", "--name", "name")
+        assert placed.code == 0, placed.stderr
         ran = call(made, "run", "tp-aware", "--dataset", "good", "-p", "k=2", "-p", "instants=3", "--publish", "taken")
         assert ran.code == 0, ran.stderr
         yield made
 
 
-TABLES = ("dataset", "trajectory", "load", "quarantine", "request", "cloak", "membership", "verification", "release")
+TABLES = (
+    "dataset",
+    "trajectory",
+    "load",
+    "quarantine",
+    "request",
+    "site",
+    "cloak",
+    "membership",
+    "verification",
+    "release",
+)
 
 
 def state(url: str) -> list[Any]:
@@ -99,6 +119,10 @@ def state(url: str) -> list[Any]:
 
 def load(file: str, *options: str) -> tuple[str, ...]:
     return ("load", "trajectories", "{folder}/" + file, "--dataset", "new", *options)
+
+
+def sites(file: str, *options: str, dataset: str = "good") -> tuple[str, ...]:
+    return ("load", "sites", "{folder}/" + file, "--dataset", dataset, *options)
 
 
 def run(*options: str, dataset: str = "good") -> tuple[str, ...]:
@@ -194,6 +218,85 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
         ("load", "requests", "{folder}/good.csv", "--dataset", "goood", "--columns", "x"),
         2,
         "The dataset must exist. There is none named 'goood'. Did you mean 'good'?",
+    ),
+    # ---- sites
+    "sites in no file": (sites("missing.csv"), 3, "The file to load must exist. There is no {folder}/missing.csv;"),
+    "sites in an empty file": (sites("empty.csv"), 3, "empty.csv" + IS_A_TABLE + "an empty file."),
+    "sites below no header": (sites("headless.csv"), 3, "The first line of headless.csv must name its columns."),
+    "sites without rows": (sites("header.csv"), 3, "header.csv must hold rows below its header. Got none;"),
+    "sites without x": (
+        sites("lat_lon.csv"),
+        3,
+        "lat_lon.csv must have a column 'x'. It has: lat, lon; name the right one (--subject, --time, --x, --y, ",
+    ),
+    "sites without their name": (sites("sites.csv", "--name", "nme"), 3, "sites.csv must have a column 'nme'. It has:"),
+    "sites at NaN": (
+        sites("nan_sites.csv"),
+        3,
+        "At least one row must be usable. Got 4 rows, none usable (4 non-finite-position); check",
+    ),
+    "sites in words": (
+        sites("sites.csv", "--x", "name"),
+        3,
+        "At least one row must be usable. Got 2 rows, none usable (2 unparsable-position); check",
+    ),
+    "sites with swapped axes": (
+        sites("swapped_sites.csv", "--replace"),
+        2,
+        "x must be the longitude or easting and y the latitude or northing. Columns 'x' and 'y' are the other way ",
+    ),
+    "sites with swapped names": (
+        sites("lat_lon.csv", "--x", "lat", "--y", "lon"),
+        2,
+        "x must be the longitude or easting and y the latitude or northing. Columns 'lat' and 'lon' are the other way ",
+    ),
+    "shapes with swapped axes": (
+        sites("swapped_shapes.csv", "--geom", "area"),
+        2,
+        "x must be the longitude or easting and y the latitude or northing. The shapes of column 'area' have them the ",
+    ),
+    "shapes that are none": (
+        sites("shapes.csv", "--geom", "area", "--replace"),
+        3,
+        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position); check which columns are ",
+    ),
+    "a shape and x": (
+        sites("shapes.csv", "--geom", "area", "--x", "x"),
+        2,
+        "A site must have either a shape or x and y. Got columns of both; give --geom, or --x and --y.",
+    ),
+    "a column for two things": (
+        sites("sites.csv", "--name", "x"),
+        2,
+        "The columns of position and name must differ. Got 'x' twice; name each as it is called.",
+    ),
+    "sites for no dataset": (
+        sites("sites.csv", dataset="goood"),
+        2,
+        "The dataset must exist. There is none named 'goood'. Did you mean 'good'?",
+    ),
+    "sites twice": (
+        sites("sites.csv", "--name", "name"),
+        3,
+        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site); it was ",
+    ),
+    "sites outside the box": (
+        sites("sites.csv", "--bbox", "179,50,-179,60", "--replace"),
+        3,
+        "At least one row must be usable. Got 2 rows, none usable (2 outside-bbox); check",
+    ),
+    "sites in a box in metres across the antimeridian": (
+        sites("sites.csv", "--crs", "EPSG:32632", "--bbox", "9,0,1,1"),
+        2,
+        "A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian.",
+    ),
+    "sites in a box upside down": (sites("sites.csv", "--bbox", "0,9,1,1"), 2, "A box must be XMIN,YMIN,XMAX,YMAX wi"),
+    "sites in no box": (sites("sites.csv", "--bbox", "0,1,1"), 2, "A box must be four numbers XMIN,YMIN,XMAX,YMAX."),
+    "sites on Mars": (sites("sites.csv", "--crs", "Mars"), 2, "The reference system must be one of PostGIS's"),
+    "far sites only": (
+        sites("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
+        3,
+        "At least one row must be usable. Got 2 rows, none usable (2 far-position); check",
     ),
     # ---- options of a load
     "no file": (("load", "trajectories", "--dataset", "new"), 2, "Missing argument 'FILE'. See 'dbanon load "),

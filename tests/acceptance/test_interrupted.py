@@ -35,7 +35,7 @@ LOST = (
 )
 VERIFIED = " Run {} is verified: `dbanon publish {} NAME` needs no other run."
 SOME = ("a load making trajectories", "a run reading", "a run attacking", "a run publishing", "publish")
-MORE = (*SOME, "a load before it reads", "a run writing cloaks")
+MORE = (*SOME, "a load before it reads", "a load storing sites", "a run writing cloaks")
 
 
 def last_run(connection: psycopg.Connection) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """The rules of `tests.wholeness` find what they name: each is broken once, in a transaction that is undone."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from dbanon.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
-from tests.acceptance.commands import call
+from tests.acceptance.commands import call, sites
 
 pytestmark = pytest.mark.db
 
@@ -17,10 +18,12 @@ DAMAGES = {
     "datasets that nothing was loaded into": "DELETE FROM dbanon.load",
     "datasets with other fixes than their loads kept": "DELETE FROM dbanon.trajectory WHERE trajectory_id = 1",
     "datasets with other requests than their loads kept": "DELETE FROM dbanon.request WHERE request_id = 1",
+    "datasets with other sites than their loads kept": "DELETE FROM dbanon.site WHERE site_id = 1",
     "loads with rows neither kept nor in quarantine": "UPDATE dbanon.load SET rows_read = rows_read + 1",
     "loads that count their quarantine otherwise": """UPDATE dbanon.load SET quarantined = '{"unparsable-time": 1}'""",
     "trajectories of no dataset": "UPDATE dbanon.trajectory SET dataset_id = 9",
     "requests of no dataset": "UPDATE dbanon.request SET dataset_id = 9",
+    "sites of no dataset": "UPDATE dbanon.site SET dataset_id = 9",
     "runs that nobody computes": "UPDATE dbanon.run SET status = 'running'",
     "runs that failed without a reason": "UPDATE dbanon.run SET status = 'failed'",
     "cloaks of runs that did not end": "UPDATE dbanon.run SET status = 'cancelled'",
@@ -39,8 +42,11 @@ DAMAGES = {
 
 
 @pytest.fixture(scope="module")
-def released(dbanon_server: Target, city_template: tuple[str, int]) -> Iterator[str]:
+def released(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
     with cloned_database(dbanon_server, city_template[0]) as url:
+        where = ("--dataset", "city", "--x", "lon", "--y", "lat", "--name", "name")
+        assert call(url, "load", "sites", str(sites(city_files[0])), *where).code == 0
+        assert call(url, "verify", "1").code == 0
         assert call(url, "publish", "1", "city_k5").code == 0
         yield url
 

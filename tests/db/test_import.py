@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from dbanon import load
+from dbanon import load, store
 from dbanon.errors import DataError, ParameterError, StoreError
 
 COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
@@ -212,7 +212,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
         ("a.b.c.d", COLUMNS, DataError, "There is no 'a.b.c.d'."),
         ("failing", COLUMNS, DataError, "Reading public.failing stopped with SQLSTATE 22012; select all of it in psql"),
         ("loose", COLUMNS, DataError, "must tell one subject from another byte by byte"),
-        ("lines", COLUMNS, DataError, "It holds LINESTRING; take them apart with ST_DumpPoints"),
+        ("void", COLUMNS, DataError, "none usable (57 unparsable-position)"),
         ("nowhere", COLUMNS, DataError, "Theirs is 0; give --crs"),
         ("naive", COLUMNS, ParameterError, "give the zone, for example --tz UTC"),
         ("empty", COLUMNS, DataError, "At least one row must be usable. Got 0 rows"),
@@ -220,7 +220,10 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 )
 def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, words):
     point = "ST_SetSRID(ST_MakePoint(8, 53), 4326)"
-    gps.execute(f"CREATE TABLE public.lines AS SELECT cab, at, ST_MakeLine({point}, {point}) AS place FROM gps")
+    gps.execute(
+        "CREATE TABLE public.void AS SELECT 'a' AS cab, i AS at, 'SRID=4326;POLYGON EMPTY'::geometry AS place "
+        "FROM generate_series(1, 57) i"
+    )
     gps.execute("CREATE TABLE public.nowhere AS SELECT cab, at, ST_MakePoint(8, 53) AS place FROM gps")
     gps.execute(f"CREATE TABLE public.naive AS SELECT cab, now()::timestamp AS at, {point} AS place FROM gps")
     gps.execute(
@@ -246,3 +249,165 @@ def test_an_operator_needs_the_right_to_read_the_table(gps, login):
             _import(operator)
         gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
         assert _import(operator).subjects > 30
+
+
+# ---- lines and areas -------------------------------------------------------------------------------------------------
+
+FLAT = "CREATE TABLE public.gps (cab text, at float8, place geometry)"
+TRIPS = load.TableColumns(subject="cab", time="at", geom="place", trip="cab")
+SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
+
+
+@pytest.fixture
+def areas(connection):
+    """Make a table of people who are areas, in SRID 32632 where nothing else is said."""
+    connection.execute(FLAT)
+
+    def make(*rows, srid=32632):
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO public.gps VALUES (%s, %s, ST_GeomFromEWKT(%s))",
+                [(cab, at, None if text is None else f"SRID={srid};{text}") for cab, at, text in rows],
+            )
+        return connection
+
+    return make
+
+
+def _shaped(connection):
+    return connection.execute(
+        "SELECT subject, ST_AsText(path, 3), ST_AsText(shape, 3) FROM dbanon.trajectory ORDER BY trajectory_id"
+    ).fetchall()
+
+
+def test_each_area_or_line_becomes_a_trajectory_of_one_fix_at_the_middle_of_its_rectangle(areas):
+    connection = areas(
+        ("a", 60, "POINT (7 8)"),
+        ("a", 0, "POLYGON ((100 100, 140 100, 100 130, 100 100))"),
+        ("b", 0, "LINESTRING Z (10 20 5, 30 5 5)"),
+        ("c", 0, "MULTIPOINT ((1 2), (3 9))"),
+        ("d", 0, "LINESTRING (5 5, 5 9)"),
+    )
+    report = _import(connection, srid=32632)
+    assert (report.read, report.kept, report.trajectories, report.subjects) == (5, 5, 5, 4)
+    assert report.notices == (
+        "Notice: 4 rows hold lines or areas; each became the rectangle around it, at one time. Take lines of positions "
+        "apart with ST_DumpPoints in a view and import that.",
+    )
+    assert _shaped(connection) == [
+        ("a", "POINT M (120 115 0)", "POLYGON((100 100,100 130,140 130,140 100,100 100))"),
+        ("a", "POINT M (7 8 60)", None),
+        ("b", "POINT M (20 12.5 0)", "POLYGON((10 5,10 20,30 20,30 5,10 5))"),
+        ("c", "POINT M (2 5.5 0)", "POLYGON((1 2,1 9,3 9,3 2,1 2))"),
+        ("d", "POINT M (5 7 0)", "LINESTRING(5 5,5 9)"),
+    ]
+    fixes = "SELECT count(*), count(DISTINCT t) FROM dbanon.fix"
+    assert connection.execute(fixes).fetchone() == (5, 2)
+
+
+def test_the_rectangle_is_that_of_the_reprojected_shape(areas):
+    connection = areas(("a", 0, "POLYGON ((8 53, 8.2 53, 8.1 53.2, 8 53))"), ("b", 0, "POINT (8.1 53.1)"), srid=4326)
+    assert _import(connection).srid == 32632
+    off = connection.execute(
+        "SELECT ST_Equals(shape, ST_Envelope(moved)), ST_Distance(path, ST_Centroid(shape)) < 1e-6, "
+        "       ST_Distance(path, ST_Transform('SRID=4326;POINT (8.1 53.1)'::geometry, 32632)) > 1, ST_M(path) "
+        "FROM dbanon.trajectory JOIN gps ON cab = subject, ST_Transform(place, 32632) moved WHERE subject = 'a'"
+    ).fetchone()
+    assert off == (True, True, True, 0)
+
+
+def test_a_run_reads_the_sides_of_shapes(database, areas):
+    connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
+    _import(connection, srid=32632)
+    with store.reading(database) as reader:
+        places = reader.places(store.dataset_row(connection, "d").dataset_id)
+    assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
+    (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
+    assert places.shape_trajectory.tolist() == [key]
+
+
+def test_areas_that_are_there_already_and_those_that_contradict_are_told_apart(areas):
+    wider = "POLYGON ((90 100, 150 100, 150 130, 90 130, 90 100))"  # about the same middle
+    connection = areas(
+        ("a", 0, SQUARE), ("a", 0, SQUARE), ("a", 0, wider), ("a", 0, "POINT (120 115)"), ("a", 0, "POINT (1 1)"),
+        ("a", 1, SQUARE),
+    )  # fmt: skip
+    report = _import(connection, srid=32632)
+    assert report.quarantined == {"duplicate-fix": 1, "contradicting-fix": 3}
+    told = connection.execute("SELECT content->>'place' FROM dbanon.quarantine ORDER BY line").fetchall()
+    assert [text.split("(")[0] for (text,) in told] == ["POLYGON", "POLYGON", "POINT", "POINT"]
+    with pytest.raises(DataError, match="What is added must be new"):
+        _import(connection, srid=32632, mode="append")
+    connection.execute("INSERT INTO gps SELECT 'z', at, place FROM gps LIMIT 1")
+    more = _import(connection, srid=32632, mode="append")
+    assert (more.kept, len(_shaped(connection))) == (1, 3)
+
+
+def test_an_area_imported_again_in_degrees_is_the_same(areas):
+    connection = areas(("a", 0, "POLYGON ((8 53, 8.2 53, 8.1 53.2, 8 53))"), srid=4326)
+    _import(connection)
+    connection.execute("UPDATE gps SET place = ST_Transform(place, 32632)")
+    with pytest.raises(DataError, match=r"\(1 duplicate-fix\)"):
+        _import(connection, mode="append")
+
+
+def test_areas_that_cannot_be_used_are_left_out_with_their_reason(areas):
+    far = [(f"s{i}", 0, "LINESTRING (8 53, 8.1 53.1)") for i in range(20)]
+    connection = areas(
+        *far,
+        ("a", 0, "POLYGON EMPTY"),
+        ("a", 0, None),
+        ("a", 0, "LINESTRING (8 53, 8.1 91)"),
+        ("a", 0, "LINESTRING (53 8, 53.1 8.1)"),
+        ("a", 0, "LINESTRING (20 53, 20.1 53)"),
+        ("a", 0, "LINESTRING (7 53, 7.2 53)"),
+        srid=4326,
+    )
+    for north in ("Infinity", "NaN"):
+        endless = f"ST_SetSRID(ST_MakeLine(ST_MakePoint(8, 53), ST_MakePoint(8, '{north}')), 4326)"
+        connection.execute(f"INSERT INTO gps VALUES ('a', 0, {endless})")
+    report = _import(connection, bbox=(5, 50, 18, 60))
+    assert report.quarantined == {
+        "non-finite-position": 2,
+        "outside-bbox": 2,
+        "swapped-axes": 1,
+        "unparsable-position": 2,
+    }
+    assert report.kept == 21
+
+
+def test_an_area_that_reaches_off_the_map_is_left_out_alone(areas):
+    connection = areas(
+        ("a", 0, "LINESTRING (8 53, 8.1 53)"), ("b", 0, "LINESTRING (8 85, 8 93)"), ("c", 0, "POINT (8 53)"), srid=4326
+    )
+    report = _import(connection, srid=32632)
+    assert (report.quarantined, report.kept) == ({"position-out-of-range": 1}, 2)
+    told = connection.execute("SELECT line, content->>'place' FROM dbanon.quarantine").fetchall()
+    assert told == [(2, "LINESTRING(8 85,8 93)")]
+
+
+def test_areas_across_the_antimeridian_lie_the_short_way_round(areas):
+    connection = areas(
+        ("split", 0, "MULTIPOINT ((179.99 -17), (-179.98 -17))"),
+        ("beyond", 0, "LINESTRING (179.99 -17, 180.03 -17)"),
+        ("before", 0, "LINESTRING (-179.99 -17, -180.03 -17)"),
+        ("a", 0, "POINT (179.9 -17)"),
+        srid=4326,
+    )
+    report = _import(connection, bbox=(179, -18, -179, -16))
+    assert (report.kept, report.quarantined) == (4, {})
+    assert connection.execute("SELECT max(ST_XMax(shape) - ST_XMin(shape)) < 5000 FROM dbanon.trajectory").fetchone()[0]
+
+
+@pytest.mark.parametrize("options", [{"split_gap_s": 60}, {"columns": TRIPS}])
+def test_areas_cannot_be_cut(areas, options):
+    connection = areas(("a", 0, SQUARE))
+    option = "--split-gap-s" if "split_gap_s" in options else "--trip"
+    with pytest.raises(ParameterError, match=f"which cannot be cut. Got {option}; leave it out, or take lines apart"):
+        _import(connection, **options)
+    assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
+
+
+def test_a_table_of_points_gets_no_shapes_and_says_nothing_of_them(gps):
+    assert "ST_DumpPoints" not in "".join(_import(gps).notices)
+    assert gps.execute("SELECT count(shape) FROM dbanon.trajectory").fetchone() == (0,)

@@ -2,12 +2,14 @@ import gzip
 import json
 import math
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.loading import _cells, _files
+from dbanon.load import SiteColumns
+from dbanon.loading import _boxes, _cells, _files, _sites
 
 
 def _read(path, *names):
@@ -258,3 +260,57 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path):
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
     assert "exist" in _refusal(tmp_path / "nothing.csv", "a")
     assert "directory" in _refusal(tmp_path, "a")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"geom": "area", "x": "lon"}, "Got columns of both; give --geom, or --x and --y."),
+        ({"geom": "area", "y": "y"}, "Got columns of both"),
+        ({"x": "lon", "y": "lon"}, "Got 'lon' twice"),
+        ({"x": "y"}, "Got 'y' twice"),
+        ({"name": "x"}, "Got 'x' twice"),
+        ({"geom": "area", "name": "area"}, "Got 'area' twice"),
+        ({"x": "Lat", "y": "lng"}, "Columns 'Lat' and 'lng' are the other way round; give --x lng --y Lat."),
+    ],
+)
+def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, words):
+    with pytest.raises(ParameterError) as refused:
+        SiteColumns(**columns).check()
+    assert words in str(refused.value)
+
+
+def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
+    for columns in (SiteColumns(), SiteColumns(name="n"), SiteColumns(geom="area")):
+        columns.check()
+    assert SiteColumns(x="lon").names() == ["lon", "y"]
+    assert SiteColumns(name="n").staged() == {"x": "x", "y": "y", "n": "name"}
+    assert SiteColumns(geom="area", name="n").staged() == {"area": "ST_AsText(shape)", "n": "name"}
+
+
+def test_the_middle_of_a_shape_is_that_of_its_bounds_the_short_way_round():
+    cells = [
+        "POLYGON ((1 1, 5 1, 1 9, 1 1))",
+        "MULTIPOINT ((179 0), (-177 2))",
+        "LINESTRING (178 0, 184 0)",
+        "POINT (190 5)",
+    ]
+    x, y, _ = _sites._shapes(pa.array(cells), geographic=True)
+    assert (x.to_pylist(), y.to_pylist()) == ([3, -179, -179, 190], [5, 1, 0, 5])
+    x, _, _ = _sites._shapes(pa.array(cells), geographic=False)
+    assert x.to_pylist() == [3, 1, 181, 190]
+
+
+def test_shapes_that_cannot_be_read_are_null_and_endless_ones_not_finite():
+    x, y, shape = _sites._shapes(
+        pa.array(["LINESTRING (1 1, nan 2)", "POINT EMPTY", "?", None, "POINT (1 2)"]), geographic=True
+    )
+    assert x.is_null().to_pylist() == y.is_null().to_pylist() == [False, True, True, True, False]
+    assert np.isnan(x[0].as_py())
+    assert shape.is_null().to_pylist() == [False, False, True, True, False]
+
+
+def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():
+    x, y = np.array([179.5, -179.5, 0.0]), np.zeros(3)
+    assert _boxes.inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
+    assert _boxes.inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]
