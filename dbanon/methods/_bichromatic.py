@@ -86,7 +86,9 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
         if block in blocks:
             first, last = parts[part]
             begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(cost))
-            _columns(*windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better)
+            _columns(
+                *windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better
+            )
 
     with ThreadPoolExecutor(threads) as pool:
         for turn in range(len(blocks) + threads - 1):
