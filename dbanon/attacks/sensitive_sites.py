@@ -27,6 +27,8 @@ from dbanon.trajectory import Int
 
 NAME = "sensitive-sites"
 
+_NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
+
 Bool = NDArray[np.bool_]
 
 
@@ -293,7 +295,7 @@ def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
         for some in (least, least & cloaked & (evidence.pair_rows >= rules.k), least & ~cloaked)
     )
     distance_m = np.sqrt(evidence.pair_squared) * evidence.trajectories.grid_m
-    near = evidence.pair_rows[~cloaked & (distance_m < rules.guard_m)]
+    near = evidence.pair_rows[~cloaked & (distance_m < rules.guard_m * _NEARER)]
     region, held = holding(regions.cells, site_cells)
     return _Sites(
         seen=seen,

@@ -19,10 +19,9 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from dbanon.methods import _threads
-from dbanon.methods._boxes import Boxes, Int32
+from dbanon.methods._boxes import Boxes
 from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -32,8 +31,6 @@ DECISION_BYTES = 512 * 1024**2
 
 _BLOCK = 8192  # starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte
 _WORST = np.int64(2**62)
-
-Windows = tuple[Int32, Int32, Int32, Int32]
 
 
 def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
@@ -55,7 +52,7 @@ def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     -----
     O(m (n - k m)) time; m (n - k m) bits up to `DECISION_BYTES`, and 16 bytes a user.
     """
-    windows, width = windows_of(users, k), len(users) + 1 - k * len(sites)
+    windows, width = users.windows(k), len(users) + 1 - k * len(sites)
     step = max(1, DECISION_BYTES // -(-width // 8))
     cuts = [*range(0, len(sites), step), len(sites)]
     costs = [np.zeros(width, np.int64)]
@@ -72,15 +69,7 @@ def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     return start + k * np.arange(len(sites))
 
 
-def windows_of(users: Boxes, k: int) -> Windows:
-    """Bound every k consecutive users, in linear time: four int32[n - k + 1]."""
-    whole = slice(0, len(users) - k + 1)
-    x0, y0 = (minimum_filter1d(side, k, origin=-(k // 2))[whole] for side in (users.x0, users.y0))
-    x1, y1 = (maximum_filter1d(side, k, origin=-(k // 2))[whole] for side in (users.x1, users.y1))
-    return x0, y0, x1, y1
-
-
-def _tabulate(windows: Windows, sites: Boxes, k: int, low: int, high: int, cost: Int) -> NDArray[np.uint8]:
+def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: Int) -> NDArray[np.uint8]:
     """Turn the costs of column `low` - 1 into those of column `high` - 1; returns the decisions of those between.
 
     The columns are cut into as many ranges as there are threads. In a round each range does one block, the
@@ -97,7 +86,9 @@ def _tabulate(windows: Windows, sites: Boxes, k: int, low: int, high: int, cost:
         if block in blocks:
             first, last = parts[part]
             begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(cost))
-            _columns(*windows, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better)
+            _columns(
+                *windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better
+            )
 
     with ThreadPoolExecutor(threads) as pool:
         for turn in range(len(blocks) + threads - 1):

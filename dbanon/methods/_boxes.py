@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
 from dbanon.trajectory import Int, _freeze
 
@@ -50,6 +51,22 @@ class Boxes:
     def take(self, which: Int) -> "Boxes":
         """Choose rows, in the order of `which`."""
         x0, y0, x1, y1 = (column[which] for column in self.columns)
+        return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
+
+    def joined(self, other: "Boxes") -> "Boxes":
+        """Bound each together with the one at the same place in `other`."""
+        return Boxes(
+            x0=np.minimum(self.x0, other.x0),
+            y0=np.minimum(self.y0, other.y0),
+            x1=np.maximum(self.x1, other.x1),
+            y1=np.maximum(self.y1, other.y1),
+        )
+
+    def windows(self, k: int) -> "Boxes":
+        """Bound every k that follow one another, in linear time: n - k + 1 boxes."""
+        whole = slice(0, len(self) - k + 1)
+        x0, y0 = (minimum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x0, self.y0))
+        x1, y1 = (maximum_filter1d(side, k, origin=-(k // 2))[whole] for side in (self.x1, self.y1))
         return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
     def areas(self) -> Int:

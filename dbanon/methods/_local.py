@@ -10,8 +10,8 @@ coverage the first. Users are shared among sites, which is why this is for compa
 
 The answer is that of the four nested sweeps; two observations save most of them. As sites leave, the coverage of every
 user's best box can only grow, so what was found before is a lower bound, and a user is looked at again only when its
-bound is the least of all. And of the sites in a box, the one that needs most area by itself bounds the box's area from
-below, so among boxes that hold j sites only the j cheapest to reach matter.
+bound is the least of all. And if sites are ordered by the area that each of them needs by itself, a box whose last site
+in this order is the j-th has at least that area and holds at most j sites.
 
 Coverages are compared by multiplying crosswise in int64: exact while the area of the whole, times the number of sites,
 stays below 2^63, as it must for the sum of areas of any algorithm.
@@ -43,8 +43,8 @@ def cover(users: Boxes, sites: Boxes, k: int) -> tuple[Int, Int]:
     Returns
     -------
     site, user : int64[p]
-        Index pairs, by site, then user. Each user covers the same sites by one box, and is chosen at most once, so that
-        ``n >= k m`` is enough for `k` users a site. With fewer, users may be spent before; such a site has fewer.
+        Index pairs, by site, then user: `k` for every site where ``n >= k m``. A user is output at most once, so fewer
+        users may be spent while sites still need some; these sites then have fewer than `k`.
 
     Notes
     -----
@@ -171,7 +171,7 @@ def _bound(kept: Any, scratch: Any, box: Any) -> None:
 @_kernel
 def _start(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any, box: Any) -> None:
     """Write the best of the boxes around the first j sites by key; there is a better one if it holds more than j."""
-    west = south = east = north = np.int64(0)
+    west = south = east = north = 0
     for j in range(kept):
         s = scratch[_BY_KEY, j]
         west, south = max(west, scratch[0, s]), max(south, scratch[1, s])
@@ -209,7 +209,7 @@ def _keep(kept: Any, sweep: Any, scratch: Any, box: Any) -> Any:
 @_kernel
 def _flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
     """Of the sites within reach to the west, the least height over the number of sites: a pair, (0, 0) of none."""
-    best, of, number = np.int64(0), np.int64(0), 0
+    best, of, number = 0, 0, 0
     for j in range(kept):
         s = scratch[_BY_KEY, j]
         if scratch[0, s] <= west:
@@ -229,18 +229,18 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
     kept = _keep(kept, sweep, scratch, box)
     width, height = np.int64(ux1) - ux0 + 1, np.int64(uy1) - uy0 + 1
     all_flattest, all_number = _flattest(kept, scratch, scratch[0, scratch[_BY_SIDE, kept - 1]], height)
-    last_west = np.int64(-1)
+    last_west = -1
     for p in range(-1, kept):
-        west = scratch[0, scratch[_BY_SIDE, p]] if p >= 0 else np.int64(0)
+        west = scratch[0, scratch[_BY_SIDE, p]] if p >= 0 else 0
         if west == last_west:
             continue
         last_west = west
         if (width + west) * all_flattest * box[1] > box[0] * all_number:
             break
         flattest, number = _flattest(kept, scratch, west, height)
-        last_east = np.int64(-1)
+        last_east = -1
         for q in range(-1, kept if number else -1):
-            east = scratch[2, scratch[_BY_SIDE + 2, q]] if q >= 0 else np.int64(0)
+            east = scratch[2, scratch[_BY_SIDE + 2, q]] if q >= 0 else 0
             if east == last_east:
                 continue
             last_east = east
@@ -258,14 +258,14 @@ def _strip(kept: Any, scratch: Any, west: Any, east: Any, width: Any, height: An
     Returns the most height to be added for one of them, and their number: 0 also where they do not fill the strip's
     width, because the strip that they fill is better.
     """
-    number, most, limit = 0, 0, np.int64(-1)
+    number, most, limit = 0, 0, -1
     for j in range(kept):
         s = scratch[_BY_KEY, j]
         if scratch[0, s] <= west and scratch[2, s] <= east:
             number += 1
             if (width + west + east) * (height + scratch[_KEY, s]) * box[1] <= box[0] * number:
                 most, limit = number, scratch[_KEY, s]
-    listed, farthest_west, farthest_east = 0, np.int64(0), np.int64(0)
+    listed, farthest_west, farthest_east = 0, 0, 0
     for j in range(kept if most else 0):
         s = scratch[_BY_SIDE + 3, j]
         if scratch[0, s] <= west and scratch[2, s] <= east and scratch[_KEY, s] <= limit:
@@ -282,9 +282,9 @@ def _sweep_strip(
 ) -> None:  # fmt: skip
     """Sweep south over the sites of a strip, and for each stop north, improving the best box."""
     width, height = np.int64(ux1) - ux0 + 1 + west + east, np.int64(uy1) - uy0 + 1
-    last_south = np.int64(-1)
+    last_south = -1
     for p in range(-1, kept):
-        south = np.int64(0)
+        south = 0
         if p >= 0:
             s = scratch[_BY_SIDE + 1, p]
             south = scratch[1, s]
@@ -315,10 +315,8 @@ def _improve(box: Any, area: Any, number: Any, x0: Any, y0: Any, x1: Any, y1: An
             better = x0 < box[2]
         elif y0 != box[3]:
             better = y0 < box[3]
-        elif x1 != box[4]:
+        else:  # with as much area, y1 is the lower where x1 is the higher
             better = x1 < box[4]
-        else:
-            better = y1 < box[5]
     if better:
         box[0], box[1] = area, number
         box[2], box[3], box[4], box[5] = x0, y0, x1, y1

@@ -1,9 +1,9 @@
-"""A local search for smaller rectangles, site by site, from a mapping that BK found.
+"""A local search for smaller rectangles, site by site, from a mapping that BK or MK found.
 
 Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that nobody else
 has, and takes those. So the total area never rises, every site keeps exactly k users of its own, and what one gives
 back another may take: users are exchanged until a pass over all sites gains next to nothing. No rectangle becomes
-longer (width + height) than BK made it: long thin ones have small areas, but tell nearly where their users are.
+longer (width + height) than it was: long thin ones have small areas, but tell nearly where their users are.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -42,7 +42,7 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     Notes
     -----
     A pass takes O(m c (log c + CUTS^2)) for the c <= `CANDIDATES` users near a site, besides finding them: those in a
-    strip of x as wide as BK's rectangle.
+    strip of x as wide as the rectangle was.
     """
     by_x = np.argsort(users.x0, kind="stable")
     rank = np.empty_like(by_x)

@@ -85,6 +85,27 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     return group
 
 
+def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
+    """Give every site k consecutive users of its own, out of MK's groups: those it takes the least area with.
+
+    Returns
+    -------
+    int64[m] or None
+        Index of the first user of each; None where there are fewer groups than sites.
+    """
+    offset = partition(users, k)
+    if len(offset) <= len(sites):
+        return None
+    group = assign(users, sites, offset, np.arange(len(sites)))
+    start, spans = offset[group].copy(), users.windows(k)
+    least = spans.take(start).joined(sites).areas()
+    for shift in range(1, k):  # a group has 2 k - 1 users at most
+        other = np.minimum(offset[group] + shift, offset[group + 1] - k)
+        area = spans.take(other).joined(sites).areas()
+        start, least = np.where(area < least, other, start), np.minimum(area, least)
+    return start
+
+
 def _bounds(users: Boxes, offset: Int) -> Boxes:
     first = offset[:-1]
     low = (np.minimum.reduceat(side, first) for side in (users.x0, users.y0))

@@ -182,13 +182,17 @@ class _Mapping:
 
 def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> _Mapping:
     _demand_users(scene, params.k, "bk")
-    start = _bichromatic.best_starts(scene.users, scene.sites, params.k)
-    members = start[:, None] + np.arange(params.k)
-    metrics = {}
-    if params.improve:
-        metrics["bk_ggc_percent"] = _ggc(_guards.rectangles(scene.users, scene.sites, _owners(scene, members)), scene)
-        members = _local_search.improve(scene.users, scene.sites, members)
-    return _Mapping(site=_owners(scene, members), metrics=metrics)
+    users, sites, k = scene.users, scene.sites, params.k
+    start = _bichromatic.best_starts(users, sites, k)
+    if not params.improve:
+        return _Mapping(site=_owners(scene, start[:, None] + np.arange(k)), metrics={})
+    cost = _cost(scene, start, k)
+    # The search only goes downhill, so it begins with the cheaper of the two mappings at hand.
+    other = _monochromatic.windows(users, sites, k)
+    if other is not None and _cost(scene, other, k) < cost:
+        start = other
+    members = _local_search.improve(users, sites, start[:, None] + np.arange(k))
+    return _Mapping(site=_owners(scene, members), metrics={"bk_ggc_percent": 100 * cost / scene.domain})
 
 
 def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
@@ -226,6 +230,11 @@ def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
             f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}. Lower k, "
             "leave out sites, or load more users."
         )
+
+
+def _cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
+    """Total area where each site has the k users from `start` on."""
+    return int(scene.users.windows(k).take(start).joined(scene.sites).areas().sum())
 
 
 def _owners(scene: _snapshot.Scene, members: Int) -> Int32:
@@ -266,18 +275,20 @@ def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, pa
             f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and {MOST_SITES_LOCAL} sites. "
             f"Got {n} and {m}; use bk."
         )
-    if n < params.k:
-        raise InfeasibleError(f"local must have k = {params.k} users. Got {n}. Lower k, or load more users.")
     site, user = _local.cover(scene.users, scene.sites, params.k)
-    members, sites = scene.users.take(user), scene.sites.take(site)
-    low = (np.minimum(members.x0, sites.x0), np.minimum(members.y0, sites.y0))
-    pairs = Boxes(x0=low[0], y0=low[1], x1=np.maximum(members.x1, sites.x1), y1=np.maximum(members.y1, sites.y1))
+    covered = int((np.bincount(site, minlength=m) >= params.k).sum())
+    if covered < m:
+        raise InfeasibleError(
+            f"local must find k = {params.k} users for each of {m} sites. It did for {covered}, with {n} users. Lower "
+            "k, leave out sites, or load more users."
+        )
+    members = scene.users.take(user)
     if params.local_format == "secure":
         box = _guards.rectangles(members, scene.sites, site.astype(np.int32))
         shown, crowd = _columns(box)[site], np.bincount(site, minlength=m)[site]
     else:
-        box = pairs
-        shown, crowd = _columns(pairs), np.ones(len(user), np.int64)
+        box = members.joined(scene.sites.take(site))
+        shown, crowd = _columns(box), np.ones(len(user), np.int64)
     exact = np.setdiff1d(np.arange(n), user)
     hidden = np.arange(len(user) + len(exact)) < len(user)
     rows = _Rows(

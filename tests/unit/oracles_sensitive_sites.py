@@ -7,7 +7,7 @@ the paper sorts them. Indices are returned from 0, whatever the paper counts fro
 
 from fractions import Fraction
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from math import inf
 
 import numpy as np
@@ -95,7 +95,7 @@ def mk_plain(users, sites, offset, priority):
 
     Line 4 takes the first group on a tie, line 7 the site of the least priority.
     """
-    groups = {g: users[a:b] for g, (a, b) in enumerate(zip(offset, offset[1:], strict=False))}
+    groups = {g: users[a:b] for g, (a, b) in enumerate(pairwise(offset))}
     left, output = set(range(len(sites))), {}
     while left:
         chosen = {s: min(groups, key=lambda g, s=s: (area([*groups[g], sites[s]]), g)) for s in left}

@@ -16,7 +16,7 @@ def instance(rng, *, users, sites, k=None, shapes=False):
 
     `users` and `sites` are least and greatest numbers. Many share a row, a column or a cell, which makes ties.
     """
-    n = rng.randint(*users)
+    n = max(rng.randint(*users), rng.randint(*users))
     m = rng.randint(sites[0], max(sites[0], min(sites[1], n // (k or 1))))
     k = k or rng.randint(1, min(5, n // m))
     side, high = rng.choice([(1, 1), (2, 2), (5, 5), (30, 1), (16, 16), (60, 60)])

@@ -134,6 +134,7 @@ ALONE = {
         "one-row",
         lambda e: put(take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), row(e, 10))), "cloak_seq", -1, 2),
     ),
+    "a row twice": ("one-row", lambda e: take(e, "cloak", np.append(np.arange(len(e.cloak_seq)), row(e, 10)))),
     "a partial membership": ("one-row", lambda e: put(e, "member_whole", 2, False)),
     "a membership twice": ("one-row", lambda e: take(e, "member", np.append(np.arange(len(e.member_whole)), 4))),
     "an unknown trajectory": ("one-row", lambda e: add(e, "member", e.cloak_record[0], 700_555, True)),
@@ -286,11 +287,21 @@ def test_the_trajectory_that_supplies_the_position_is_the_member():
     assert broken(put(evidence, "member_trajectory", where, 700_100)) == {"one-row"}
 
 
-def test_somebody_absent_is_not_published():
-    evidence = honest("100")
-    grown = take(evidence, "cloak", np.append(np.arange(len(evidence.cloak_seq)), row(evidence, 10)))
-    grown = add(put(grown, "cloak_record", -1, 900_099), "member", 900_099, 700_101, True)
-    assert "one-row" in broken(joined(grown))
+def test_somebody_absent_is_not_published_and_makes_up_for_nobody():
+    trips = {700_000: (0, [(0.0, 1.0, 1.0)])} | {700_000 + s: (s, [(95.0, 1.0, 1.0)]) for s in (1, 2, 3, 4)}
+    world = SiteWorld(trips, {S1: (1.0, 1.0, 1.0, 1.0)}, SITE_PARAMS | {"at": "100"})
+    evidence = world.evidence({S1: [1, 2, 3, 4]})
+    assert broken(evidence) == set()
+    guest = put(evidence, "member_trajectory", evidence.member_trajectory == 700_004, 700_000)
+    assert {"one-row", "completeness"} <= broken(guest)
+    assert "one-row" in broken(joined(add(again(evidence, 4), "member", 900_099, 700_000, True)))
+
+
+def test_rows_of_nobody_are_held_against_nobody_else():
+    for subject, clauses in ((10, set()), (1, {"crowd-count"})):
+        evidence = honest()
+        member = evidence.member_record != evidence.cloak_record[row(evidence, subject)]
+        assert broken(take(evidence, "member", member)) == {"one-row", "completeness"} | clauses
 
 
 def shuffled(evidence: SiteEvidence) -> SiteEvidence:

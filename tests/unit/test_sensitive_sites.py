@@ -282,7 +282,7 @@ def test_the_order_of_the_curve_is_what_tells_all_cells_apart_unless_another_is_
         ("bk", "bk must have k = 2 users of its own for each of 2 sites, 4 in all. Got 3."),
         ("knn", "knn must have k = 2 users of its own for each of 2 sites, 4 in all. Got 3."),
         ("mk", "mk must make a group of k = 2 users or more for each of 2 sites. It made 1 of 3 users."),
-        ("local", "local must have k = 2 users. Got 1."),
+        ("local", "local must find k = 2 users for each of 2 sites. It did for 0, with 1 users."),
     ],
 )
 def test_too_few_users_are_infeasible(algorithm, said):

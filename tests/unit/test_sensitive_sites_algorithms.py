@@ -13,10 +13,9 @@ SEED = 20080609
 
 def on_a_line(rng, *, most):
     """Users and sites on the x axis in order, often at one place, k times as many users as sites or more."""
-    while True:
-        k, m, n = rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, most)
-        if n >= k * m:
-            break
+    k = rng.randint(1, 4)
+    m = rng.randint(1, min(4, most // k))
+    n = rng.randint(k * m, most)
     side = rng.choice([2, 5, 10, 40])
     users, sites = (sorted((x, 0, x, 0) for x in rng.choices(range(side), k=number)) for number in (n, m))
     return users, sites, k

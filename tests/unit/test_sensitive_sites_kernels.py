@@ -1,0 +1,159 @@
+"""The kernels of `sensitive-sites` against the plain statements of the paper, tie by tie."""
+
+import random
+
+import numpy as np
+import pytest
+
+from dbanon.methods import _bichromatic, _hilbert, _monochromatic, _nearest_users, _threads
+from dbanon.methods._boxes import Boxes
+from tests.unit import oracles_sensitive_sites as oracle
+from tests.unit.sensitive_sites_instances import instance
+
+SEED = 20080611
+
+
+def starts(users, sites, k):
+    found = _bichromatic.best_starts(Boxes.of(users), Boxes.of(sites), k)
+    assert found.dtype == np.int64
+    return found.tolist()
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_bk_finds_the_same_starts_as_the_matrices(k, shapes):
+    rng = random.Random(SEED + k)
+    for _ in range(60):
+        users, sites, _ = instance(rng, users=(k, 40), sites=(1, 8), k=k, shapes=shapes)
+        assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0], (users, sites, k)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_bk_with_no_user_to_spare_has_one_solution(k):
+    rng = random.Random(SEED + k)
+    for m in (1, 2, 7):
+        users, sites, _ = instance(rng, users=(k * m, k * m), sites=(m, m), k=k)
+        assert starts(users, sites, k) == [k * j for j in range(m)]
+
+
+def test_bk_with_one_site_takes_the_first_of_the_best_groups():
+    rng = random.Random(SEED)
+    for _ in range(60):
+        users, sites, k = instance(rng, users=(1, 30), sites=(1, 1))
+        areas = [oracle.area([*users[i : i + k], *sites]) for i in range(len(users) - k + 1)]
+        assert starts(users, sites, k) == [areas.index(min(areas))]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("decision_bytes", [1, 40, 2**29])
+def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decision_bytes):
+    """On any number of threads, in many blocks, and with decisions forgotten and tabulated again."""
+    monkeypatch.setattr(_threads, "count", lambda: threads)
+    monkeypatch.setattr(_bichromatic, "_BLOCK", 8)
+    monkeypatch.setattr(_bichromatic, "DECISION_BYTES", decision_bytes)
+    rng = random.Random(SEED)
+    for _ in range(12):
+        users, sites, k = instance(rng, users=(20, 80), sites=(3, 9), shapes=True)
+        assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0], (users, sites, k)
+
+
+def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatch):
+    monkeypatch.setattr(_bichromatic, "_BLOCK", 256)
+    users, sites, k = instance(random.Random(SEED), users=(900, 900), sites=(12, 12), k=7)
+    assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0]
+
+
+def test_bk_adds_large_areas_exactly():
+    """Sums past 2^53 that differ by one cell; float64 would take them for equal, and the first of them."""
+    users, last = [(5, 0, 5, 0), (6, 0, 6, 0), (6, 0, 6, 0)], 2**27 - 1
+    sites = [(9, 0, 9, 0), (0, 0, last, last)]
+    assert float(2**54 + 5) == float(2**54 + 4)
+    assert starts(users, sites, 1) == oracle.bk_plain(users, sites, 1)[0] == [1, 2]
+
+
+def assert_partition(users, k):
+    offset = _monochromatic.partition(Boxes.of(users) if users else Boxes.of([(0, 0, 0, 0)]).take([]), k)
+    assert offset.dtype == np.int64
+    assert offset.tolist() == oracle.one_d_anon_plain(users, k)[0], (users, k)
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_mk_cuts_users_as_1danon_does(k, shapes):
+    rng = random.Random(SEED + k)
+    for _ in range(60):
+        users, _, _ = instance(rng, users=(1, 40), sites=(1, 1), k=k, shapes=shapes)
+        assert_partition(users, k)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_mk_cuts_few_users_as_1danon_does(k):
+    users, _, _ = instance(random.Random(SEED), users=(4 * k, 4 * k), sites=(1, 1), k=k)
+    for number in range(4 * k + 1):
+        assert_partition(users[:number], k)
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes):
+    monkeypatch.setattr(_threads, "count", lambda: threads)
+    rng = random.Random(SEED)
+    scarce = 0
+    for _ in range(200):
+        users, sites, k = instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4), shapes=shapes)
+        offset, _ = oracle.one_d_anon_plain(users, k)
+        sites = sites[: len(offset) - 1]
+        scarce += len(sites) == len(offset) - 1
+        priority = rng.sample(range(len(sites)), len(sites))
+        group = _monochromatic.assign(
+            Boxes.of(users), Boxes.of(sites), np.array(offset, np.int64), np.array(priority, np.int64)
+        )
+        assert group.tolist() == oracle.mk_plain(users, sites, offset, priority), (users, sites, offset, priority)
+    assert scarce > 5
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+def test_knn_takes_the_same_users_as_sorting_them_all(shapes):
+    rng = random.Random(SEED)
+    for _ in range(300):
+        users, sites, k = instance(rng, users=(1, 30), sites=(1, 6), shapes=shapes)
+        rng.shuffle(users)
+        order = rng.sample(range(len(sites)), len(sites))
+        site = _nearest_users.take(Boxes.of(users), Boxes.of(sites), k, np.array(order, np.int64))
+        assert site.dtype == np.int32
+        assert site.tolist() == oracle.knn_plain(users, sites, k, order), (users, sites, k, order)
+
+
+def test_knn_compares_large_distances_exactly():
+    """Squares past 2^53 that differ by one; float64 would take them for equal, and the first of them."""
+    far = 2**27
+    users = [(far, 1, far, 1), (far, 0, far, 0)]
+    assert oracle.knn_plain(users, [(0, 0, 0, 0)], 1, [0]) == [-1, 0]
+    site = _nearest_users.take(Boxes.of(users), Boxes.of([(0, 0, 0, 0)]), 1, np.array([0]))
+    assert site.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_every_cell_has_the_place_on_the_curve_that_the_recursion_gives_it(order):
+    x, y = (axis.ravel() for axis in np.indices((2**order, 2**order)))
+    expected = [oracle.hilbert_plain(*cell, order) for cell in zip(x.tolist(), y.tolist(), strict=True)]
+    assert _hilbert.index(x, y, order).tolist() == expected
+
+
+@pytest.mark.parametrize("order", [13, 16, 24, _hilbert.LARGEST_ORDER])
+def test_cells_of_large_curves_have_the_place_that_the_recursion_gives_them(order):
+    rng = random.Random(SEED + order)
+    last = 2**order - 1
+    cells = [
+        (0, 0),
+        (last, 0),
+        (0, last),
+        (last, last),
+        *((rng.randint(0, last), rng.randint(0, last)) for _ in range(100)),
+    ]
+    x, y = np.array(cells, np.int64).T
+    x.setflags(write=False)
+    assert _hilbert.index(x, y, order).tolist() == [oracle.hilbert_plain(*cell, order) for cell in cells]
+    assert (
+        _hilbert.index(x.astype(np.int32), y.astype(np.int32), order).tolist() == _hilbert.index(x, y, order).tolist()
+    )
