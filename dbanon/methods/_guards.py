@@ -27,9 +27,7 @@ def rectangles(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
     return Boxes(x0=low[0], y0=low[1], x1=high[0], y1=high[1])
 
 
-def add(
-    users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, grid_m: float, inside: bool
-) -> Int32:
+def add(users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, reach: float, inside: bool) -> Int32:
     """Add users that no site has, until none is left who must not be published as they are.
 
     Parameters
@@ -39,10 +37,8 @@ def add(
         Decides between sites equally near: the lowest.
     site : int32[n]
         Site of each user, or -1.
-    guard_m : float
-        Users nearer than this to a site are added; those at distance 0 always.
-    grid_m : float
-        Side of a cell.
+    reach : float
+        Users nearer than so many cells to a site are added; those at distance 0 always.
     inside : bool
         Whether those whose cells meet a site's rectangle are added; it grows by them, so this is repeated.
 
@@ -58,7 +54,7 @@ def add(
         box = rectangles(ordered, sites, mine)
         nearest, claimed = np.full(len(mine), _FAR, np.int64), np.full(len(mine), -1, np.int32)
         _claim(
-            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, grid_m, inside,
+            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, reach * reach, inside,
             nearest, claimed,
         )  # fmt: skip
         new = claimed >= 0
@@ -73,10 +69,10 @@ def add(
 @_kernel
 def _claim(
     x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, mine: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, bx0: Any,
-    by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, grid_m: Any, inside: Any, nearest: Any, claimed: Any,
+    by0: Any, bx1: Any, by1: Any, rank: Any, reach2: Any, inside: Any, nearest: Any, claimed: Any,
 ) -> None:  # fmt: skip
     """Let each site claim users; of those by x0 only a strip is looked at."""
-    margin = np.int64(np.ceil(guard_m / grid_m))
+    margin = np.int64(np.ceil(np.sqrt(reach2)))
     for s in range(len(sx0)):
         left, right = np.int64(sx0[s]) - margin, np.int64(sx1[s]) + margin
         if inside:
@@ -90,8 +86,7 @@ def _claim(
             dy = max(np.int64(0), np.int64(y0[u]) - sy1[s], np.int64(sy0[s]) - y1[u])
             away = dx * dx + dy * dy
             meets = inside and x0[u] <= bx1[s] and x1[u] >= bx0[s] and y0[u] <= by1[s] and y1[u] >= by0[s]
-            # In this form, as the attack has it: 3 cells of 0.3 m are a little nearer than 0.9 m in float64.
-            if not (away == 0 or np.sqrt(away) * grid_m < guard_m or meets):
+            if not (away == 0 or away < reach2 or meets):
                 continue
             known = claimed[u]
             if away < nearest[u] or (away == nearest[u] and rank[s] < rank[known]):
