@@ -419,18 +419,22 @@ def test_no_site_is_bad_data(database: str, town_files: tuple[Path, Path]) -> No
     load_users(database, town_files[0], "siteless", "--subject", "-")
     refused = run(database, "siteless")
     assert refused.code == 3
-    assert refused.sentence == (
-        "The dataset must have sensitive sites. Got none; load some with `dbanon load sites`."
-    )
+    assert refused.sentence == ("The dataset must have sensitive sites. Got none; load some with `dbanon load sites`.")
 
 
 BAD = {
     "k of one": (("-p", "k=1"), "The 'k' parameter of sensitive-sites must be an integer >= 2. Got 1 instead."),
-    "a guard below nothing": (("-p", "guard_m=-1"), "The 'guard_m' parameter of sensitive-sites must be a number >= 0 "),
+    "a guard below nothing": (
+        ("-p", "guard_m=-1"),
+        "The 'guard_m' parameter of sensitive-sites must be a number >= 0 ",
+    ),
     "half a switch": (("-p", "guard_inside=perhaps"), "The 'guard_inside' parameter of sensitive-sites must be on or "),
     "a curve of no order": (("-p", "curve_order=0"), "The 'curve_order' parameter of sensitive-sites must be an inte"),
     "an instant in words": (("-p", "at=noon"), "The 'at' parameter of sensitive-sites must be ISO 8601"),
-    "another algorithm": (("--algorithm", "kk"), "There is no algorithm of sensitive-sites named 'kk'. Choose one of: bk,"),
+    "another algorithm": (
+        ("--algorithm", "kk"),
+        "There is no algorithm of sensitive-sites named 'kk'. Choose one of: bk,",
+    ),
     "another format": (("-p", "local_format=open"), "The 'local_format' parameter of sensitive-sites must be one of "),
 }
 

@@ -38,7 +38,7 @@ def test_a_method_page_names_every_parameter_with_its_default(family: str) -> No
     assert list(rows) == [p["name"] for p in described]
     for parameter in described:
         if parameter["default"] is not None:
-            assert str(parameter["default"]) in rows[parameter["name"]]
+            assert parameter["default_text"] in rows[parameter["name"]]
 
 
 def test_every_dependency_has_a_line_that_says_why() -> None:
