@@ -66,7 +66,7 @@ def compare(data: Trajectories, places: Places, k: int) -> str:
 
 
 def large(positions: np.ndarray, drops: np.ndarray) -> None:
-    """Figures 14, 15 and 16, and the table of the issue they are part of: every m and K."""
+    """Figures 14, 15 and 16: every m and K, sites that are others' places and sites that are users', and every n."""
     data = _pickups.users(positions)
     print(f"\nfigures 14 and 15: {len(positions):,} users, m sites, K")
     print(f"{'m':>6} {'K':>4}{HEADER}")
@@ -74,6 +74,11 @@ def large(positions: np.ndarray, drops: np.ndarray) -> None:
         places = _pickups.sites(drops, m, np.random.default_rng(SEED + m))
         for k in (5, 20, 50):
             print(f"{m:>6} {k:>4}{compare(data, places, k)}", flush=True)
+    print("\nas the paper draws them: sites among the users' own positions, K = 20")
+    print(f"{'m':>6}{HEADER}")
+    for m in (500, 1_000, 2_000, 4_000):
+        places = _pickups.sites(positions, m, np.random.default_rng(SEED + m))
+        print(f"{m:>6}{compare(data, places, 20)}", flush=True)
     print("\nfigure 16: n users, 2,000 sites, K = 20")
     print(f"{'n':>8}{HEADER}")
     rng = np.random.default_rng(SEED)

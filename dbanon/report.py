@@ -5,6 +5,7 @@ Nothing here computes; nothing here shows a subject, a true position or a seed.
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -191,6 +192,9 @@ def run_text(result: "RunResult") -> str:
         parts.append(table(["left out", "count"], sorted(left_out.items())))
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
     parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
+    if result.verdict.figures:
+        counted = ", ".join(f"{name} {_cell(value)}" for name, value in result.verdict.figures.items())
+        parts.append(textwrap.fill(f"The attack counted: {counted}.", 100))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
         parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")

@@ -31,8 +31,8 @@ from dbanon.methods import (
 from dbanon.methods._boxes import Boxes, Int32
 from dbanon.trajectory import Cloaks, Int, Places, Trajectories
 
-MOST_USERS_LOCAL, MOST_SITES_LOCAL = 20_000, 400
-"""Beyond these the algorithm `local` takes days."""
+MOST_USERS_LOCAL, MOST_SITES_LOCAL = 500_000, 1_000
+"""The algorithm `local` is for comparison, and beyond these takes minutes at best."""
 
 _CLOAKED = '{"cloaked": true}'
 _LARGEST_COST = 2**62

@@ -1,0 +1,72 @@
+"""The whole way with taxi pick-ups: load, run, verify, publish; each command a process of its own.
+
+With San Francisco's health care sites and places of worship, then with 4,000 sites drawn at random among drop-offs. On
+an embedded server of its own: what was published once cannot be deleted again.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks import _pickups
+from benchmarks._measure import Cost, dbanon
+from dbanon import server
+
+NAME = "benchmark pickups"
+K = 20
+
+
+def load(file: Path, what: str, *options: str) -> Cost:
+    cost = dbanon("--json", "load", what, str(file), "--dataset", NAME, "--x", "lon", "--y", "lat", *options)
+    kept = json.loads(cost.printed)["kept"]
+    print(f"load {what:<14} {kept:>9,} rows {cost.seconds:>6.1f} s {cost.client_mb:>6.0f} MB client", flush=True)
+    return cost
+
+
+def run(what: str, *options: str) -> None:
+    cost = dbanon("--json", "run", "sensitive-sites", "--dataset", NAME, "-p", f"k={K}", "--seed", "1", *options)
+    told = json.loads(cost.printed)
+    metrics, timings = told["metrics"], told["timings"]
+    seconds = "  ".join(f"{name.removesuffix('_s')} {value:.1f}" for name, value in timings.items())
+    print(
+        f"{what:<26} {told['status']}: GGC {metrics['ggc_percent']:.2f} % (bk {metrics.get('bk_ggc_percent', 0):.2f})"
+    )
+    print(
+        f"    {seconds}; process {cost.seconds:.1f} s; client {cost.client_mb:.0f} MB, server {cost.server_mb:.0f} MB"
+    )
+    inside = told["verification"]["attacks"][0]["figures"]["exact_inside_rectangles"]
+    cloaked, exact = metrics["users_cloaked"], metrics["users_left_exact"]
+    print(f"    {cloaked:,} cloaked, {exact:,} exact, {inside:,} of them in a rectangle", flush=True)
+
+
+def main() -> None:
+    if not _pickups.EVENTS.is_file():
+        print("The taxi data do not lie beside the repository; there is nothing to measure.")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)  # the server's user has to find its way through
+        os.environ["DBANON_HOME"] = str(directory / "server")
+        try:
+            measure(directory)
+        finally:
+            server.EmbeddedServer().stop()
+
+
+def measure(directory: Path) -> None:
+    users, worship, drawn = (directory / f"{name}.csv" for name in ("users", "worship", "drawn"))
+    _pickups.write_users(users), _pickups.write_worship(worship), _pickups.write_drawn(drawn, 4_000, 1)
+    load(users, "trajectories", "--subject", "-", "--time", "t")
+    load(_pickups.HEALTH, "sites", "--name", "name")
+    load(worship, "sites", "--name", "name")
+    run("553 real sites, published", "--publish", "pickups")
+    load(drawn, "sites", "--replace")
+    for algorithm, options in (("bk", []), ("bk", ["-p", "improve=off"]), ("mk", []), ("knn", [])):
+        run(f"4,000 sites, {' '.join([algorithm, *options[1:]])}", "--algorithm", algorithm, *options)
+
+
+if __name__ == "__main__":
+    main()
