@@ -261,7 +261,8 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "a member's exact location beside its cloak": (
         f"""WITH shown AS (INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
-                SELECT 1, (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1), 1, c.period, {CELLS_OF_C}, 1, 1
+                SELECT 1, (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1), 1, c.period,
+                    {CELLS_OF_C}, 1, 1
                 FROM dbanon.cloak c WHERE c.run_id = 1 AND c.record_id = {ONE_OF_K} RETURNING record_id)
             INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
             SELECT 1, shown.record_id, m.trajectory_id
@@ -391,7 +392,7 @@ INFEASIBLE = {
     "bk": ("bk", 29, "bk must have k = 29 users of its own for each of 9 sites, 261 in all. Got 259. Lower k, leave o"),
     "knn": ("knn", 29, "knn must have k = 29 users of its own for each of 9 sites, 261 in all. Got 259. Lower k, leav"),
     "mk": ("mk", 27, "mk must make a group of k = 27 users or more for each of 9 sites. It made 8 of 259 users. Lower"),
-    "local": ("local", 260, "local must have k = 260 users. Got 259. Lower k, or load more users."),
+    "local": ("local", 260, "local must find k = 260 users for each of 9 sites. It did for 0, with 259 users. Lower k, l"),
 }
 
 
