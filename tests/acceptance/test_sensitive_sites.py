@@ -392,7 +392,7 @@ INFEASIBLE = {
     "bk": ("bk", 29, "bk must have k = 29 users of its own for each of 9 sites, 261 in all. Got 259. Lower k, leave o"),
     "knn": ("knn", 29, "knn must have k = 29 users of its own for each of 9 sites, 261 in all. Got 259. Lower k, leav"),
     "mk": ("mk", 27, "mk must make a group of k = 27 users or more for each of 9 sites. It made 8 of 259 users. Lower"),
-    "local": ("local", 260, "local must find k = 260 users for each of 9 sites. It did for 0, with 259 users. Lower k, l"),
+    "local": ("local", 260, "local must find k = 260 users for each of 9 sites. It did for 0, with 259 users. Lower"),
 }
 
 
