@@ -13,6 +13,7 @@ from dbanon.trajectory import Int
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _FAR = np.int64(2**62)
+_NEARER = 1 - 1e-13  # three cells of 0.3 m are not nearer than 0.9 m, whatever float64 makes of it
 
 
 def rectangles(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
@@ -27,7 +28,9 @@ def rectangles(users: Boxes, sites: Boxes, site: Int32) -> Boxes:
     return Boxes(x0=low[0], y0=low[1], x1=high[0], y1=high[1])
 
 
-def add(users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, reach: float, inside: bool) -> Int32:
+def add(
+    users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, guard_m: float, cell_m: float, inside: bool
+) -> Int32:
     """Add users that no site has, until none is left who must not be published as they are.
 
     Parameters
@@ -37,8 +40,10 @@ def add(users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, reach: float
         Decides between sites equally near: the lowest.
     site : int32[n]
         Site of each user, or -1.
-    reach : float
-        Users nearer than so many cells to a site are added; those at distance 0 always.
+    guard_m : float
+        Users nearer than this to a site are added; those at distance 0 always.
+    cell_m : float
+        Side of a cell.
     inside : bool
         Whether those whose cells meet a site's rectangle are added; it grows by them, so this is repeated.
 
@@ -54,7 +59,7 @@ def add(users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, reach: float
         box = rectangles(ordered, sites, mine)
         nearest, claimed = np.full(len(mine), _FAR, np.int64), np.full(len(mine), -1, np.int32)
         _claim(
-            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, reach * reach, inside,
+            *ordered.columns, widest, mine, *sites.columns, *box.columns, site_rank, guard_m, cell_m, inside,
             nearest, claimed,
         )  # fmt: skip
         new = claimed >= 0
@@ -69,10 +74,10 @@ def add(users: Boxes, sites: Boxes, site_rank: Int, site: Int32, *, reach: float
 @_kernel
 def _claim(
     x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, mine: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, bx0: Any,
-    by0: Any, bx1: Any, by1: Any, rank: Any, reach2: Any, inside: Any, nearest: Any, claimed: Any,
+    by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, cell_m: Any, inside: Any, nearest: Any, claimed: Any,
 ) -> None:  # fmt: skip
     """Let each site claim users; of those by x0 only a strip is looked at."""
-    margin = np.int64(np.ceil(np.sqrt(reach2)))
+    margin = np.int64(np.ceil(guard_m / cell_m))
     for s in range(len(sx0)):
         left, right = np.int64(sx0[s]) - margin, np.int64(sx1[s]) + margin
         if inside:
@@ -86,7 +91,7 @@ def _claim(
             dy = max(np.int64(0), np.int64(y0[u]) - sy1[s], np.int64(sy0[s]) - y1[u])
             away = dx * dx + dy * dy
             meets = inside and x0[u] <= bx1[s] and x1[u] >= bx0[s] and y0[u] <= by1[s] and y1[u] >= by0[s]
-            if not (away == 0 or away < reach2 or meets):
+            if not (away == 0 or np.sqrt(np.float64(away)) * cell_m < guard_m * _NEARER or meets):
                 continue
             known = claimed[u]
             if away < nearest[u] or (away == nearest[u] and rank[s] < rank[known]):

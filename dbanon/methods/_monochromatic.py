@@ -7,6 +7,7 @@ SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamouli
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -19,6 +20,7 @@ from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
+REMEMBERED = 32
 _WORST = np.int64(2**62)
 
 
@@ -70,19 +72,50 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 
     Notes
     -----
-    O(m g) time a stage; each stage serves at least one site, and mostly more than half of those left.
+    A stage serves at least one site, and mostly more than half of those left. A site looks through all g groups once,
+    and again when the `REMEMBERED` that fitted best are taken: O(m g) time, times m / `REMEMBERED` at worst.
     """
-    boxes = _bounds(users, offset)
+    boxes, taken = _bounds(users, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
-    free = np.arange(len(offset) - 1)
+    wishes = _Wishes.none(len(sites))
     while len(left):
-        wanted, area = _wishes(boxes.take(free), sites.take(left))
+        wishes.renew(boxes, sites, left, taken)
+        wanted, area = wishes.first(left)
         order = np.lexsort((priority[left], area, wanted))
         served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
-        group[left[served]] = free[wanted[served]]
-        free = np.delete(free, wanted[served])
+        group[left[served]] = wanted[served]
+        taken[wanted[served]] = True
         left = np.delete(left, served)
     return group
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wishes:
+    """The groups that fit each site best, the best first, and how many of them were taken by others."""
+
+    group: Int  # [m, REMEMBERED]
+    area: Int  # [m, REMEMBERED]
+    place: Int  # [m]
+
+    @classmethod
+    def none(cls, sites: int) -> "_Wishes":
+        """Begin with nothing remembered."""
+        shape = sites, REMEMBERED
+        return cls(group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED))
+
+    def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
+        """Go on to the best group that is not taken, for each of the sites left."""
+        parts = [part for part in np.array_split(left, _threads.count()) if len(part)]
+
+        def work(part: Int) -> None:
+            _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(work, parts))
+
+    def first(self, left: Int) -> tuple[Int, Int]:
+        """Give the group each site wants, and the area it takes with it."""
+        return self.group[left, self.place[left]], self.area[left, self.place[left]]
 
 
 def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
@@ -114,20 +147,6 @@ def _bounds(users: Boxes, offset: Int) -> Boxes:
     return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
 
 
-def _wishes(groups: Boxes, sites: Boxes) -> tuple[Int, Int]:
-    """Find for each site the group with which it takes the least area, and that area."""
-    wanted, area = np.empty(len(sites), np.int64), np.empty(len(sites), np.int64)
-    parts = np.array_split(np.arange(len(sites)), _threads.count())
-
-    def work(part: NDArray[np.int64]) -> None:
-        if len(part):
-            _nearest_groups(*groups.columns, *sites.columns, part[0], part[-1] + 1, wanted, area)
-
-    with ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(work, parts))
-    return wanted, area
-
-
 @_kernel
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
     """cost[i] is the least for the first i users, size[i] that of the last group among them."""
@@ -146,18 +165,26 @@ def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any)
 
 
 @_kernel
-def _nearest_groups(
-    gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, first: Any, last: Any, wanted: Any,
-    area: Any,
+def _renew(
+    gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, left: Any, taken: Any, group: Any,
+    area: Any, place: Any,
 ) -> None:  # fmt: skip
-    for s in range(first, last):
-        left, bottom, right, top = sx0[s], sy0[s], sx1[s], sy1[s]
-        best, at = _WORST, 0
+    """Remembered groups come by (area, index); no group that was free when they were looked for is better."""
+    most = group.shape[1]
+    for s in left:
+        while place[s] < most and taken[group[s, place[s]]]:
+            place[s] += 1
+        if place[s] < most:
+            continue
+        found, place[s] = 0, 0
         for g in range(len(gx0)):
-            wide = np.int64(np.int32(max(gx1[g], right) - min(gx0[g], left))) + 1
-            high = np.int64(np.int32(max(gy1[g], top) - min(gy0[g], bottom))) + 1
-            if wide * high < best:
-                best = wide * high
-                at = g
-        wanted[s] = at
-        area[s] = best
+            wide = np.int64(np.int32(max(gx1[g], sx1[s]) - min(gx0[g], sx0[s]))) + 1
+            high = np.int64(np.int32(max(gy1[g], sy1[s]) - min(gy0[g], sy0[s]))) + 1
+            if taken[g] or (found == most and wide * high >= area[s, most - 1]):
+                continue
+            found = min(found + 1, most)
+            at = found - 1
+            while at > 0 and area[s, at - 1] > wide * high:
+                area[s, at], group[s, at] = area[s, at - 1], group[s, at - 1]
+                at -= 1
+            area[s, at], group[s, at] = wide * high, g

@@ -252,7 +252,13 @@ def _disjoint(
     """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is."""
     before = _ggc(_guards.rectangles(scene.users, scene.sites, mapping.site), scene)
     site = _guards.add(
-        scene.users, scene.sites, scene.site_rank, mapping.site, reach=_reach(params, data), inside=params.guard_inside
+        scene.users,
+        scene.sites,
+        scene.site_rank,
+        mapping.site,
+        guard_m=params.guard_m or 0.0,
+        cell_m=data.grid_m,
+        inside=params.guard_inside,
     )
     box = _guards.rectangles(scene.users, scene.sites, site)
     hidden = site >= 0
@@ -345,12 +351,6 @@ def _crowds(box: Boxes, users: Int) -> Int:
 
 def _columns(boxes: Boxes) -> Int:
     return np.column_stack(boxes.columns).astype(np.int64)
-
-
-def _reach(params: Parameters, data: Trajectories) -> float:
-    """Give `guard_m` in cells; 1.1 / 0.1 is a little more than 11 in float64 and must be 11."""
-    cells = 0.0 if params.guard_m is None else params.guard_m / data.grid_m
-    return float(round(cells)) if abs(cells - round(cells)) < 1e-9 else cells
 
 
 def _ggc(box: Boxes, scene: _snapshot.Scene) -> float:

@@ -139,7 +139,10 @@ def test_guards_add_round_by_round_whoever_is_claimed_to_the_nearest_site(reach,
             wanted[list(new)] = list(new.values())
             new = claims(some, places, wanted, reach, inside)
             rounds += 1
-        assert _guards.add(some, places, np.arange(3), site, reach=reach, inside=inside).tolist() == wanted.tolist()
+        assert (
+            _guards.add(some, places, np.arange(3), site, guard_m=reach, cell_m=1.0, inside=inside).tolist()
+            == wanted.tolist()
+        )
     assert rounds > 60 or not inside
 
 
