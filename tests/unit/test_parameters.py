@@ -43,7 +43,7 @@ def test_defaults_are_taken_and_survive_being_stored(family):
 def test_every_parameter_has_a_help_a_type_and_a_default_within_its_own_limits(family, field):
     about = field.metadata
     assert about["help"].endswith(".")
-    assert about["type"] in {"integer", "number", "text", "choice"}
+    assert about["type"] in {"integer", "number", "text", "choice", "switch"}
     assert bool(about["choices"]) == (about["type"] == "choice")
     assert family.parse({field.name: field.default}) == family.parse({})
 
@@ -67,7 +67,8 @@ def test_any_value_is_taken_or_refused_with_the_sentence(family, field, value):
         assert named is not None
         assert named.groups() == (field.name, family.name)
     else:
-        assert type(taken).__name__ in {"int", "float", "str"}
+        kinds = {"integer": int, "number": float, "text": str, "choice": str, "switch": bool}
+        assert type(taken) is kinds[field.metadata["type"]]
 
 
 def test_the_sentence_is_the_house_form():
@@ -76,6 +77,13 @@ def test_the_sentence_is_the_house_form():
     assert refusal(TP_AWARE, "align", "first") == (
         "The 'align' parameter of tp-aware must be one of last, exact, linear. Got 'first' instead."
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [("on", True), ("OFF", False), (True, True), ("false", False), ("yes", True)]
+)
+def test_a_switch_is_on_or_off(value, meant):
+    assert METHODS["sensitive-sites"].parse({"improve": value}).improve is meant
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
