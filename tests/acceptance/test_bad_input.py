@@ -364,7 +364,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown method, none near": (
         ("run", "xyzzy", "--dataset", "good"),
         2,
-        "There is no method named 'xyzzy'. Choose one of: tp-aware",
+        "There is no method named 'xyzzy'. Choose one of: sensitive-sites, tp-aware",
     ),
     "unknown algorithm": (
         run("--algorithm", "traj-anom"),
