@@ -47,15 +47,17 @@ class RunResult:
     release: str | None = None
     rows_published: int | None = None
     notices: tuple[str, ...] = ()
+    remedy: str = "run it again, and report it if it is refused again."
 
     def require_verified(self) -> None:
         """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
         if not self.verdict.passed:
+            comparison = methods.method(self.method).algorithm(self.algorithm).comparison_only
             broken = " ".join(f"[{c.name}] {c.sentence}" for c in self.verdict.clauses if not c.passed)
             raise VerificationFailed(
                 f"Run {self.run_id} must withstand the {self.verdict.attack} attack to be published. It did not: "
-                f"{broken} "
-                f"Nothing was published; run it again, and report it if it is refused again."
+                f"{broken} Nothing was published; "
+                + ("use an algorithm that is not for comparison only." if comparison else self.remedy)
             )
 
 
@@ -176,6 +178,11 @@ class Database:
         chosen = family.algorithm(algorithm)
         parsed = family.parse(params or {})
         seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
+        if publish is not None and chosen.comparison_only:
+            raise ParameterError(
+                f"A run to publish must use an algorithm that gives the guarantee. {chosen.name} is for comparison; "
+                "choose another, or leave out --publish."
+            )
         with store.errors_translated():
             store.demand_worker(self.connection)
             store.reap_runs(self.connection)
@@ -208,7 +215,13 @@ class Database:
                 timings={"verify_s": seconds},
                 suppressed=row.suppressed,
                 peak_rss_mb=_memory.peak_mb(),
+                remedy=self._remedy(row),
             )
+
+    def _remedy(self, row: store.RunRow) -> str:
+        """Say what to do if the run is refused: data that changed since are reason enough."""
+        changed = row.dataset_revision != store.dataset_row(self.connection, row.dataset).revision
+        return "the dataset has changed since that run: start another." if changed else RunResult.remedy
 
     def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices."""

@@ -90,6 +90,7 @@ class RunRow:
     run_id: int
     dataset_id: int
     dataset: str
+    dataset_revision: int | None
     method: str
     algorithm: str
     params: Mapping[str, Any]
@@ -182,8 +183,9 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
     """
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
         found = cursor.execute(
-            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.method, r.algorithm, r.params, r.seed, r.status, "
-            "r.metrics, r.suppressed, r.timings, r.error FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
+            "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.method, r.algorithm, r.params, "
+            "r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error "
+            "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
             "WHERE r.run_id = %s",
             [run_id],
         ).fetchone()

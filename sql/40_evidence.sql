@@ -14,11 +14,9 @@ AS $$
         -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by somebody's own ST_XMin(geometry).
         @postgis@.ST_XMin(@postgis@.Box3D(c.region)), @postgis@.ST_YMin(@postgis@.Box3D(c.region)),
         @postgis@.ST_XMax(@postgis@.Box3D(c.region)), @postgis@.ST_YMax(@postgis@.Box3D(c.region)),
-        -- The order of corners that dbanon writes (counter-clockwise) first; any other order is normalised.
+        -- In the order of corners that dbanon writes, counter-clockwise: another order would mark a row among its like.
         @postgis@.GeometryType(c.region) = 'POLYGON' AND @postgis@.ST_CoordDim(c.region) = 2
-            AND (@postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(c.region)))
-                 OR (@postgis@.ST_NPoints(c.region) = 5 AND @postgis@.ST_OrderingEquals(
-                         @postgis@.ST_Normalize(c.region), @postgis@.ST_Normalize(@postgis@.ST_Envelope(c.region))))),
+            AND @postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(c.region))),
         @postgis@.ST_SRID(c.region), c.crowd, c.subjects,
         CASE WHEN c.extra IS NULL THEN 0
              ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(c.extra - own.names)) END,
@@ -102,7 +100,8 @@ AS $$
     WITH run AS MATERIALIZED (
         SELECT r.run_id, r.dataset_id, d.srid, d.grid_m,
             CASE pg_catalog.jsonb_typeof(r.params -> 'guard_m')
-                WHEN 'number' THEN greatest((r.params ->> 'guard_m')::double precision, 0) ELSE 0 END AS guard_m
+                WHEN 'number' THEN greatest(least((r.params ->> 'guard_m')::numeric, 1e12), 0)::double precision
+                ELSE 0 END AS guard_m
         FROM dbanon.run r
         JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = site_evidence.run_id
@@ -117,15 +116,16 @@ AS $$
         ) g
     ), bounded AS MATERIALIZED (
         SELECT p.period, p.cloaked, p.rows, run.dataset_id, run.grid_m, b.*,
-            CASE WHEN p.cloaked THEN 0 ELSE run.guard_m END AS reach_m,
-            @postgis@.ST_MakeEnvelope(b.xmin - r.reach_m, b.ymin - r.reach_m, b.xmax + r.reach_m, b.ymax + r.reach_m, run.srid) AS near
+            g.guard_m,
+            -- A cell more: which cell a border belongs to is decided below.
+            @postgis@.ST_MakeEnvelope(b.xmin - g.guard_m - run.grid_m, b.ymin - g.guard_m - run.grid_m,
+                                      b.xmax + g.guard_m + run.grid_m, b.ymax + g.guard_m + run.grid_m, run.srid) AS near
         FROM run
         CROSS JOIN published p
         CROSS JOIN LATERAL (SELECT
             @postgis@.ST_XMin(p.box) AS xmin, @postgis@.ST_YMin(p.box) AS ymin,
             @postgis@.ST_XMax(p.box) AS xmax, @postgis@.ST_YMax(p.box) AS ymax) b
-        -- A cell more: which cell a border belongs to is decided below.
-        CROSS JOIN LATERAL (SELECT CASE WHEN p.cloaked THEN 0 ELSE run.guard_m END + run.grid_m AS reach_m) r
+        CROSS JOIN LATERAL (SELECT CASE WHEN p.cloaked THEN 0 ELSE run.guard_m END AS guard_m) g
     )
     SELECT s.site_id, b.xmin, b.ymin, b.xmax, b.ymax,
         date_part('epoch', lower(b.period)), date_part('epoch', upper(b.period)), b.cloaked, b.rows, d.squared
@@ -138,7 +138,7 @@ AS $$
         greatest(0, round(b.ymin / b.grid_m) - floor(@postgis@.ST_YMax(@postgis@.Box3D(s.geom)) / b.grid_m),
                  floor(@postgis@.ST_YMin(@postgis@.Box3D(s.geom)) / b.grid_m) - round(b.ymax / b.grid_m) + 1) AS dy) g
     CROSS JOIN LATERAL (SELECT g.dx * g.dx + g.dy * g.dy AS squared) d
-    WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.reach_m
+    WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.guard_m
 $$;
 COMMENT ON FUNCTION dbanon.site_evidence(bigint) IS
 'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site. Takes: run_id.

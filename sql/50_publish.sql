@@ -217,7 +217,8 @@ DECLARE
     digest bytea;
     new_release bigint;
     copied bigint;
-    lonely numeric;
+    figures jsonb;
+    told record;
 BEGIN
     PERFORM dbanon.check_name(publish.name);
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
@@ -245,21 +246,30 @@ BEGIN
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;
 
-    SELECT (v.figures ->> 'requests_of_one_subject')::numeric INTO lonely FROM dbanon.verification v
-        WHERE v.run_id = publish.run_id AND jsonb_typeof(v.figures -> 'requests_of_one_subject') = 'number'
-        ORDER BY v.verification_id DESC LIMIT 1;
-    IF lonely > 0 THEN
-        RAISE NOTICE '% published request values were only ever sent by one subject each: such a value can tell by itself who sent it.',
-            lonely;
-    END IF;
+    SELECT v.figures INTO figures FROM dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
+    FOR told IN
+        SELECT (figures ->> f.name)::numeric AS number, f.sentence
+        FROM (VALUES
+            ('requests_of_one_subject',
+             'published request values were only ever sent by one subject each: such a value can tell by itself who sent it.'),
+            ('exact_inside_rectangles',
+             'users published as they are stand inside a site''s rectangle: guard_inside hides them too.'),
+            ('rectangles_of_their_site_alone',
+             'rectangles are no larger than their site: all of their users are at it.')) f (name, sentence)
+        WHERE jsonb_typeof(figures -> f.name) = 'number'
+    LOOP
+        IF told.number > 0 THEN
+            RAISE NOTICE '% %', told.number, told.sentence;
+        END IF;
+    END LOOP;
     RETURN copied;
 END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
 verification, copies the rows into an immutable table, and lets dbanon_analyst read the view. Takes: run_id; name
-(lower-case letters, digits and underscores). Returns: rows published. Raises: DA001 to DA005; a notice where request values
-that only one subject ever sent are among them. Example: SELECT dbanon.publish(1, ''cabs_june'').';
+(lower-case letters, digits and underscores). Returns: rows published. Raises: DA001 to DA005; notices of what its attack
+counted that an administrator should know. Example: SELECT dbanon.publish(1, ''cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -11,7 +11,6 @@ from dbanon.trajectory import Float, Int
 
 NOWHERE = 1 << 60  # the one cell of a rectangle that is none: it meets nothing that is somewhere
 FURTHEST = 1 << 52  # indices below are exact in a float64
-_TOLERANCE = 1e-6  # of a cell
 _PAIRS = 1 << 20  # looked at together
 
 Bool = NDArray[np.bool_]
@@ -31,7 +30,8 @@ def of_regions(bounds: Float, grid_m: float) -> tuple[Int, Bool]:
     cells = whole.astype(np.int64) - np.array([0, 0, 1, 1])
     known &= (cells[:, 2:] >= cells[:, :2]).all(axis=1)
     cells[~known] = NOWHERE
-    return cells, known & (np.abs(sides - whole) <= _TOLERANCE).all(axis=1)
+    # To the last bit: what is a little off would mark a row among its like.
+    return cells, known & (whole * grid_m == bounds).all(axis=1)
 
 
 def hold(outer: Int, inner: Int) -> Bool:

@@ -26,6 +26,8 @@ from dbanon.attacks._terms import UndecidableError, decided, undecided
 from dbanon.trajectory import Int
 
 NAME = "sensitive-sites"
+PROMISING = ("bk", "mk", "knn")
+"""Where another happens to share nobody, that is chance, and whoever knows the algorithm knows it."""
 
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
@@ -94,6 +96,8 @@ class _Sites:
         Sites that can be given a rectangle of their own.
     idle : int
         Cloaked rectangles that hold no site.
+    alone : int
+        Cloaked rectangles that are no larger than a site in them: whoever is there is at the site.
     """
 
     seen: Int
@@ -101,6 +105,7 @@ class _Sites:
     near: int
     served: int
     idle: int
+    alone: int
 
 
 def attack(evidence: SiteEvidence) -> Verdict:
@@ -138,6 +143,7 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Ver
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
     broken = {
         "decidable": 0,
+        "promise": int(evidence.algorithm not in PROMISING),
         "one-row": rows.faults,
         "period": int(off_time.sum()),
         "rectangle": int((~rows.sound).sum()),
@@ -159,6 +165,7 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Ver
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data, sites and stored rows must make sense together", "contradictions"),
+    "promise": ("The run's algorithm must be one that gives every site k users of its own", "algorithms"),
     "one-row": (
         "Every record must be one row of one user, its membership single, whole and of the trajectory that supplies "
         "the position, and no user may have two",
@@ -184,7 +191,7 @@ _SENTENCES = {
         "cloaked region hold a site",
         "sites or regions",
     ),
-    "guards": ("No exact row may be where the run's guards allow none", "rows"),
+    "guards": ("No exact row may be where the run's guards allow none", "rows, counted at each site"),
     "no-other-columns": ("Rows must hold no columns but the method's, and these must be what they should be", "rows"),
 }
 
@@ -205,6 +212,7 @@ def _figures(
         "largest_crowd": int(regions.crowd.max(initial=0)),
         "users_at_sites": int(at_sites.sum()),
         "sites_with_own_rectangle": sites.served,
+        "rectangles_of_their_site_alone": sites.alone,
         "least_seen_at_a_site": int(sites.seen.min()),
         "mean_seen_at_a_site": float(sites.seen.mean()),
     }
@@ -303,6 +311,7 @@ def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
         near=int(near.sum()),
         served=_served(region, held, regions.crowd // rules.k, len(site_cells)),
         idle=len(regions.crowd) - len(distinct(region)),
+        alone=len(distinct(region[(regions.cells[region] == site_cells[held]).all(axis=1)])),
     )
 
 

@@ -171,8 +171,8 @@ METHODS: dict[str, Method] = {
         module="dbanon.methods.sensitive_sites",
         summary="users near sensitive sites at one instant: one rectangle for each site and k users or more",
         guarantee=(
-            "Whoever knows every site, and whose row each one is, still finds at least k people who may be the one at "
-            "a site: it is in the rectangle of k or more, and no two sites share their k."
+            "Whoever knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k people: "
+            "each site's rectangle holds it and at least k, and nobody counts for two sites."
         ),
         paper=(
             "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "

@@ -111,7 +111,8 @@ def _columns(
         a0, b0 = wx0[shift : shift + n], wy0[shift : shift + n]
         a1, b1 = wx1[shift : shift + n], wy1[shift : shift + n]
         column, left, bottom, right, top = cost[begin:end], sx0[j], sy0[j], sx1[j], sy1[j]
-        for t in range(n):  # apart from the minima, so that it is vectorised
+        # Apart from the minima, and in int32 as long as it fits, so that it is vectorised.
+        for t in range(n):
             wide = np.int64(np.int32(max(a1[t], right) - min(a0[t], left))) + 1
             high = np.int64(np.int32(max(b1[t], top) - min(b0[t], bottom))) + 1
             scratch[t] = column[t] + wide * high

@@ -177,7 +177,7 @@ def _renew(
         if place[s] < most:
             continue
         found, place[s] = 0, 0
-        for g in range(len(gx0)):
+        for g in range(len(gx0)):  # in int32 as long as it fits: twice as many at a time
             wide = np.int64(np.int32(max(gx1[g], sx1[s]) - min(gx0[g], sx0[s]))) + 1
             high = np.int64(np.int32(max(gy1[g], sy1[s]) - min(gy0[g], sy0[s]))) + 1
             if taken[g] or (found == most and wide * high >= area[s, most - 1]):

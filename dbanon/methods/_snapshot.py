@@ -53,6 +53,8 @@ class Scene:
         The least cell of all.
     domain : int
         Cells in the bounding box of users and sites.
+    absent : int
+        Subjects without a position in the snapshot.
     """
 
     users: Boxes
@@ -61,6 +63,7 @@ class Scene:
     site_rank: Int
     root: Float
     domain: int
+    absent: int
 
 
 def look(data: Trajectories, places: Places, at: int | None, max_gap_s: int) -> Seen:
@@ -133,7 +136,7 @@ def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | N
     if sides.max() > LARGEST_SIDE:
         raise DataError(
             f"Users and sites must lie within 2^30 cells of one another. Got {sides.max():.3g} cells. Keep wild "
-            "positions out when loading."
+            "ones out when loading: --drop-outliers or --bbox, for trajectories and for sites."
         )
     order = _hilbert.order_for(int(sides.max()))
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (users, sites))
@@ -146,6 +149,7 @@ def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | N
         site_rank=site_by_curve,
         root=root,
         domain=int(sides[0]) * int(sides[1]),
+        absent=seen.absent,
     )
 
 

@@ -21,8 +21,8 @@ from dbanon.methods import (
     _bichromatic,
     _guards,
     _hilbert,
+    _improve,
     _local,
-    _local_search,
     _monochromatic,
     _nearest_users,
     _snapshot,
@@ -31,8 +31,8 @@ from dbanon.methods import (
 from dbanon.methods._boxes import Boxes, Int32
 from dbanon.trajectory import Cloaks, Int, Places, Trajectories
 
-MOST_USERS_LOCAL, MOST_SITES_LOCAL = 500_000, 1_000
-"""The algorithm `local` is for comparison, and beyond these takes minutes at best."""
+MOST_USERS_LOCAL, MOST_SITES_LOCAL = 100_000, 500
+"""The algorithm `local` is for comparison, and beyond these takes minutes (46,000 users and 553 sites: 43 s)."""
 
 _CLOAKED = '{"cloaked": true}'
 _LARGEST_COST = 2**62
@@ -42,7 +42,9 @@ _LARGEST_COST = 2**62
 class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
-    k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2)
+    k: int = parameter(
+        5, "Least number of users hidden with each site.", type="integer", minimum=2, maximum=1_000_000_000
+    )
     at: str | None = parameter(
         None,
         "Instant at which to look where everybody is, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
@@ -64,9 +66,9 @@ class Parameters:
         minimum=1,
         maximum=_hilbert.LARGEST_ORDER,
     )
-    guard_m: float | None = parameter(
-        None,
-        "Users nearer to a site than this are hidden with it too; by default those who stand on it.",
+    guard_m: float = parameter(
+        0.0,
+        "Users nearer to a site than this are hidden with it too; those who stand on it always are.",
         type="number",
         unit="m",
         minimum=0,
@@ -80,7 +82,7 @@ class Parameters:
     )
     local_format: str = parameter(
         "secure",
-        "What local publishes: one rectangle a site, or one for each user and site.",
+        "What local publishes, for comparison: one rectangle a site, or one for each user and site.",
         type="choice",
         choices=("secure", "2-by-2"),
     )
@@ -135,9 +137,21 @@ def anonymise(
             f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
             "positions out when loading, or load with a coarser --grid-m."
         )
+    _demand_used(params, algorithm)
     if algorithm == "local":
         return _shared(data, scene, seen, params)
     return _disjoint(data, scene, seen, params, ALGORITHMS[algorithm](scene, params, rng))
+
+
+def _demand_used(params: Parameters, algorithm: str) -> None:
+    """Raise `ParameterError` for what the algorithm would not do."""
+    local = algorithm == "local"
+    if local and (params.guard_m or params.guard_inside):
+        raise ParameterError(
+            "local, which is for comparison, must have no guards. Got some; leave them out, or use bk."
+        )
+    if not local and params.local_format != "secure":
+        raise ParameterError(f"The 'local_format' parameter must go with local. Got it for {algorithm}; leave it out.")
 
 
 def prepare(params: Parameters, *, algorithm: str = "bk") -> None:
@@ -174,25 +188,28 @@ def _nowhere() -> Places:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Mapping:
-    """The site of each user, -1 for those without; figures of how it was found."""
+    """The site of each user, -1 for those without.
+
+    `plain` is what an improved mapping is measured against: guards may make the worse of the better.
+    """
 
     site: Int32
-    metrics: dict[str, Any]
+    plain: Int32 | None = None
 
 
 def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> _Mapping:
     _demand_users(scene, params.k, "bk")
     users, sites, k = scene.users, scene.sites, params.k
     start = _bichromatic.best_starts(users, sites, k)
+    plain = _owners(scene, start[:, None] + np.arange(k))
     if not params.improve:
-        return _Mapping(site=_owners(scene, start[:, None] + np.arange(k)), metrics={})
-    cost = _cost(scene, start, k)
-    # The search only goes downhill, so it begins with the cheaper of the two mappings at hand.
+        return _Mapping(site=plain)
+    # The search only goes downhill, so it begins with the smaller of the two mappings at hand.
     other = _monochromatic.windows(users, sites, k)
-    if other is not None and _cost(scene, other, k) < cost:
+    if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
         start = other
-    members = _local_search.improve(users, sites, start[:, None] + np.arange(k))
-    return _Mapping(site=_owners(scene, members), metrics={"bk_ggc_percent": 100 * cost / scene.domain})
+    members = _improve.improve(users, sites, start[:, None] + np.arange(k))
+    return _Mapping(site=_owners(scene, members), plain=plain)
 
 
 def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
@@ -207,13 +224,13 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
     site = np.repeat(site_of_group, np.diff(offset))
-    return _Mapping(site=site, metrics={"groups": groups})
+    return _Mapping(site=site)
 
 
 def _knn(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
     _demand_users(scene, params.k, "knn")
     order = rng.permutation(len(scene.sites))
-    return _Mapping(site=_nearest_users.take(scene.users, scene.sites, params.k, order), metrics={})
+    return _Mapping(site=_nearest_users.take(scene.users, scene.sites, params.k, order))
 
 
 ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], _Mapping]] = {
@@ -226,9 +243,10 @@ ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator
 def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     m, n = len(scene.sites), len(scene.users)
     if n < k * m:
+        away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}. Lower k, "
-            "leave out sites, or load more users."
+            f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}."
+            f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
         )
 
 
@@ -250,26 +268,47 @@ def _disjoint(
     data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters, mapping: _Mapping
 ) -> Cloaks:
     """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is."""
-    before = _ggc(_guards.rectangles(scene.users, scene.sites, mapping.site), scene)
-    site = _guards.add(
-        scene.users,
-        scene.sites,
-        scene.site_rank,
-        mapping.site,
-        guard_m=params.guard_m or 0.0,
-        cell_m=data.grid_m,
-        inside=params.guard_inside,
-    )
-    box = _guards.rectangles(scene.users, scene.sites, site)
-    hidden = site >= 0
+    chosen = _guarded(scene, mapping.site, params, data.grid_m)
+    plain = None if mapping.plain is None else _guarded(scene, mapping.plain, params, data.grid_m)
+    if plain is not None and plain.ggc_percent < chosen.ggc_percent:
+        chosen = plain
+    site, box, hidden = chosen.site, chosen.box, chosen.site >= 0
     metrics = _metrics(scene, box, data.grid_m, hidden)
-    metrics["ggc_before_guards_percent"] = before
-    metrics["added_by_guards"] = int(hidden.sum() - (mapping.site >= 0).sum())
+    metrics["ggc_before_guards_percent"] = chosen.ggc_before_percent
+    metrics["added_by_guards"] = chosen.added
+    if plain is not None:
+        metrics["bk_ggc_percent"] = plain.ggc_percent
     region, crowd = _columns(scene.users), np.ones(len(site), np.int64)
     region[hidden] = _columns(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     rows = _Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden)
-    return _cloaks(data, scene, seen, rows, {**metrics, **mapping.metrics})
+    return _cloaks(data, scene, seen, rows, metrics)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Guarded:
+    """A mapping after its guards: each user's site, the sites' rectangles, what it costs now and did before."""
+
+    site: Int32
+    box: Boxes
+    ggc_percent: float
+    ggc_before_percent: float
+    added: int
+
+
+def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters, cell_m: float) -> _Guarded:
+    users, sites = scene.users, scene.sites
+    after = _guards.add(
+        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=cell_m, inside=params.guard_inside
+    )
+    box = _guards.rectangles(users, sites, after)
+    return _Guarded(
+        site=after,
+        box=box,
+        ggc_percent=_ggc(box, scene),
+        ggc_before_percent=_ggc(_guards.rectangles(users, sites, site), scene),
+        added=int((after >= 0).sum() - (site >= 0).sum()),
+    )
 
 
 def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters) -> Cloaks:
@@ -303,7 +342,6 @@ def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, pa
         hidden=hidden,
     )
     metrics = _metrics(scene, box, data.grid_m, np.isin(np.arange(n), user))
-    metrics["ggc_before_guards_percent"] = metrics["ggc_percent"]
     metrics["shared_users"] = int((np.bincount(user, minlength=n) > 1).sum())
     return _cloaks(data, scene, seen, rows, metrics)
 
@@ -369,5 +407,6 @@ def _metrics(scene: _snapshot.Scene, box: Boxes, grid_m: float, hidden: Any) -> 
         "gc_median_m2": float(np.median(area)),
         "gc_mean_m2": float(area.mean()),
         "gc_largest_m2": float(area.max()),
+        "narrowest_side_m": int(np.minimum(box.x1 - box.x0, box.y1 - box.y0).min() + 1) * grid_m,
         "domain_m2": scene.domain * grid_m**2,
     }

@@ -321,7 +321,6 @@ HARMLESS = {
     "rows in another order": shuffled,
     "records renumbered": renumbered,
     "a region grown by a cell": lambda e: moved(e, rows(e, S1), 2, 2.0),
-    "an exact place off by rounding": lambda e: moved(e, row(e, 10), 0, 1e-9),
     "a guard that nobody is nearer than": lambda e: with_params(e, guard_m=4),
     "a guard of zero": lambda e: with_params(e, guard_m=0),
     "counts as JSON floats": lambda e: saying(

@@ -3,7 +3,8 @@
 Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that nobody else
 has, and takes those. So the total area never rises, every site keeps exactly k users of its own, and what one gives
 back another may take: users are exchanged until a pass over all sites gains next to nothing. No rectangle becomes
-longer (width + height) than it was: long thin ones have small areas, but tell nearly where their users are.
+longer (width + height) than it was, nor thinner than `ASPECT` unless it was: long thin ones have small areas, but tell
+nearly where their users are.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -18,6 +19,7 @@ from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
+ASPECT = 4.0  # of the longer to the shorter side; a rectangle that was thinner may stay so
 MOST_PASSES = 10
 LEAST_GAIN = 0.005  # of the total area in a pass; below it is left at that
 CANDIDATES = 1000  # users a site looks at, those first that take the least area with it
@@ -47,55 +49,54 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     by_x = np.argsort(users.x0, kind="stable")
     rank = np.empty_like(by_x)
     rank[by_x] = np.arange(len(by_x))
-    sorted_users, mine = users.take(by_x), rank[members]
+    ordered, mine = users.take(by_x), rank[members]
     owner = np.full(len(users), -1, np.int32)
     owner[mine.ravel()] = np.repeat(np.arange(len(sites), dtype=np.int32), mine.shape[1])
-    area, length = _sizes(sorted_users, sites, mine)
-    widest = int((users.x1 - users.x0).max(initial=0))
-    shaped = widest > 0 or bool((users.y1 > users.y0).any())
+    wide, tall = sides(ordered, sites, mine)
+    area, length = wide * tall, wide + tall
+    aspect = np.maximum(ASPECT, np.maximum(wide, tall) / np.minimum(wide, tall))
+    shaped = bool((users.x1 > users.x0).any() or (users.y1 > users.y0).any())
     for _ in range(MOST_PASSES):
         before, order = int(area.sum()), np.argsort(-area, kind="stable")
-        _search(*sorted_users.columns, widest, shaped, *sites.columns, order, length, mine, owner, area)
+        _search(*ordered.columns, shaped, *sites.columns, order, length, aspect, mine, owner, area)
         if before - int(area.sum()) <= LEAST_GAIN * before:
             break
     return np.asarray(by_x[mine])
 
 
-def _sizes(users: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int]:
-    """Area and width + height of each site's rectangle."""
+def sides(users: Boxes, sites: Boxes, members: Int) -> tuple[Int, Int]:
+    """Width and height, in cells, of each site's rectangle with its members [m, k]."""
     x0, y0 = np.minimum(users.x0[members].min(1), sites.x0), np.minimum(users.y0[members].min(1), sites.y0)
     x1, y1 = np.maximum(users.x1[members].max(1), sites.x1), np.maximum(users.y1[members].max(1), sites.y1)
-    wide, high = x1.astype(np.int64) - x0 + 1, y1.astype(np.int64) - y0 + 1
-    return wide * high, wide + high
+    return x1.astype(np.int64) - x0 + 1, y1.astype(np.int64) - y0 + 1
 
 
 @_kernel
 def _search(
-    x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, shaped: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any,
-    length: Any, members: Any, owner: Any, area: Any,
+    x0: Any, y0: Any, x1: Any, y1: Any, shaped: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, order: Any, length: Any,
+    aspect: Any, members: Any, owner: Any, area: Any,
 ) -> None:  # fmt: skip
     """One pass; users are sorted by x0. `members`, `owner` and `area` are brought up to date."""
     found, size = np.empty(len(x0), np.int64), np.empty(len(x0), np.int64)
     site, box, scratch = np.empty(4, np.int64), np.empty(4, np.int64), np.empty((2, CANDIDATES), np.int64)
     for s in order:
         site[0], site[1], site[2], site[3] = sx0[s], sy0[s], sx1[s], sy1[s]
-        who = _near(x0, y0, x1, y1, widest, owner, s, site, length[s], area[s], found, size)
+        who = _near(x0, y0, x1, y1, owner, s, site, length[s], area[s], found, size)
         near = np.empty((4, len(who)), np.int64)  # copies side by side: they are read hundreds of times
         for i in range(len(who)):
             near[0, i], near[1, i], near[2, i], near[3, i] = x0[who[i]], y0[who[i]], x1[who[i]], y1[who[i]]
-        if _least(near, shaped, site, members.shape[1], area[s], length[s], scratch, box):
-            area[s] = _move(near, who, s, site, box, members[s], owner)
+        if _least(near, shaped, site, members.shape[1], area[s], length[s], aspect[s], scratch, box):
+            area[s] = _move(near, who, s, site, box, area[s], aspect[s], members[s], owner)
 
 
 @_kernel
 def _near(
-    x0: Any, y0: Any, x1: Any, y1: Any, widest: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any,
-    size: Any,
+    x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
 ) -> Any:  # fmt: skip
     """Find who may be in a smaller rectangle of a site, sorted by x0: free or its own, and not too far alone."""
     left, bottom, right, top = site
     n = 0
-    for u in range(np.searchsorted(x0, right - length - widest), len(x0)):
+    for u in range(np.searchsorted(x0, right - length), len(x0)):
         if x0[u] > left + length:
             break
         if owner[u] >= 0 and owner[u] != s:
@@ -111,25 +112,43 @@ def _near(
 
 
 @_kernel
-def _move(near: Any, who: Any, s: Any, site: Any, box: Any, members: Any, owner: Any) -> Any:
-    """Give the site the first k users in the box instead of those it had; returns the area it takes with them."""
-    left, bottom, right, top = site
-    for member in members:
-        owner[member] = -1
-    taken = 0
-    for i in range(len(who)):
-        inside = near[0, i] >= box[0] and near[1, i] >= box[1] and near[2, i] <= box[2] and near[3, i] <= box[3]
-        if inside and taken < len(members):
-            members[taken] = who[i]
-            owner[who[i]] = s
-            taken += 1
-            left, bottom = min(left, near[0, i]), min(bottom, near[1, i])
-            right, top = max(right, near[2, i]), max(top, near[3, i])
-    return (right - left + 1) * (top - bottom + 1)
+def _fits(wide: Any, tall: Any, area: Any, length: Any, aspect: Any) -> Any:
+    """Whether a rectangle is smaller, and neither too long nor too thin."""
+    return wide * tall < area and wide + tall <= length and max(wide, tall) <= aspect * min(wide, tall)
 
 
 @_kernel
-def _least(near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, scratch: Any, box: Any) -> Any:
+def _move(
+    near: Any, who: Any, s: Any, site: Any, box: Any, area: Any, aspect: Any, members: Any, owner: Any
+) -> Any:  # fmt: skip
+    """Give the site the first k users in the box instead of those it had; returns the area it takes with them.
+
+    They may span less than the box: what they span must do as well.
+    """
+    left, bottom, right, top = site
+    chosen, taken = np.empty(len(members), np.int64), 0
+    for i in range(len(who)):
+        inside = near[0, i] >= box[0] and near[1, i] >= box[1] and near[2, i] <= box[2] and near[3, i] <= box[3]
+        if inside and taken < len(members):
+            chosen[taken] = who[i]
+            taken += 1
+            left, bottom = min(left, near[0, i]), min(bottom, near[1, i])
+            right, top = max(right, near[2, i]), max(top, near[3, i])
+    wide, tall = right - left + 1, top - bottom + 1
+    if not _fits(wide, tall, area, wide + tall, aspect):
+        return area
+    for member in members:
+        owner[member] = -1
+    for i in range(taken):
+        members[i] = chosen[i]
+        owner[chosen[i]] = s
+    return wide * tall
+
+
+@_kernel
+def _least(
+    near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, aspect: Any, scratch: Any, box: Any
+) -> Any:
     """Look for a rectangle around a site and k users that is smaller than `area`; if there is one it is put into `box`.
 
     For some left and right sides the best bottom and top; then the best left and right for those, and so on.
@@ -143,19 +162,20 @@ def _least(near: Any, shaped: Any, site: Any, k: Any, area: Any, length: Any, sc
             if wide * (site[3] - site[1] + 1) >= best or wide >= length:
                 break
             down, up = _window(near, by_y, 1, shaped, lefts[a], rights[b], site, k, scratch)
-            tall = up - down + 1
-            if up < _NONE and wide * tall < best and wide + tall <= length:
-                best = wide * tall
+            if up < _NONE and _fits(wide, up - down + 1, best, length, aspect):
+                best = wide * (up - down + 1)
                 box[0], box[1], box[2], box[3] = lefts[a], down, rights[b], up
     if best == area:
         return False
     while True:
-        box[0], box[2] = _window(near, by_x, 0, shaped, box[1], box[3], site, k, scratch)
-        box[1], box[3] = _window(near, by_y, 1, shaped, box[0], box[2], site, k, scratch)
-        less = (box[2] - box[0] + 1) * (box[3] - box[1] + 1)
-        if less >= best:
+        left, right = _window(near, by_x, 0, shaped, box[1], box[3], site, k, scratch)
+        if right == _NONE:  # of shapes not all spans are tried
             return True
-        best = less
+        down, up = _window(near, by_y, 1, shaped, left, right, site, k, scratch)
+        if up == _NONE or not _fits(right - left + 1, up - down + 1, best, length, aspect):
+            return True
+        best = (right - left + 1) * (up - down + 1)
+        box[0], box[1], box[2], box[3] = left, down, right, up
 
 
 @_kernel
