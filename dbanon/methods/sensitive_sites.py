@@ -42,9 +42,7 @@ _LARGEST_COST = 2**62
 class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
-    k: int = parameter(
-        5, "Least number of users hidden with each site.", type="integer", minimum=2, maximum=1_000_000_000
-    )
+    k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2)
     at: str | None = parameter(
         None,
         "Instant at which to look where everybody is, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "

@@ -205,9 +205,14 @@ def test_the_order_of_a_release_tells_nothing_and_is_drawn_anew_for_each(databas
 @pytest.mark.parametrize("told", ["secure", "2-by-2"])
 def test_local_is_refused_and_never_published(database: str, told: str) -> None:
     local = ("--algorithm", "local", "-p", f"local_format={told}")
-    refused = run(database, "people", *local, "--publish", "v")
+    unpublished = run(database, "people", *local, "--publish", "v")
+    assert unpublished.code == 2
+    assert unpublished.sentence.startswith("A run to publish must use an algorithm that gives the guarantee. local is ")
+    refused = run(database, "people", *local)
     assert refused.code == 5
-    assert "must withstand the sensitive-sites attack to be published. It did not: [one-row]" in refused.sentence
+    assert "must withstand the sensitive-sites attack to be published. It did not: [promise]" in refused.sentence
+    assert "[one-row]" in refused.sentence
+    assert refused.sentence.endswith("use an algorithm that is not for comparison only.")
     again = call(database, "publish", "2", "v")
     assert again.code == 5
     assert again.sentence.startswith("A run must use an algorithm that gives the guarantee of sensitive-sites to be pu")
@@ -217,7 +222,7 @@ def test_local_is_refused_and_never_published(database: str, told: str) -> None:
 
 # The cells of a member, as they would be published; somebody in the smallest rectangle; the rectangles that would miss
 # their site if they were drawn around their users alone.
-CELLS = """(SELECT ST_MakeEnvelope(floor(f.x), floor(f.y), floor(f.x) + 1, floor(f.y) + 1, d.srid)
+CELLS = """(SELECT ST_Reverse(ST_MakeEnvelope(floor(f.x), floor(f.y), floor(f.x) + 1, floor(f.y) + 1, d.srid))
     FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id) JOIN dbanon.dataset d USING (dataset_id)
     CROSS JOIN LATERAL (SELECT ST_X(t.path) AS x, ST_Y(t.path) AS y) f
     WHERE m.run_id = 1 AND m.record_id = {record})"""
@@ -283,13 +288,13 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         "nearest",
     ),
     "a rectangle with a member a cell outside": (
-        f"""UPDATE dbanon.cloak SET region = ST_MakeEnvelope(
-                ST_XMin(region) + 1, ST_YMin(region), ST_XMax(region), ST_YMax(region), ST_SRID(region))
+        f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(
+                ST_XMin(region) + 1, ST_YMin(region), ST_XMax(region), ST_YMax(region), ST_SRID(region)))
             WHERE run_id = 1 AND region = {SMALLEST}""",
         "masking",
     ),
     "one of k in a region a cell larger": (
-        f"""UPDATE dbanon.cloak SET region = ST_Envelope(ST_Expand(region, 1))
+        f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1)))
             WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
         "crowd-size",
     ),
@@ -399,7 +404,7 @@ INFEASIBLE = {
 @pytest.mark.parametrize("case", INFEASIBLE)
 def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str) -> None:
     algorithm, k, sentence = INFEASIBLE[case]
-    refused = run(database, "people", "--algorithm", algorithm, "--publish", "v", k=k)
+    refused = run(database, "people", "--algorithm", algorithm, k=k)
     assert refused.code == 4
     assert refused.sentence.startswith(sentence)
     with psycopg.connect(database) as owner:

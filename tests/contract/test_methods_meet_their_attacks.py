@@ -161,7 +161,7 @@ def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(algorithm, 
     for _ in range(60):
         found = around_sites(
             rng, algorithm, at=at, max_gap_s=rng.choice([0, 60, 600]), curve_order=rng.choice([None, None, 2]),
-            guard_m=rng.choice([None, 0, 0.9, 1.1, 7.5, 30]), guard_inside=rng.random() < 0.3,
+            guard_m=rng.choice([0, 0.9, 1.1, 7.5, 30]), guard_inside=rng.random() < 0.3,
             improve=rng.random() < 0.7,
         )  # fmt: skip
         if found is not None:

@@ -26,7 +26,8 @@ INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params,
 SELECT dataset_id, revision, 'tp-aware', 'traj-anon', '{"k": 5, "step_s": 60, "instants": 2}', 424242, 'verified',
     '{"requests_of_one_subject": 0}' FROM dbanon.dataset WHERE name = 'ten';
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
-SELECT 1, r, s, tstzrange(t, t + interval '1 min'), ST_MakeEnvelope(70 * r - 70, 0, 70 * r - 30, 90, 32610), 5, 5,
+SELECT 1, r, s, tstzrange(t, t + interval '1 min'),
+    ST_Reverse(ST_MakeEnvelope(70 * r - 70, 0, 70 * r - 30, 90, 32610)), 5, 5,
     CASE WHEN (r, s) = (1, 1) THEN '{"requests": [{"poi": "pharmacy"}]}'::jsonb END
 FROM generate_series(1, 2) r, generate_series(1, 2) s,
     LATERAL (SELECT timestamptz '2008-06-04 07:59:00+00' + s * interval '1 min' AS t) p;

@@ -28,7 +28,8 @@ RETURNING run_id
 """
 _CLOAK = """
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
-VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)), ST_MakeEnvelope(%s, %s, %s, %s, 32610), %s, 1, %s)
+VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)),
+    ST_Reverse(ST_MakeEnvelope(%s, %s, %s, %s, 32610)), %s, 1, %s)
 """
 _HIDDEN = '{"cloaked": true}'
 _PAIRS = """
@@ -135,7 +136,9 @@ def test_regions_an_analyst_can_tell_apart_are_not_one(connection: psycopg.Conne
     run = new_run(connection, dataset, {})
     add_rows(connection, [(run, i, 0, 60, 0, 0, 3, 3, 3, _HIDDEN) for i in range(1, 5)])
     connection.execute("UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE record_id = 1")
-    connection.execute("UPDATE dbanon.cloak SET region = ST_MakeEnvelope(0, 0, 3, 3 + 1e-9, 32610) WHERE record_id = 2")
+    connection.execute(
+        "UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(0, 0, 3, 3 + 1e-9, 32610)) WHERE record_id = 2"
+    )
     assert sorted(row[8] for row in connection.execute(_PAIRS, [run]).fetchall()) == [1, 1, 2]
 
 
@@ -275,8 +278,8 @@ def test_what_is_read_back_is_what_was_written(
 
 
 TAMPERED = {
-    "nearest": "UPDATE dbanon.cloak SET extra = NULL, crowd = 1, region = ST_MakeEnvelope(20, 20, 22, 22, 32610)"
-    " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
+    "nearest": "UPDATE dbanon.cloak SET extra = NULL, crowd = 1, "
+    "region = ST_Reverse(ST_MakeEnvelope(20, 20, 22, 22, 32610)) WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
     "completeness": "DELETE FROM dbanon.membership WHERE trajectory_id = 707",
     "crowd-size": "UPDATE dbanon.cloak SET region = ST_Expand(region, 2)"
     " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 705)",

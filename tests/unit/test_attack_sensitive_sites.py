@@ -129,6 +129,7 @@ def with_site(evidence: SiteEvidence, *cell: float) -> SiteEvidence:
 
 # Each mutant and the clause that it breaks alone.
 ALONE = {
+    "an algorithm for comparison": ("promise", lambda e: dataclasses.replace(e, algorithm="local")),
     "a wrong seq": ("one-row", lambda e: put(e, "cloak_seq", 3, 2)),
     "a record of two rows": (
         "one-row",
@@ -252,6 +253,7 @@ def test_honest_regions_withstand_the_attack(at):
         "exact_inside_rectangles": 1,
         "users_at_sites": 1,
         "sites_with_own_rectangle": 3,
+        "rectangles_of_their_site_alone": 0,
         "least_seen_at_a_site": 3,
         "mean_seen_at_a_site": pytest.approx(10 / 3),
     }

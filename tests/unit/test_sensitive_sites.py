@@ -358,8 +358,8 @@ def test_positions_too_far_apart_are_bad_data():
 
 
 def test_local_is_refused_where_it_would_take_too_long():
-    with pytest.raises(ParameterError, match=r"must have at most 500000 users and 1000 sites\. Got 9 and 1001; use"):
-        run(users([(0, 0)] * 9), sites([(0, 0)] * 1001), "local")
+    with pytest.raises(ParameterError, match=r"must have at most 100000 users and 500 sites\. Got 9 and 501; use"):
+        run(users([(0, 0)] * 9), sites([(0, 0)] * 501), "local")
 
 
 @every_algorithm

@@ -103,7 +103,7 @@ def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> N
             INSERT INTO dbanon.run (dataset_id, method, algorithm, status)
                 VALUES (1, 'tp-aware', 'traj-anon', 'verified');
             INSERT INTO dbanon.cloak VALUES (1, 1, 1, '[2008-06-04,2008-06-05)',
-                "Geo data".ST_MakeEnvelope(0, 0, 1, 1, 32610), 1, 1);
+                "Geo data".ST_Reverse("Geo data".ST_MakeEnvelope(0, 0, 1, 1, 32610)), 1, 1);
             INSERT INTO dbanon.membership VALUES (1, 1, 1);
             INSERT INTO dbanon.verification (run_id, attack, passed, digest)
                 VALUES (1, 'tp-aware', true, dbanon.run_digest(1));
