@@ -256,7 +256,7 @@ def import_table(
     dataset: Dataset,
     subject: Annotated[str, typer.Option(help="Column of the person or vehicle; '-' makes each row its own.")],
     time: Annotated[str, typer.Option(help="Column of the time: a timestamp, or unix seconds or milliseconds.")],
-    geom: Annotated[str, typer.Option(help="Column of the position: a point, or the rectangle around a shape.")],
+    geom: Annotated[str, typer.Option(help="Column of the position: a point, or a shape, whose bounding rectangle counts.")],
     trip: Trip = None,
     crs: Annotated[str | None, typer.Option(help="Coordinate system of the points; else their own.")] = None,
     srid: Srid = None,
@@ -321,7 +321,7 @@ def load_sites(
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
 ) -> None:
-    """Load sensitive sites, places nobody may be tied to, into an existing dataset."""
+    """Load sensitive sites, places nobody may be tied to, into an existing dataset, beside those it has."""
     from dbanon.load import SiteColumns
 
     columns = SiteColumns(x=x, y=y, name=name, geom=geom)
