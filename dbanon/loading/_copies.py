@@ -31,8 +31,8 @@ def notices(connection: Connection, dataset_id: int, newest_before: int) -> tupl
     added, again, twins = _counts(connection, dataset_id, newest_before)
     if again and 2 * again >= added:
         raise DataError(
-            f"What is added must be new. The dataset has the time and place of {again} of the {added} rows, each of "
-            "which would be one more person; leave out what was loaded before."
+            f"What is added must be new. The dataset has the time and place of {again:,} of the {added:,} rows, each "
+            "of which would be one more person; leave out what was loaded before."
         )
     return _told(again + twins)
 

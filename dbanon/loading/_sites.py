@@ -66,8 +66,8 @@ class SiteColumns:
     @property
     def check_which(self) -> str:
         """What to do where no row is usable."""
-        what = "--x and --y name" if self.geom is None else "--geom names"
-        return f"check which columns {what}, --crs and --bbox"
+        what = "columns --x and --y name" if self.geom is None else "column --geom names"
+        return f"check which {what}, --crs and --bbox"
 
     @property
     def remedy(self) -> str:

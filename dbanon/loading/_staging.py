@@ -141,15 +141,14 @@ class Staging:
         if self.usable():
             return
         rejected = self.rejected()
+        read = sum(self.read)
+        each, rows = ("its row", "1 row") if read == 1 else (f"each of the {read} rows", f"{read} rows")
         told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
         if set(rejected) <= _THERE_ALREADY and rejected:
             raise DataError(
-                f"What is added must be new. The dataset has something for each of the {sum(self.read)} rows ({told}); "
-                "it was loaded before."
+                f"What is added must be new. The dataset has something for {each} ({told}); it was loaded before."
             )
-        raise DataError(
-            f"At least one row must be usable. Got {sum(self.read)} rows, none usable ({told}); {self.remedy}."
-        )
+        raise DataError(f"At least one row must be usable. Got {rows}, none usable ({told}); {self.remedy}.")
 
 
 class Reasons:
