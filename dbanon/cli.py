@@ -313,11 +313,24 @@ def load_sites(
     x: Annotated[str | None, typer.Option(help="Column of the longitude or easting; else 'x'.")] = None,
     y: Annotated[str | None, typer.Option(help="Column of the latitude or northing; else 'y'.")] = None,
     name: Annotated[str | None, typer.Option(help="Column of the site's name.")] = None,
-    geom: Annotated[str | None, typer.Option(help="Column of the site's shape as WKT, instead of x and y.")] = None,
+    geom: Annotated[
+        str | None, typer.Option(help="Column of the site's shape as WKT without curves, instead of x and y.")
+    ] = None,
     crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
-    bbox: Box = None,
+    bbox: Annotated[
+        str | None,
+        typer.Option(
+            "--bbox",
+            metavar="XMIN,YMIN,XMAX,YMAX",
+            help="Leave out sites whose middle lies outside, in units of the file; XMIN above XMAX crosses the "
+            "antimeridian.",
+        ),
+    ] = None,
     drop_outliers: Annotated[
-        bool, typer.Option("--drop-outliers", help="Leave out sites far outside where the trajectories are.")
+        bool,
+        typer.Option(
+            "--drop-outliers", help="Leave out sites far outside where the trajectories are, not only count them."
+        ),
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
 ) -> None:

@@ -18,7 +18,7 @@ from psycopg import sql
 from dbanon import _arrow, _utm, binary_copy, store
 from dbanon._progress import Progress, silent
 from dbanon.errors import ParameterError
-from dbanon.loading import _boxes, _cells, _crs, _datasets, _files, _from_files, _making, _staging, _survey
+from dbanon.loading import _boxes, _cells, _copies, _crs, _datasets, _files, _from_files, _making, _staging, _survey
 from dbanon.loading._boxes import Box
 from dbanon.loading._datasets import Mode
 from dbanon.loading._from_files import Columns, Files
@@ -123,8 +123,7 @@ def load_trajectories(
         If a file is no table or no row is usable; nothing is stored then.
     """
     chosen, columns = Options(**options), columns or Columns()
-    if not files:
-        raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
+    _from_files.check_files(files)
     columns.check()
     source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
     if _survey.mean_each_other(columns.x, columns.y):
@@ -196,9 +195,12 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
     progress("making trajectories", 0, None)
     kind = _making.ShapeMaker if staging.shapes else _making.Maker
     append = old is not None and options.mode == "append"
+    newest = _copies.newest(connection)
     maker = kind(staging, dataset_id, meant.srid, target, options.split_gap_s, append=append)
     made = maker.make()
     staging.demand_some()
+    alone = source.columns.subject == _from_files.ITS_OWN
+    copies = _copies.notices(connection, dataset_id, newest) if alone else ()
     quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", source.sources)
     far = _survey.kept_far(connection, found)
     first, last = maker.span()
@@ -216,7 +218,7 @@ def _load(connection: Connection, source: Files | Table, options: Options, crs: 
         far=far,
         first_time=first,
         last_time=last,
-        notices=(*_survey.notices(found, reference, far), *_shape_notices(staging)),
+        notices=(*_survey.notices(found, reference, far), *_shape_notices(staging), *copies),
     )
 
 
@@ -234,8 +236,13 @@ def _shape_notices(staging: _staging.Staging) -> tuple[str, ...]:
     """Say what became of lines and areas: somebody's lines may have been meant as trajectories."""
     if not staging.shapes:
         return ()
+    rows = (
+        "1 row holds a line or an area; it"
+        if staging.shapes == 1
+        else f"{staging.shapes:,} rows hold lines or areas; each"
+    )
     return (
-        f"Notice: {staging.shapes:,} rows hold lines or areas; each became the rectangle around it, at one time. Take "
+        f"Notice: {rows} became the rectangle around it, at one time. Take "
         "lines of positions apart with ST_DumpPoints in a view and import that.",
     )
 
@@ -307,11 +314,13 @@ def load_requests(
         known = store.dataset_row(connection, dataset)
         told = {subject: "subject", time: "sent_at", **{name: f"cell_{i}" for i, name in enumerate(columns)}}
         staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
+        staging.remedy = "check which columns are named, and the times"
         types = "file int, line bigint, subject text, sent_at timestamptz, "
         staging.create(types + _cell_columns(columns, " text"))
         rows = 0
         times = _cells.Times(tz)
-        for batch in _from_files.tracked(file, [subject, time, *columns], progress, may_break=columns):
+        wanted, options = [subject, time, *columns], "--subject, --time or --columns"
+        for batch in _from_files.tracked(file, wanted, progress, options=options, may_break=columns):
             _stage_requests(staging, batch, subject, times.seconds(batch.columns[time]), columns=columns)
             rows += len(batch)
         staging.read.append(rows)

@@ -42,8 +42,8 @@ class Batch:
         return len(self.line)
 
 
-def batches(path: Path, names: Sequence[str], *, may_break: Collection[str] = ()) -> Iterator[Batch]:
-    """Read the named columns of a CSV (also gzipped) or Parquet file.
+def batches(path: Path, names: Sequence[str], *, options: str, may_break: Collection[str] = ()) -> Iterator[Batch]:
+    """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def batches(path: Path, names: Sequence[str], *, may_break: Collection[str] = ()
     """
     names = list(dict.fromkeys(names))
     first = 2
-    for columns, done in _parts(path, names):
+    for columns, done in _parts(path, names, options):
         rows = len(columns[0])
         for name, column in zip(names, columns, strict=True):
             if name not in may_break and pa.types.is_string(column.type):
@@ -86,7 +86,7 @@ def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _parts(path: Path, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]:
+def _parts(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
     with _readable(path):
         if path.is_fifo() or path.is_socket():
             raise DataError(f"The file to load must be a file. {path} is a pipe; write it to a file first.")
@@ -94,7 +94,10 @@ def _parts(path: Path, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]
             magic = raw.read(4)
         if not magic:
             raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
-        yield from _parquet(path, names) if magic == b"PAR1" else _csv(path, names, zipped=magic[:2] == b"\x1f\x8b")
+        if magic == b"PAR1":
+            yield from _parquet(path, names, options)
+        else:
+            yield from _csv(path, names, options, zipped=magic[:2] == b"\x1f\x8b")
 
 
 @contextmanager
@@ -124,23 +127,23 @@ def _complaint(words: str) -> str:
     return "Got a file that breaks off or is of another kind; check it."
 
 
-def _parquet(path: Path, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]:
+def _parquet(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
-        _check_columns(path, file.schema_arrow.names, names)
+        _check_columns(path, file.schema_arrow.names, names, options)
         size, rows, done = path.stat().st_size, max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(ROWS, columns=names):
             done += batch.num_rows
             yield [_plain(path, name, batch.column(name)) for name in names], size * done // rows
 
 
-def _csv(path: Path, names: list[str], *, zipped: bool) -> Iterator[tuple[list[pa.Array], int]]:
+def _csv(path: Path, names: list[str], options: str, *, zipped: bool) -> Iterator[tuple[list[pa.Array], int]]:
     with _stream(path, zipped=zipped)[0] as stream:
         head = stream.read(HEAD_BYTES)
     first = _first_line(path, head)
     if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
         return  # a header alone, which Arrow would call broken
     separator = _separator(first, names)
-    _check_columns(path, next(csv.reader([first], delimiter=separator)), names)
+    _check_columns(path, next(csv.reader([first], delimiter=separator)), names, options)
     stream, file = _stream(path, zipped=zipped)
     with stream:
         reader = pacsv.open_csv(  # on one thread, because only then an error names its line
@@ -193,7 +196,7 @@ def _separator(first: str, names: Sequence[str]) -> str:
     return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))
 
 
-def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> None:
+def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
     missing = [name for name in wanted if name not in found]
     if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
         raise DataError(
@@ -203,8 +206,7 @@ def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str]) -> N
         names = [name for name in found if _NAME.fullmatch(name) and not _VALUE.search(name)][:40]
         shown = ": " + ", ".join(names) if names else f" {len(found)} others"
         raise DataError(
-            f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one (--subject, --time, "
-            "--x, --y, --trip, --name, --geom or --columns)."
+            f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one ({options})."
         )
     twice = [name for name in wanted if list(found).count(name) > 1]
     if twice:

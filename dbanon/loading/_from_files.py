@@ -1,6 +1,7 @@
 """Fixes out of files, batch by batch, into the staging table; what cannot be used goes into quarantine."""
 
-from collections.abc import Collection, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dbanon.loading._boxes import Box
 MB = 1024**2
 ITS_OWN = "-"
 """As the name of the subject column: every row is a subject of its own."""
+OPTIONS = "--subject, --time, --x, --y or --trip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class Files:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for path in self.paths:
             times, rows = _cells.Times(self.tz), 0
-            for batch in tracked(path, self.columns.names(), progress):
+            for batch in tracked(path, self.columns.names(), progress, options=OPTIONS):
                 self._stage_batch(staging, batch, times, crs, first + sum(staging.read) + rows)
                 rows += len(batch)
             staging.read.append(rows)
@@ -132,21 +134,36 @@ def swapped_columns(x: str, y: str) -> str:
     return f"Columns '{x}' and '{y}' are the other way round; give --x {y} --y {x}."
 
 
-def check_named(named: list[str], trip: str | None, told: str) -> None:
-    """Raise `ParameterError` if a column is named twice, or any but the first is `ITS_OWN`."""
+def check_files(paths: Sequence[Path]) -> None:
+    """Raise `ParameterError` unless there are files and each is another, whatever it is called."""
+    if not paths:
+        raise ParameterError("At least one file must be named. Got none; name a CSV or Parquet file.")
+    places = [os.path.realpath(path) for path in paths]
+    twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
+    if twice is not None:
+        raise ParameterError(f"Each file must be named once. Got {twice.name} more than once; leave out the others.")
+
+
+def check_differ(named: list[str], told: str) -> None:
+    """Raise `ParameterError` if a column is named twice."""
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
         raise ParameterError(f"The columns of {told} must differ. Got '{twice}' twice; name each as it is called.")
+
+
+def check_named(named: list[str], trip: str | None, told: str) -> None:
+    """Raise `ParameterError` if a column is named twice, or any but the first is `ITS_OWN`."""
+    check_differ(named, told)
     if ITS_OWN in [*named[1:], trip]:
         raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
 
 
 def tracked(
-    path: Path, names: list[str], progress: Progress, *, may_break: Collection[str] = ()
+    path: Path, names: list[str], progress: Progress, *, options: str, may_break: Collection[str] = ()
 ) -> Iterator[_files.Batch]:
-    """Read the batches of a file and tell how much of it is done, in MB."""
+    """Read the batches of a file and tell how much of it is done, in MB; `options` are those that name columns."""
     stage = f"reading {path.name}, MB"
     progress(stage, 0, None)
-    for batch in _files.batches(path, names, may_break=may_break):
+    for batch in _files.batches(path, names, options=options, may_break=may_break):
         progress(stage, -(-batch.done_bytes // MB), -(-path.stat().st_size // MB))
         yield batch

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
 from psycopg import sql
@@ -23,6 +24,8 @@ from dbanon.loading import _boxes, _cells, _crs, _datasets, _files, _from_files,
 Connection = psycopg.Connection[Any]
 Shapes = NDArray[np.object_]
 
+_OPTIONS = "--x, --y, --name or --geom"
+_CURVED = "(?i)curve|circularstring|surface"
 _GIVEN = "ST_SetSRID(coalesce(shape, ST_MakePoint(x, y)), {source})"
 _BOUNDS = ", ".join(f"round({side}(Box3D(geom)) * 1000)" for side in ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax"))
 
@@ -42,7 +45,7 @@ class SiteColumns:
             raise ParameterError(
                 "A site must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
             )
-        _from_files.check_named(self.names(), None, "position and name")
+        _from_files.check_differ(self.names(), "position and name")
         if self.geom is None and _survey.mean_each_other(*self.position()):
             raise _survey.swapped_axes(self.remedy)
 
@@ -59,6 +62,12 @@ class SiteColumns:
         """Write, for each column of a file, the expression of what was read from it."""
         told = ("x", "y", "name") if self.geom is None else ("ST_AsText(shape)", "name")
         return dict(zip(self.names(), told, strict=False))
+
+    @property
+    def check_which(self) -> str:
+        """What to do where no row is usable."""
+        what = "columns --x and --y name" if self.geom is None else "column --geom names"
+        return f"check which {what}, --crs and --bbox"
 
     @property
     def remedy(self) -> str:
@@ -148,10 +157,12 @@ def load_sites(
 def _notices(far: int) -> tuple[str, ...]:
     if not far:
         return ()
+    sites, rectangles, them = f"{far:,} sites lie", "were kept, though their rectangles", "them"
+    if far == 1:
+        sites, rectangles, them = "1 site lies", "was kept, though its rectangle", "it"
     return (
-        f"Notice: {far:,} sites lie far outside where the trajectories are and were kept, though their rectangles "
-        "would reach from there to the users; load with --drop-outliers to leave them out, or keep to an area with "
-        "--bbox.",
+        f"Notice: {sites} far outside where the trajectories are and {rectangles} would reach from there to the users; "
+        f"load with --drop-outliers to leave {them} out, or keep to an area with --bbox.",
     )
 
 
@@ -168,10 +179,12 @@ def _staged(
     progress: Progress,
 ) -> _staging.Staging:
     """Read the file into the staging tables, and see that there is something to go on with."""
-    staging = _staging.Staging(connection, "file, line, name, x, y, shape", columns.staged())
+    staging = _staging.Staging(
+        connection, "file, line, name, x, y, shape", columns.staged(), remedy=columns.check_which
+    )
     staging.create("file int, line bigint, name text, x float8, y float8, shape geometry, geom geometry, reason text")
     rows = 0
-    for batch in _from_files.tracked(file, columns.names(), progress):
+    for batch in _from_files.tracked(file, columns.names(), progress, options=_OPTIONS):
         _stage_batch(staging, batch, columns, crs, bbox)
         rows += len(batch)
     staging.read.append(rows)
@@ -213,9 +226,12 @@ def _shapes(column: pa.Array, *, geographic: bool) -> tuple[pa.Array, pa.Array, 
 
     Null where a cell holds no shape, or one without a point; NaN where a coordinate is not finite.
     """
-    with np.errstate(invalid="ignore"):
-        texts = np.asarray(_cells.texts(column).to_numpy(zero_copy_only=False), object)
-        shapes = shapely.force_2d(shapely.from_wkt(texts, on_invalid="ignore"))
+    texts = _cells.texts(column)
+    # Shapely reads a curve only to fail on it later, inside a collection, or at once.
+    texts = pc.if_else(pc.match_substring_regex(texts, _CURVED), pa.scalar(None, pa.string()), texts)
+    with np.errstate(all="ignore"):  # numbers beyond those of a double
+        shapes = shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
+        shapes = shapely.force_2d(shapes)
         x, y = _middles(shapes, geographic=geographic)
     corners, owner = shapely.get_coordinates(shapes, return_index=True)
     wild = owner[~np.isfinite(corners).all(axis=1)]

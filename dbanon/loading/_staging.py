@@ -73,6 +73,7 @@ class Staging:
     """Temporary tables of one load; `columns` are those of ``dbanon_staged``, `read` counts the rows of each source.
 
     `cells` names, for each column of the source, the expression that tells what was read from it, for the quarantine.
+    `remedy` is what to do where no row is usable.
     `shapes` counts the rows that hold a line or an area; where there are any, they have it in a column `shape`.
     """
 
@@ -81,6 +82,7 @@ class Staging:
     cells: Mapping[str, str] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
     shapes: int = 0
+    remedy: str = "check which columns are named, --crs, --bbox and the times"
 
     def create(self, columns: str) -> None:
         """Make the tables, that of the usable rows with these columns and their types."""
@@ -139,16 +141,14 @@ class Staging:
         if self.usable():
             return
         rejected = self.rejected()
+        read = sum(self.read)
+        each, rows = ("its row", "1 row") if read == 1 else (f"each of the {read} rows", f"{read} rows")
         told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
         if set(rejected) <= _THERE_ALREADY and rejected:
             raise DataError(
-                f"What is added must be new. The dataset has something for each of the {sum(self.read)} rows ({told}); "
-                "it was loaded before."
+                f"What is added must be new. The dataset has something for {each} ({told}); it was loaded before."
             )
-        raise DataError(
-            f"At least one row must be usable. Got {sum(self.read)} rows, none usable ({told}); check which columns "
-            "are named, --crs, --bbox and the times."
-        )
+        raise DataError(f"At least one row must be usable. Got {rows}, none usable ({told}); {self.remedy}.")
 
 
 class Reasons:

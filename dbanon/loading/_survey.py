@@ -325,11 +325,12 @@ def refuse_swapped(staging: _staging.Staging, remedy: str) -> None:
 def notices(found: Survey, target: _crs.Crs, far: dict[str, int]) -> tuple[str, ...]:
     """Say what somebody should look at: what lies far outside the rest, and a reference system stretched too far."""
     told = []
-    for reason, what in ((FAR_POSITION, "positions"), (FAR_TIME, "times")):
+    for reason, what in ((FAR_POSITION, "position"), (FAR_TIME, "time")):
         if far.get(reason):
+            lie, kept, them = (" lies", "was", "it") if far[reason] == 1 else ("s lie", "were", "them")
             told.append(
-                f"Notice: {far[reason]:,} {what} lie far outside the rest and were kept; load with --drop-outliers to "
-                "leave them out" + (", or keep to an area with --bbox." if reason == FAR_POSITION else ".")
+                f"Notice: {far[reason]:,} {what}{lie} far outside the rest and {kept} kept; load with --drop-outliers "
+                f"to leave {them} out" + (", or keep to an area with --bbox." if reason == FAR_POSITION else ".")
             )
     share = _stretched(found, target)
     if share > STRETCHED_SHARE:

@@ -63,6 +63,8 @@ FILES: dict[str, bytes | None] = {
     "nan_sites.csv": b"x,y\nnan,53.1415\n8.2173,NaN\ninf,53.1415\n8.2173,-Infinity\n",
     "swapped_sites.csv": b"x,y\n53.1415,8.2173\n53.1416,8.2174\n",
     "shapes.csv": b'area\n"POLYGON ((8.2173 53.1415, 8.3"\ntristan\nPOINT EMPTY\n\xc3\x89\n',
+    "curves.csv": b'area\n"CURVEPOLYGON((8.2173 53.1415, 8.3 53.2, 8.3 53.1, 8.2173 53.1415))"\n',
+    "huge_shapes.csv": b"area\nPOINT(1e400 53.1415)\nPOINT(8.2173 -1e400)\n",
     "swapped_shapes.csv": b'area\n"LINESTRING (53.1415 8.2173, 53.1416 8.2174)"\n',
     "lat_lon.csv": b"lat,lon\n8.2173,53.1415\n",
 }
@@ -227,7 +229,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "sites without x": (
         sites("lat_lon.csv"),
         3,
-        "lat_lon.csv must have a column 'x'. It has: lat, lon; name the right one (--subject, --time, --x, --y, ",
+        "lat_lon.csv must have a column 'x'. It has: lat, lon; name the right one (--x, --y, --name or --geom).",
     ),
     "sites without their name": (sites("sites.csv", "--name", "nme"), 3, "sites.csv must have a column 'nme'. It has:"),
     "sites at NaN": (
@@ -258,7 +260,18 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "shapes that are none": (
         sites("shapes.csv", "--geom", "area", "--replace"),
         3,
-        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position); check which columns are ",
+        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position); check which column --geom "
+        "names, --crs and --bbox.",
+    ),
+    "shapes with curves": (
+        sites("curves.csv", "--geom", "area"),
+        3,
+        "At least one row must be usable. Got 1 row, none usable (1 unparsable-position); check which column --geom ",
+    ),
+    "shapes beyond all numbers": (
+        sites("huge_shapes.csv", "--geom", "area"),
+        3,
+        "At least one row must be usable. Got 2 rows, none usable (2 non-finite-position); check which column --geom ",
     ),
     "a shape and x": (
         sites("shapes.csv", "--geom", "area", "--x", "x"),
@@ -296,9 +309,20 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "far sites only": (
         sites("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 far-position); check",
+        "At least one row must be usable. Got 2 rows, none usable (2 far-position); check which columns --x and "
+        "--y name, --crs and --bbox.",
     ),
     # ---- options of a load
+    "a file named twice": (
+        ("load", "trajectories", "{folder}/good.csv", "{folder}/./good.csv", "--dataset", "new"),
+        2,
+        "Each file must be named once. Got good.csv more than once; leave out the others.",
+    ),
+    "rows of their own that are there already": (
+        ("load", "trajectories", "{folder}/good.csv", "--dataset", "good", "--append", "--subject", "-"),
+        3,
+        "What is added must be new. The dataset has the time and place of ",
+    ),
     "no file": (("load", "trajectories", "--dataset", "new"), 2, "Missing argument 'FILE'. See 'dbanon load "),
     "no dataset": (("load", "trajectories", "{folder}/good.csv"), 2, "Missing option '--dataset'. See 'dbanon load "),
     "an empty dataset name": (("load", "trajectories", "{folder}/good.csv", "--dataset", ""), 2, DATASET_NAME),
@@ -469,6 +493,7 @@ def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: st
     assert state(url) == before
     shown = done.stderr + told.stderr + told.stdout
     assert [secret for secret in SECRETS if secret in shown] == []
+    assert "Warning" not in shown
 
 
 def test_a_run_without_enough_subjects_is_kept_as_failed_with_its_sentence(url: str) -> None:

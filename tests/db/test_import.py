@@ -411,3 +411,17 @@ def test_areas_cannot_be_cut(areas, options):
 def test_a_table_of_points_gets_no_shapes_and_says_nothing_of_them(gps):
     assert "ST_DumpPoints" not in "".join(_import(gps).notices)
     assert gps.execute("SELECT count(shape) FROM dbanon.trajectory").fetchone() == (0,)
+
+
+def test_rows_of_their_own_that_repeat_others_are_counted_shapes_by_their_rectangles(connection):
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT 0 AS at, ST_GeomFromText(wkt, 32632) AS place FROM (VALUES "
+        "('POINT(5 5)'), ('POINT(5 5)'), ('LINESTRING(0 0, 10 10)'), ('LINESTRING(0 10, 10 0)'), "
+        "('LINESTRING(1 1, 9 9)')) v(wkt)"
+    )
+    options = {"columns": load.TableColumns(subject="-", time="at", geom="place"), "srid": 32632}
+    report = _import(connection, **options)
+    assert report.kept == report.subjects == 5
+    assert report.notices[-1].startswith("Notice: 2 rows repeat the time and place of others.")
+    with pytest.raises(DataError, match=r"has the time and place of 5 of the 5 rows"):
+        _import(connection, mode="append", **options)

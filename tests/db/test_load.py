@@ -161,9 +161,85 @@ def test_a_dash_makes_every_row_a_subject_of_its_own_also_when_appended(connecti
     columns = load.Columns(subject="-")
     path = write("time,x,y\n0,1,1\n0,1,1\nx,1,1\n0,2,2\n")
     assert _load(connection, path, columns=columns).subjects == 3
-    assert _load(connection, path, columns=columns, mode="append").subjects == 3
+    more = write("time,x,y\n1,1,1\n1,1,1\nx,1,1\n1,2,2\n", "more.csv")
+    assert _load(connection, more, columns=columns, mode="append").subjects == 3
     assert _all(connection, "SELECT count(DISTINCT subject), count(*) FROM dbanon.trajectory") == [(6, 6)]
     assert _quarantine(connection) == [(4, "unparsable-time")] * 2
+
+
+METRES = {"crs": "EPSG:32610", "srid": 32610, "columns": load.Columns(subject="-")}
+ROWS = "time,x,y\n0,1,1\n0,2,1\n0,3,1\n9,1,1\n"
+
+
+@pytest.mark.parametrize("subject", ["subject", "-"])
+def test_a_file_named_twice_is_refused_whatever_it_is_called(connection, write, tmp_path, subject):
+    path, link = write(GOOD), tmp_path / "link.csv"
+    link.symlink_to(path)
+    for twice in (path, tmp_path / ".." / tmp_path.name / path.name, link):
+        with pytest.raises(
+            ParameterError, match=r"^Each file must be named once\. Got \w+\.csv more than once; leave "
+        ):
+            _load(connection, path, write(ROWS, "other.csv"), twice, columns=load.Columns(subject=subject))
+    assert _stored(connection) == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("more", "notice"),
+    [
+        ("", None),
+        ("0,1,1\n", "1 row repeats the time and place of another. It is a person of its own here; if it is a copy "),
+        ("0,1,1\n0,1.0,1e0\n0,2,1\n", "3 rows repeat the time and place of others. Each is a person of its own here; "),
+        ("0,1.001,1\n1,1,1\n", None),
+    ],
+)
+def test_rows_of_their_own_that_repeat_others_are_kept_and_counted(connection, write, more, notice):
+    report = _load(connection, write(ROWS + more), **METRES)
+    assert report.subjects == report.kept == 4 + more.count("\n")
+    assert len(report.notices) == (notice is not None)
+    assert all(told.startswith(f"Notice: {notice}") for told in report.notices)
+
+
+def test_named_subjects_at_one_place_get_no_notice(connection, write):
+    assert _load(connection, write(HEAD + "a,0,1,1\nb,0,1,1\n")).notices == ()
+
+
+def test_rows_of_their_own_are_counted_among_what_is_added_and_what_is_there(connection, write):
+    _load(connection, write(ROWS), **METRES)
+    added = write("time,x,y\n0,1,1\n5,1,1\n5,1,1\n5,2,1\n", "more.csv")
+    report = _load(connection, added, mode="append", **METRES)
+    assert report.kept == 4
+    assert report.notices[0].startswith("Notice: 2 rows repeat the time and place of others.")
+
+
+@pytest.mark.parametrize(("rows", "again"), [("0,1,1\n0,2,1\n7,1,1\n7,2,1\n", "2 of the 4"), ("9,1,1\n", "1 of the 1")])
+def test_adding_rows_of_their_own_is_refused_if_half_are_there(connection, write, rows, again):
+    _load(connection, write(ROWS), **METRES)
+    before = _stored(connection)
+    with pytest.raises(DataError, match=rf"^What is added must be new\. .* time and place of {again} rows"):
+        _load(connection, write("time,x,y\n" + rows, "more.csv"), mode="append", **METRES)
+    assert _stored(connection) == before
+
+
+def test_rows_of_their_own_are_compared_with_fixes_of_lines_and_with_no_other_dataset(connection, write):
+    lines = write(HEAD + "a,0,1,1\na,1,2,1\na,2,3,1\n", "lines.csv")
+    _load(connection, lines, crs="EPSG:32610", srid=32610)
+    same = write("time,x,y\n1,2,1\n")
+    assert _load(connection, same, dataset="other", **METRES).notices == ()
+    with pytest.raises(DataError, match="1 of the 1 rows"):
+        _load(connection, same, mode="append", **METRES)
+
+
+def test_replacing_rows_of_their_own_by_the_same_is_no_repetition(connection, write):
+    path = write(ROWS)
+    _load(connection, path, **METRES)
+    assert _load(connection, path, mode="replace", **METRES).notices == ()
+
+
+def test_the_same_rows_in_another_reference_system_are_there_already(connection, write):
+    _load(connection, write("time,x,y\n0,-122.4,37.7\n"), columns=load.Columns(subject="-"))
+    moved = _all(connection, "SELECT ST_X(path), ST_Y(path) FROM dbanon.trajectory")[0]
+    with pytest.raises(DataError, match="What is added must be new"):
+        _load(connection, write(f"time,x,y\n0,{moved[0]!r},{moved[1]!r}\n", "m.csv"), mode="append", **METRES)
 
 
 def test_the_same_rows_as_csv_gzip_and_parquet_give_the_same_paths(connection, tmp_path, write):

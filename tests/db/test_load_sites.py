@@ -168,7 +168,16 @@ def test_shapes_that_are_none_or_endless_are_left_out(plane, write):
         ("", "unparsable-position"),
         ("POINT EMPTY", "unparsable-position"),
         ("GEOMETRYCOLLECTION EMPTY", "unparsable-position"),
+        ('"COMPOUNDCURVE((0 0, 1 1), CIRCULARSTRING(1 1, 2 2, 3 1))"', "unparsable-position"),
+        ('"CurvePolygon((0 0, 1 0, 1 1, 0 0))"', "unparsable-position"),
+        ('"CIRCULARSTRING Z (1 1 0, 2 2 0, 3 1 0)"', "unparsable-position"),
+        ('"MULTICURVE((0 0, 1 1))"', "unparsable-position"),
+        ('"MULTISURFACE(((0 0, 1 0, 1 1, 0 0)))"', "unparsable-position"),
+        ('"GEOMETRYCOLLECTION(POINT(1 1), CIRCULARSTRING(1 1, 2 2, 3 1))"', "unparsable-position"),
         ("POINT (nan 3)", "non-finite-position"),
+        ("POINT (1e400 3)", "non-finite-position"),
+        ('"LINESTRING (1 1, 2 -1e400)"', "non-finite-position"),
+        ('"LINESTRING (1.7e308 1, 1.6e308 1)"', "non-finite-position"),
         ('"LINESTRING (1 1, nan 3, 4 4)"', "non-finite-position"),
         ('"LINESTRING (1 1, inf 3)"', "non-finite-position"),
         ('"LINESTRING (5 5, 1e300 5)"', "position-out-of-range"),
@@ -177,7 +186,7 @@ def test_shapes_that_are_none_or_endless_are_left_out(plane, write):
     report = _metres(plane, write(text), SHAPE)
     assert _quarantine(plane) == [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason is not None]
     assert report.kept == 1
-    told = "SELECT content->>'area' FROM dbanon.quarantine WHERE line IN (5, 13) ORDER BY line"
+    told = "SELECT content->>'area' FROM dbanon.quarantine WHERE line IN (5, 22) ORDER BY line"
     assert _all(plane, told) == [("clinic",), ("LINESTRING(5 5,1e+300 5)",)]
 
 
@@ -210,6 +219,7 @@ def test_far_is_further_from_the_users_than_three_times_their_extent(plane, writ
     report = _metres(plane, write(HEAD + f"{at[0]},{at[1]},a\n"))
     assert (report.kept, report.far) == (1, {"far-position": 1} if far else {})
     assert len(report.notices) == far
+    assert all(told.startswith("Notice: 1 site lies far") and "leave it out" in told for told in report.notices)
 
 
 def test_a_shape_that_reaches_far_is_far_although_its_middle_is_not(plane, write):

@@ -70,6 +70,14 @@ def test_a_second_town_with_a_share_of_the_fixes_is_no_outlier(connection, write
     assert _load(connection, write([*TOWN, *other])).far == {}
 
 
+def test_a_single_jump_of_the_clock_is_told_as_one(connection, write):
+    late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
+    report = _load(connection, write([*late, "s1,0,8.2,53.1"]))
+    assert report.notices == (
+        "Notice: 1 time lies far outside the rest and was kept; load with --drop-outliers to leave it out.",
+    )
+
+
 def test_a_jump_of_the_clock_is_counted(connection, write):
     late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
     report = _load(connection, write([*late, "s1,0,8.2,53.1", "s2,4102444800,8.2,53.1"]))

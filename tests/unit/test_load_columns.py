@@ -13,7 +13,7 @@ from dbanon.loading import _boxes, _cells, _files, _sites
 
 
 def _read(path, *names):
-    parts = list(_files.batches(path, names))
+    parts = list(_files.batches(path, names, options="--x"))
     return {name: [cell for part in parts for cell in part.columns[name].to_pylist()] for name in names}, [
         line for part in parts for line in part.line.to_pylist()
     ]
@@ -21,7 +21,7 @@ def _read(path, *names):
 
 def _refusal(path, *names):
     with pytest.raises(DataError) as refused:
-        list(_files.batches(path, names))
+        list(_files.batches(path, names, options="--x"))
     return str(refused.value)
 
 
@@ -176,7 +176,7 @@ def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch)
 def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_bytes(b'\xef\xbb\xbfa,b\r\n"x, y","1\n2"\r\n')
-    (batch,) = _files.batches(path, ["a", "b"], may_break=["b"])
+    (batch,) = _files.batches(path, ["a", "b"], options="--a", may_break=["b"])
     assert {name: column.to_pylist() for name, column in batch.columns.items()} == {"a": ["x, y"], "b": ["1\n2"]}
 
 
