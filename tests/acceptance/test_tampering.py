@@ -112,7 +112,8 @@ def test_a_harmless_growth_is_refused_by_publish_until_it_is_verified_again(
 ) -> None:
     database, run_id = verified_city
     database.connection.execute(
-        "UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1))) WHERE run_id = %s AND record_id = 1",
+        "UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1))) "
+        "WHERE run_id = %s AND record_id = 1",
         [run_id],
     )
     with pytest.raises(VerificationFailed, match="changed"):

@@ -279,7 +279,8 @@ def test_what_is_read_back_is_what_was_written(
 
 TAMPERED = {
     "nearest": "UPDATE dbanon.cloak SET extra = NULL, crowd = 1, "
-    "region = ST_Reverse(ST_MakeEnvelope(20, 20, 22, 22, 32610)) WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
+    "region = ST_Reverse(ST_MakeEnvelope(20, 20, 22, 22, 32610)) "
+    "WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 703)",
     "completeness": "DELETE FROM dbanon.membership WHERE trajectory_id = 707",
     "crowd-size": "UPDATE dbanon.cloak SET region = ST_Expand(region, 2)"
     " WHERE record_id = (SELECT record_id FROM dbanon.membership WHERE trajectory_id = 705)",

@@ -250,11 +250,13 @@ def test_no_rectangle_becomes_longer_or_thinner_though_it_would_be_smaller():
 
 
 @pytest.mark.parametrize("side", [-1, 1])
-@pytest.mark.parametrize("upright", [False, True])
-def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(side, upright):
-    far = [(-20 - x, -20 - y) for x in range(40) for y in range(40)]
-    some = [(side * x, side * y)[:: -1 if upright else 1] for x, y in [(60, 60), (60, 60), *far, (2, 1), (1, 2)]]
-    assert len(some) > _improve.CANDIDATES
+def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(side):
+    """Each of 1,400 would do alone, on a hyperbola; no two of them would, nor one with those whom the site has."""
+    half = [(1 - wide, 1 - 300 * 3334 // wide) for wide in range(300, 1000)]
+    far = half + [(y, x) for x, y in half]
+    assert len(far) > _improve.CANDIDATES
+    some = [(side * x, side * y) for x, y in [(299, 3333), (299, 3333), *far, (2, 1), (1, 2)]]
+    assert improved(some[:-2], [(0, 0)], [[0, 1]]) == [[0, 1]]
     assert improved(some, [(0, 0)], [[0, 1]]) == [[len(some) - 2, len(some) - 1]]
 
 
@@ -292,9 +294,9 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
 def test_with_guards_too_improve_is_never_above_bk(guards):
     rng = random.Random(17)
     for _ in range(150):
-        n, m = rng.randint(12, 60), rng.randint(1, 4)
-        data = users([(rng.randrange(30), rng.randrange(30)) for _ in range(n)])
-        places = sites([(rng.randrange(30), rng.randrange(30)) for _ in range(m)])
+        n, m, side = rng.randint(12, 60), rng.randint(2, 4), rng.choice([12, 30])
+        data = users([(rng.randrange(side), rng.randrange(side)) for _ in range(n)])
+        places = sites([(rng.randrange(side), rng.randrange(side)) for _ in range(m)])
         off, on = (run(data, places, improve=improve, k=3, **guards).metrics for improve in ("off", "on"))
         assert on["ggc_percent"] <= off["ggc_percent"] == on["bk_ggc_percent"]
 
