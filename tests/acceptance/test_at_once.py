@@ -13,6 +13,7 @@ pytestmark = pytest.mark.db
 
 LOAD = STAGES["a load with its rows staged"]
 APPEND = Stage((*LOAD.arguments, "--append"), "dbanon.trajectory")
+SITES = Stage(STAGES["a load storing sites"].arguments[:-1], "dbanon.site")  # without --replace
 
 
 def at_once(url: str, stage: Stage, files: tuple[Path, Path], *second: str) -> list[Done]:
@@ -39,6 +40,15 @@ def test_two_loads_that_add_to_one_dataset_wait_for_each_other(city_url: str, ci
     first, second = at_once(city_url, APPEND, soon, *APPEND.words(latest))
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     check(city_url, loads=5)
+
+
+def test_of_two_loads_of_the_same_sites_the_second_finds_them_there(
+    city_url: str, city_files: tuple[Path, Path]
+) -> None:
+    first, second = at_once(city_url, SITES, city_files, *SITES.words(city_files))
+    assert (first.code, second.code) == (0, 3), first.stderr + second.stderr
+    assert "(10 duplicate-site)" in second.sentence
+    check(city_url, loads=3)
 
 
 def test_two_runs_on_one_dataset_do_not_disturb_each_other(city_url: str, city_files: tuple[Path, Path]) -> None:

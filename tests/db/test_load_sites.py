@@ -211,6 +211,11 @@ def test_across_the_antimeridian_the_short_way_round_is_meant(connection, write)
     assert report.far == {}
 
 
+def test_sites_are_the_same_to_the_millimetre(plane, write):
+    report = _metres(plane, write(HEAD + "5,5,a\n5.4,5,a\n5,5.002,a\n5.0004,5,a\n"))
+    assert (report.kept, report.quarantined) == (3, {"duplicate-site": 1})
+
+
 # ---- where the users are ---------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """What sensitive-sites makes of users, sites and parameters: rows, guards, smaller rectangles, and its errors."""
 
 import itertools
-import json
 import random
 import re
 
@@ -9,44 +8,13 @@ import numpy as np
 import pytest
 
 from dbanon.errors import DataError, InfeasibleError, ParameterError
-from dbanon.methods import METHODS, _bichromatic, _guards, _improve
+from dbanon.methods import _bichromatic, _guards, _improve, _monochromatic, _snapshot, sensitive_sites
 from dbanon.methods._boxes import Boxes
-from dbanon.trajectory import Places, Trajectories
+from tests.unit.sensitive_sites_instances import instance
+from tests.unit.sensitive_sites_runs import FAMILY, rows, run, sites, users
 
-FAMILY = METHODS["sensitive-sites"]
 WITH_GUARANTEE = [a.name for a in FAMILY.algorithms if not a.comparison_only]
 every_algorithm = pytest.mark.parametrize("algorithm", WITH_GUARANTEE)
-
-
-def users(points, *, t=None, subject=None, grid_m=1.0, grid_s=60):
-    n = len(points)
-    xy = np.array(points, np.float64).reshape(-1, 2)
-    return Trajectories(
-        trajectory_id=np.arange(n) * 3 + 5, subject=np.arange(n) if subject is None else np.array(subject),
-        offset=np.arange(n + 1), t=np.array(t if t is not None else [0.0] * n), x=xy[:, 0].copy(), y=xy[:, 1].copy(),
-        srid=32610, grid_m=grid_m, grid_s=grid_s,
-    )  # fmt: skip
-
-
-def sites(points, shapes=None):
-    """Sites at points or with bounds; `shapes` are bounds of users by trajectory id."""
-    bounds = np.array([p if len(p) == 4 else (*p, *p) for p in points], np.float64).reshape(-1, 4)
-    shapes = dict(sorted((shapes or {}).items()))
-    return Places(
-        site_id=np.arange(len(bounds)) * 2 + 1, site_bounds=bounds, shape_trajectory=np.array(list(shapes), np.int64),
-        shape_bounds=np.array(list(shapes.values()), np.float64).reshape(-1, 4),
-    )  # fmt: skip
-
-
-def run(data, places, algorithm="bk", seed=1, **params):
-    return FAMILY.anonymise(data, algorithm, FAMILY.parse({"k": 2, **params}), np.random.default_rng(seed), places)
-
-
-def rows(cloaks):
-    """Give (bounds, crowd, cloaked) by trajectory id."""
-    cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
-    told = zip(cloaks.bounds.tolist(), cloaks.crowd.tolist(), cloaked, strict=True)
-    return dict(zip(cloaks.member_trajectory.tolist(), told, strict=True))
 
 
 def crowd_of(rng, n, m, *, side=60, shaped=False):
@@ -112,8 +80,8 @@ def test_a_far_site_costs_area_and_harms_nobody_else():
 # ---- guards ----------------------------------------------------------------------------------------------------------
 
 
-def claims(users, sites, site, reach, inside):
-    """Say who must be added to which site, plainly: the nearest of those that claim, then the lowest."""
+def claims(users, sites, rank, site, *, reach, inside):
+    """Say who must be added to which site, plainly: the nearest of those that claim, then the lowest by rank."""
     box = _guards.rectangles(users, sites, site)
     found = {}
     for u in np.flatnonzero(site < 0).tolist():
@@ -123,8 +91,8 @@ def claims(users, sites, site, reach, inside):
             away = max(0, a[0] - b[2], b[0] - a[2]) ** 2 + max(0, a[1] - b[3], b[1] - a[3]) ** 2
             meets = a[0] <= c[2] and a[2] >= c[0] and a[1] <= c[3] and a[3] >= c[1]
             if away == 0 or away < reach**2 or (inside and meets):
-                found[u] = min(found.get(u, (away, s)), (away, s))
-    return {u: s for u, (_, s) in found.items()}
+                found[u] = min(found.get(u, (away, rank[s], s)), (away, rank[s], s))
+    return {u: s for u, (*_, s) in found.items()}
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -135,15 +103,14 @@ def test_guards_add_round_by_round_whoever_is_claimed_to_the_nearest_site(reach,
         some, places = crowd_of(rng, 40, 3, side=30, shaped=rng.random() < 0.5)
         site = np.full(40, -1, np.int32)
         site[rng.sample(range(40), 6)] = [0, 0, 1, 1, 2, 2]
-        wanted, new = site.copy(), claims(some, places, site, reach, inside)
+        rank = rng.sample(range(3), 3)
+        wanted, new = site.copy(), claims(some, places, rank, site, reach=reach, inside=inside)
         while new:
             wanted[list(new)] = list(new.values())
-            new = claims(some, places, wanted, reach, inside)
+            new = claims(some, places, rank, wanted, reach=reach, inside=inside)
             rounds += 1
-        assert (
-            _guards.add(some, places, np.arange(3), site, guard_m=reach, cell_m=1.0, inside=inside).tolist()
-            == wanted.tolist()
-        )
+        found = _guards.add(some, places, np.array(rank), site, guard_m=reach, cell_m=1.0, inside=inside)
+        assert found.tolist() == wanted.tolist()
     assert rounds > 60 or not inside
 
 
@@ -166,8 +133,23 @@ def test_guard_m_is_a_distance_between_cells_and_strictly_less():
     assert [cloaked for _, _, cloaked in rows(nearer).values()] == [True, True, True, False]
     assert nearer.metrics["added_by_guards"] == 1
     assert nearer.metrics["ggc_percent"] > nearer.metrics["ggc_before_guards_percent"]
-    rounded = run(users([(0, 0), (0, 0), (0.95, 0)], grid_m=0.3), sites([(0, 0)]), guard_m=0.9)  # 3 x 0.3 < 0.9
-    assert [cloaked for _, _, cloaked in rows(rounded).values()] == [True, True, False]
+
+
+@pytest.mark.parametrize(("cell_m", "reach"), [(0.3, 0.9), (0.7, 2.1)])
+def test_three_cells_are_not_nearer_than_three_cells_whatever_float64_makes_of_it(cell_m, reach):
+    assert 3 * cell_m < reach
+    data = users([(0, 0), (0, 0), (3.5 * cell_m, 0)], grid_m=cell_m)
+    for guard_m, hidden in ((reach, 2), (reach + 1e-6, 3)):
+        assert run(data, sites([(0, 0)]), guard_m=guard_m).metrics["users_cloaked"] == hidden
+
+
+def test_of_sites_equally_near_the_lowest_by_rank_takes_a_user():
+    some, places = (Boxes.of([(x, y, x, y) for x, y in at]) for at in ([(2, 0)], [(0, 0), (4, 0), (2, 2)]))
+    for rank in itertools.permutations(range(3)):
+        found = _guards.add(
+            some, places, np.array(rank), np.full(1, -1, np.int32), guard_m=3.0, cell_m=1.0, inside=False
+        )
+        assert found.tolist() == [rank.index(0)]
 
 
 def test_guard_inside_leaves_nobody_exact_in_a_rectangle():
@@ -237,6 +219,88 @@ def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
     assert wrong <= 5  # what is thinner than it may be is not looked into further
 
 
+def improved(some, places, members):
+    """Improve a mapping of users and sites given as points: the users of each site, sorted."""
+    boxes = (Boxes.of([(x, y, x, y) for x, y in at]) for at in (some, places))
+    return np.sort(_improve.improve(*boxes, np.array(members))).tolist()
+
+
+def test_the_site_of_the_largest_rectangle_chooses_first_and_gives_its_users_back_for_others():
+    # Both want user 0. The second has 21 x 21 cells and is first; then the first may have what the second had.
+    assert improved([(12, 12), (24, 24), (30, 30)], [(14, 14), (10, 10)], [[1], [2]]) == [[1], [0]]
+    assert improved([(10, 10), (13, 13), (16, 16)], [(14, 14), (10, 10)], [[2], [1]]) == [[1], [0]]
+
+
+def test_there_are_passes_until_the_gain_is_small():
+    # User 1 is given back when the first site has had its turn.
+    assert improved([(6, 6), (15, 15), (24, 24)], [(17, 17), (10, 10)], [[2], [1]]) == [[1], [0]]
+    rng = random.Random(4)
+    some, places = crowd_of(rng, 400, 40, side=100)
+    once = _improve.improve(some, places, _bichromatic.best_starts(some, places, 5)[:, None] + np.arange(5))
+    before, after = (total(some, places, who) for who in (once, _improve.improve(some, places, once)))
+    assert before - after <= 2 * _improve.LEAST_GAIN * before
+
+
+def test_no_rectangle_becomes_longer_or_thinner_though_it_would_be_smaller():
+    # 10 x 10 cells; 5 x 19 would be longer, 1 x 10 too thin.
+    assert improved([(9, 9), (9, 9), (4, 9), (0, -9)], [(0, 0)], [[0, 1]]) == [[0, 1]]
+    assert improved([(9, 9), (9, 9), (0, 9), (0, 8)], [(0, 0)], [[0, 1]]) == [[0, 1]]
+    # What is as thin already may stay so: 1 x 10 becomes 1 x 6.
+    assert improved([(0, 9), (0, 9), (0, 5), (0, 4)], [(0, 0)], [[0, 1]]) == [[2, 3]]
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(side):
+    """Each of 1,400 would do alone, on a hyperbola; no two of them would, nor one with those whom the site has."""
+    half = [(1 - wide, 1 - 300 * 3334 // wide) for wide in range(300, 1000)]
+    far = half + [(y, x) for x, y in half]
+    assert len(far) > _improve.CANDIDATES
+    some = [(side * x, side * y) for x, y in [(299, 3333), (299, 3333), *far, (2, 1), (1, 2)]]
+    assert improved(some[:-2], [(0, 0)], [[0, 1]]) == [[0, 1]]
+    assert improved(some, [(0, 0)], [[0, 1]]) == [[len(some) - 2, len(some) - 1]]
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_sides_far_out_are_tried_and_then_the_best_between_those_that_were(side):
+    # Whoever is nearer in x is too far in y; each of the 60 is a side that may be tried, and the best one is not.
+    some = [(90, 90), (90, 90), *((x, 150) for x in range(1, 41)), *((46 + x, 30) for x in range(20))]
+    assert len(some) - 2 > 2 * _improve.CUTS
+    assert improved([(side * x, y) for x, y in some], [(0, 0)], [[0, 1]]) == [[42, 43]]
+
+
+def total(some, places, who):
+    return int(sum(np.prod(rectangle(some, places, who[s], s)) for s in range(len(places))))
+
+
+def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
+    rng, smaller = random.Random(2), 0
+    for _ in range(60):
+        some, places, k = instance(rng, users=(30, 60), sites=(3, 6), k=rng.randint(2, 4))
+        some, places = Boxes.of(some), Boxes.of(places)
+        scene = _snapshot.Scene(
+            users=some, sites=places, trajectory=np.arange(len(some)), site_rank=np.arange(len(places)),
+            root=np.zeros(2), domain=1, absent=0,
+        )  # fmt: skip
+        found = sensitive_sites.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
+        areas = _guards.rectangles(some, places, found.site).areas().sum()
+        bk, mk = _bichromatic.best_starts(some, places, k), _monochromatic.windows(some, places, k)
+        costs = [total(some, places, start[:, None] + np.arange(k)) for start in (bk, mk) if start is not None]
+        assert areas <= min(costs)
+        smaller += costs[-1] < costs[0]
+    assert smaller > 5
+
+
+@pytest.mark.parametrize("guards", [{}, {"guard_m": 6.0}, {"guard_inside": "on"}], ids=["none", "guard_m", "inside"])
+def test_with_guards_too_improve_is_never_above_bk(guards):
+    rng = random.Random(17)
+    for _ in range(150):
+        n, m, side = rng.randint(12, 60), rng.randint(2, 4), rng.choice([12, 30])
+        data = users([(rng.randrange(side), rng.randrange(side)) for _ in range(n)])
+        places = sites([(rng.randrange(side), rng.randrange(side)) for _ in range(m)])
+        off, on = (run(data, places, improve=improve, k=3, **guards).metrics for improve in ("off", "on"))
+        assert on["ggc_percent"] <= off["ggc_percent"] == on["bk_ggc_percent"]
+
+
 def test_improve_reports_what_bk_had_and_can_be_left_out():
     rng = random.Random(5)
     data = users([(rng.randrange(500), rng.randrange(500)) for _ in range(300)])
@@ -257,29 +321,7 @@ def test_knn_draws_the_order_of_the_sites_and_mk_only_breaks_ties():
     assert len({str(rows(run(data, both, "mk", seed=s))) for s in range(20)}) == 1
     # The groups end up at one place, and both sites want the first.
     tied = users([(0, 0)] * 2 + [(50, 0)] * 2)
-    assert (
-        len(
-            {
-                str(
-                    rows(
-                        run(
-                            tied,
-                            sites(
-                                [
-                                    (0, 3),
-                                    (0, 4),
-                                ][:2]
-                            ),
-                            "mk",
-                            seed=s,
-                        )
-                    )
-                )
-                for s in range(20)
-            }
-        )
-        == 1
-    )
+    assert len({str(rows(run(tied, sites([(0, 3), (0, 4)]), "mk", seed=s))) for s in range(20)}) == 1
     assert len({str(rows(run(tied, sites([(0, 3), (3, 0)]), "mk", seed=s))) for s in range(20)}) == 2
 
 

@@ -63,6 +63,27 @@ def test_bk_over_several_blocks_finds_the_same_starts_as_the_matrices(monkeypatc
     assert starts(users, sites, k) == oracle.bk_plain(users, sites, k)[0]
 
 
+def test_bk_over_blocks_as_they_are_finds_the_same_starts_as_whole_columns():
+    """Equation (6) in NumPy, each column at once; the best groups are in the second block and the third."""
+    n, m, k, rng = 20_000, 3, 2, np.random.default_rng(SEED)
+    assert _bichromatic._BLOCK % 8 == 0  # or blocks would share a byte
+    x, y = np.arange(n), rng.integers(0, 50, n)
+    users = Boxes.of(np.column_stack([x, y, x, y]))
+    sites = Boxes.of([(9_000, 20, 9_000, 20), (16_500, 20, 16_500, 20), (19_000, 9, 19_000, 9)])
+    width, wins, cost, best = n + 1 - k * m, users.windows(k), np.zeros(n + 1 - k * m, np.int64), []
+    for j in range(m):
+        here = np.arange(j * k, j * k + width)
+        cost = cost + wins.take(here).joined(sites.take(np.full(width, j))).areas()
+        best.append(cost)
+        cost = np.minimum.accumulate(cost)
+    at, expected = width - 1, []
+    for j in range(m - 1, -1, -1):
+        at = int(best[j][: at + 1].argmin())  # the lowest of the best
+        expected.insert(0, at + j * k)
+    assert _bichromatic._BLOCK < expected[0] < 2 * _bichromatic._BLOCK < expected[1]
+    assert _bichromatic.best_starts(users, sites, k).tolist() == expected
+
+
 def test_bk_adds_large_areas_exactly():
     """Sums past 2^53 that differ by one cell; float64 would take them for equal, and the first of them."""
     users, last = [(5, 0, 5, 0), (6, 0, 6, 0), (6, 0, 6, 0)], 2**27 - 1
@@ -110,6 +131,31 @@ def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes)
         )
         assert group.tolist() == oracle.mk_plain(users, sites, offset, priority), (users, sites, offset, priority)
     assert scarce > 5
+
+
+def test_windows_of_mk_are_the_least_each_of_a_group_of_its_own():
+    rng, none, all_taken, moved = random.Random(SEED), 0, 0, 0
+    for _ in range(200):
+        users, sites, k = instance(rng, users=(6, 40), sites=(1, 12), k=rng.randint(1, 4))
+        found = _monochromatic.windows(Boxes.of(users), Boxes.of(sites), k)
+        offset, _ = oracle.one_d_anon_plain(users, k)
+        if len(offset) - 1 < len(sites):
+            assert found is None
+            none += 1
+            continue
+        group = oracle.mk_plain(users, sites, offset, range(len(sites)))
+        all_taken += len(offset) - 1 == len(sites)
+        for site, g, start in zip(sites, group, found.tolist(), strict=True):
+            every = range(offset[g], offset[g + 1] - k + 1)
+            assert start == min(every, key=lambda i, site=site: (oracle.area([*users[i : i + k], site]), i))
+            moved += start > offset[g]
+    assert min(none, all_taken, moved) > 5
+
+
+def test_windows_of_mk_are_none_where_one_group_is_missing():
+    five, corners = [(x, 0, x, 0) for x in range(5)], [(0, 0, 0, 0), (9, 0, 9, 0), (9, 9, 9, 9)]
+    assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners[:2]), 2).tolist() == [0, 3]
+    assert _monochromatic.windows(Boxes.of(five), Boxes.of(corners), 2) is None
 
 
 @pytest.mark.parametrize("shapes", [False, True])
