@@ -256,7 +256,9 @@ def import_table(
     dataset: Dataset,
     subject: Annotated[str, typer.Option(help="Column of the person or vehicle; '-' makes each row its own.")],
     time: Annotated[str, typer.Option(help="Column of the time: a timestamp, or unix seconds or milliseconds.")],
-    geom: Annotated[str, typer.Option(help="Column of the position: a point, or a shape, whose bounding rectangle counts.")],
+    geom: Annotated[
+        str, typer.Option(help="Column of the position: a point, or a shape, whose bounding rectangle counts.")
+    ],
     trip: Trip = None,
     crs: Annotated[str | None, typer.Option(help="Coordinate system of the points; else their own.")] = None,
     srid: Srid = None,

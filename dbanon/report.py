@@ -89,9 +89,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value)
     if isinstance(value, float):
-        if 0 < abs(value) < 0.1:
-            return f"{value:.2g}"
-        return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+        return f"{value:.2g}" if 0 < abs(value) < 0.1 else f"{value:,.{2 if abs(value) < 1000 else 0}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
