@@ -294,7 +294,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
 def test_with_guards_too_improve_is_never_above_bk(guards):
     """Shapes, since a point inside a rectangle does not make it grow."""
     rng = random.Random(17)
-    for _ in range(150):
+    for _ in range(60):
         n, m, side = rng.randint(12, 60), rng.randint(2, 4), rng.choice([12, 30])
         points = [(rng.randrange(side), rng.randrange(side)) for _ in range(n)]
         data, longest = users(points), rng.choice([1, 8])
