@@ -262,10 +262,12 @@ def test_of_many_users_near_a_site_those_are_looked_at_that_take_the_least_area(
 
 @pytest.mark.parametrize("side", [-1, 1])
 def test_sides_far_out_are_tried_and_then_the_best_between_those_that_were(side):
-    # Whoever is nearer in x is too far in y; each of the 60 is a side that may be tried, and the best one is not.
+    # Whoever is nearer in x is too far in y; each of the 60 is a side that may be tried, and the best one is not. By
+    # the rectangle of the second site the gain is small: there is one pass.
     some = [(90, 90), (90, 90), *((x, 150) for x in range(1, 41)), *((46 + x, 30) for x in range(20))]
     assert len(some) - 2 > 2 * _improve.CUTS
-    assert improved([(side * x, y) for x, y in some], [(0, 0)], [[0, 1]]) == [[42, 43]]
+    mirrored = [(side * x, y) for x, y in [*some, (9000, 5000), (9000, 5000)]]
+    assert improved(mirrored, [(0, 0), (side * 4000, 0)], [[0, 1], [62, 63]]) == [[42, 43], [62, 63]]
 
 
 def total(some, places, who):
