@@ -31,9 +31,8 @@ def run(what: str, *options: str) -> None:
     told = json.loads(cost.printed)
     metrics, timings = told["metrics"], told["timings"]
     seconds = "  ".join(f"{name.removesuffix('_s')} {value:.1f}" for name, value in timings.items())
-    print(
-        f"{what:<26} {told['status']}: GGC {metrics['ggc_percent']:.2f} % (bk {metrics.get('bk_ggc_percent', 0):.2f})"
-    )
+    plain = f", bk alone {metrics['bk_ggc_percent']:.2f} %" if "bk_ggc_percent" in metrics else ""
+    print(f"{what:<27} {told['status']}: GGC {metrics['ggc_percent']:.2f} %{plain}")
     print(
         f"    {seconds}; process {cost.seconds:.1f} s; client {cost.client_mb:.0f} MB, server {cost.server_mb:.0f} MB"
     )
