@@ -349,6 +349,19 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             (SELECT trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = {ONE_OF_K})""",
         "masking",
     ),
+    "one of k marked by the order of corners": (
+        f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {ONE_OF_K}",
+        "rectangle",
+    ),
+    "somebody exact marked by the order of corners": (
+        f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {EXACT}",
+        "rectangle",
+    ),
+    "one of k marked by the last bits of a side": (
+        f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(ST_XMin(region) - 1e-7, ST_YMin(region),
+                ST_XMax(region), ST_YMax(region), ST_SRID(region))) WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
+        "rectangle",
+    ),
     "a site that moved after the run": (
         "UPDATE dbanon.site SET geom = ST_Translate(geom, 5000, 0) WHERE dataset_id = 1 AND name = 'outside'",
         "own-rectangle",
@@ -386,6 +399,7 @@ def test_a_site_added_after_the_verification_makes_publish_refuse(
     assert refused.code == 5
     assert "changed since its verification" in refused.sentence
     verified = call(database, "verify", "1")
+    assert verified.sentence.endswith("the dataset has changed since that run: start another.")
     assert verified.code == 5
     assert "[own-rectangle] " in verified.sentence
     done(run(database, "people", "--publish", "v"))

@@ -137,15 +137,25 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
     assert firsts == {0.0, 70.0}
 
 
-def test_a_notice_says_how_many_request_values_identify_by_themselves(connection: psycopg.Connection, run: int) -> None:
+@pytest.mark.parametrize(
+    ("figure", "sentence"),
+    [
+        ("requests_of_one_subject", "3 published request values were only ever sent by one subject"),
+        ("exact_inside_rectangles", "3 users published as they are stand inside a site's rectangle"),
+        ("rectangles_of_their_site_alone", "3 rectangles are no larger than their site"),
+    ],
+)
+def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
+    connection: psycopg.Connection, run: int, figure: str, sentence: str
+) -> None:
     notices: list[str | None] = []
     connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
     publish(connection, "silent")
     assert notices == []
-    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 3}'""")
+    connection.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
     publish(connection, "three")
     assert len(notices) == 1
-    assert "3 published request values were only ever sent by one subject" in str(notices[0])
+    assert str(notices[0]).startswith(sentence)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -405,6 +405,15 @@ def test_positions_too_far_apart_are_bad_data():
         run(users([(0, 0), (1e9, 1e9)] * 8), sites([(0, 0)] * 8))
 
 
+def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
+    data, places = users([(0, 0)] * 5), sites([(0, 0)])
+    for guard in ({"guard_m": 5}, {"guard_inside": True}):
+        with pytest.raises(ParameterError, match=r"local, which is for comparison, must have no guards\."):
+            run(data, places, "local", **guard)
+    with pytest.raises(ParameterError, match=r"The 'local_format' parameter must go with local\. Got it for mk;"):
+        run(data, places, "mk", local_format="2-by-2")
+
+
 def test_local_is_refused_where_it_would_take_too_long():
     with pytest.raises(ParameterError, match=r"must have at most 100000 users and 500 sites\. Got 9 and 501; use"):
         run(users([(0, 0)] * 9), sites([(0, 0)] * 501), "local")
