@@ -206,44 +206,26 @@ COMMENT ON FUNCTION dbanon.refuse_change() IS
 'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
 Raises: DA006. Example: fires by itself.';
 
-DROP TRIGGER IF EXISTS bump_insert ON dbanon.trajectory;
-DROP TRIGGER IF EXISTS bump_update ON dbanon.trajectory;
-DROP TRIGGER IF EXISTS bump_delete ON dbanon.trajectory;
-DROP TRIGGER IF EXISTS bump_truncate ON dbanon.trajectory;
-CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.trajectory REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.trajectory REFERENCING OLD TABLE AS changed NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.trajectory REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.trajectory
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-
-DROP TRIGGER IF EXISTS bump_insert ON dbanon.request;
-DROP TRIGGER IF EXISTS bump_update ON dbanon.request;
-DROP TRIGGER IF EXISTS bump_delete ON dbanon.request;
-DROP TRIGGER IF EXISTS bump_truncate ON dbanon.request;
-CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.request REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.request REFERENCING OLD TABLE AS changed NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.request REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.request
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-
-DROP TRIGGER IF EXISTS bump_insert ON dbanon.site;
-DROP TRIGGER IF EXISTS bump_update ON dbanon.site;
-DROP TRIGGER IF EXISTS bump_delete ON dbanon.site;
-DROP TRIGGER IF EXISTS bump_truncate ON dbanon.site;
-CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.site REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.site REFERENCING OLD TABLE AS changed NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.site REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
-CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.site
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision();
+DO $$
+DECLARE
+    source text;
+BEGIN
+    FOREACH source IN ARRAY ARRAY['trajectory', 'request', 'site'] LOOP
+        EXECUTE format('DROP TRIGGER IF EXISTS bump_insert ON dbanon.%I', source);
+        EXECUTE format('DROP TRIGGER IF EXISTS bump_update ON dbanon.%I', source);
+        EXECUTE format('DROP TRIGGER IF EXISTS bump_delete ON dbanon.%I', source);
+        EXECUTE format('DROP TRIGGER IF EXISTS bump_truncate ON dbanon.%I', source);
+        EXECUTE format('CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+        EXECUTE format('CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
+            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+        EXECUTE format('CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+        EXECUTE format('CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.%I '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+    END LOOP;
+END
+$$;
 
 DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW

@@ -39,7 +39,8 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     Returns
     -------
     int64[m, k]
-        The same kind of mapping; its total area is not greater, and no rectangle has a greater width + height.
+        The same kind of mapping; its total area is not greater, no rectangle has a greater width + height, and none is
+        thinner than `ASPECT` to one unless it was.
 
     Notes
     -----
