@@ -10,7 +10,7 @@ from typing import Any
 from geoalchemy2 import Geometry, WKBElement
 from psycopg.types.range import TimestamptzRange
 from sqlalchemy import BigInteger, ForeignKey, LargeBinary, MetaData, Text
-from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP, TSTZRANGE
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP, TSTZRANGE
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Double
 
@@ -104,6 +104,36 @@ class Site(Base):
     geom: Mapped[WKBElement] = mapped_column(_PATH)
 
 
+class Poi(Base):
+    """A point of interest."""
+
+    __tablename__ = "poi"
+    poi_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    category: Mapped[str]
+    geom: Mapped[WKBElement] = mapped_column(_PATH)
+
+
+class Cell(Base):
+    """The area a base station covers."""
+
+    __tablename__ = "cell"
+    cell_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    name: Mapped[str | None]
+    geom: Mapped[WKBElement] = mapped_column(_PATH)
+
+
+class QuasiIdentifier(Base):
+    """A time at which an adversary may know where a subject was."""
+
+    __tablename__ = "quasi_identifier"
+    quasi_identifier_id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
+    subject: Mapped[str]
+    at: Mapped[datetime]
+
+
 class Method(Base):
     """A method family as the database knows it."""
 
@@ -115,6 +145,8 @@ class Method(Base):
     attack: Mapped[str]
     algorithms: Mapped[list[dict[str, Any]]]
     columns: Mapped[list[dict[str, Any]]]
+    paper: Mapped[str]
+    parameters: Mapped[list[dict[str, Any]]]
 
 
 class Run(Base):
@@ -140,6 +172,27 @@ class Run(Base):
     created_by: Mapped[str]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    todo: Mapped[str | None]
+    attempts: Mapped[int]
+    worker: Mapped[str | None]
+    stage: Mapped[str | None]
+    stage_done: Mapped[int | None]
+    stage_total: Mapped[int | None]
+    rows: Mapped[int | None]
+    error_kind: Mapped[str | None]
+    cancel_requested_at: Mapped[datetime | None]
+    cancel_requested_by: Mapped[str | None]
+
+
+class Worker(Base):
+    """A process that takes runs; it is alive as long as it holds its advisory lock."""
+
+    __tablename__ = "worker"
+    worker_id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    lock_key: Mapped[int]
+    started_at: Mapped[datetime]
+    started_by: Mapped[str]
 
 
 class Cloak(Base):
@@ -193,3 +246,29 @@ class Release(Base):
     published_by: Mapped[str]
     withdrawn_at: Mapped[datetime | None]
     withdrawn_by: Mapped[str | None]
+    overlap: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    overlap_reason: Mapped[str | None]
+
+
+class Grouping(Base):
+    """Who was hidden with whom in a release; the table has no key, the mapper's is all of it but the subjects."""
+
+    __tablename__ = "grouping"
+    release_id: Mapped[int] = mapped_column(ForeignKey("dbanon.release.release_id"), primary_key=True)
+    period: Mapped[TimestamptzRange] = mapped_column(TSTZRANGE, primary_key=True)
+    alone: Mapped[bool] = mapped_column(primary_key=True)
+    subjects: Mapped[list[str]] = mapped_column(ARRAY(Text))
+
+
+class Audit(Base):
+    """Who did what and when; append-only."""
+
+    __tablename__ = "audit"
+    audit_id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    login: Mapped[str]
+    action: Mapped[str]
+    dataset: Mapped[str | None]
+    run_id: Mapped[int | None]
+    release: Mapped[str | None]
+    detail: Mapped[dict[str, Any]]

@@ -19,7 +19,7 @@ from dbanon.methods import METHODS, Method
 if TYPE_CHECKING:
     import sqlalchemy
 
-EXPECTED_REVISION = "0002"
+EXPECTED_REVISION = "0003"
 
 _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 _OLDEST_SERVER = 130000

@@ -60,6 +60,24 @@ COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (held by 
 COMMENT ON COLUMN dbanon.site.name IS 'What it is called; null where nobody said.';
 COMMENT ON COLUMN dbanon.site.geom IS 'Where it is, in the dataset''s SRID: a point, or a shape, whose bounding rectangle counts.';
 
+COMMENT ON TABLE dbanon.poi IS 'A point of interest, such as a cafe.';
+COMMENT ON COLUMN dbanon.poi.poi_id IS 'Key.';
+COMMENT ON COLUMN dbanon.poi.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.poi.category IS 'What kind of place it is.';
+COMMENT ON COLUMN dbanon.poi.geom IS 'Where it is, in the dataset''s SRID.';
+
+COMMENT ON TABLE dbanon.cell IS 'The area a base station covers.';
+COMMENT ON COLUMN dbanon.cell.cell_id IS 'Key.';
+COMMENT ON COLUMN dbanon.cell.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.cell.name IS 'What the station is called; null where nobody said.';
+COMMENT ON COLUMN dbanon.cell.geom IS 'The area, a polygon or several, in the dataset''s SRID.';
+
+COMMENT ON TABLE dbanon.quasi_identifier IS 'A time at which an adversary may know where a subject was.';
+COMMENT ON COLUMN dbanon.quasi_identifier.quasi_identifier_id IS 'Key.';
+COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs to (held by a trigger).';
+COMMENT ON COLUMN dbanon.quasi_identifier.subject IS 'The subject.';
+COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
+
 COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
 COMMENT ON COLUMN dbanon.method.summary IS 'What it does.';
@@ -68,6 +86,9 @@ COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of i
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
 COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, comparison_only}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
+
+COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
+COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
 COMMENT ON TABLE dbanon.run IS 'Method, algorithm, parameters, seed and dataset, and what came out.';
 COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
@@ -89,6 +110,24 @@ COMMENT ON COLUMN dbanon.run.created_at IS 'When it was submitted.';
 COMMENT ON COLUMN dbanon.run.created_by IS 'Login that submitted it.';
 COMMENT ON COLUMN dbanon.run.started_at IS 'When computing began.';
 COMMENT ON COLUMN dbanon.run.finished_at IS 'When it ended.';
+
+COMMENT ON COLUMN dbanon.run.todo IS 'What a worker still has to do: compute (and verify), or verify; null: nothing.';
+COMMENT ON COLUMN dbanon.run.attempts IS 'How often a worker has begun what is to do. A later one finishes nothing an earlier one began.';
+COMMENT ON COLUMN dbanon.run.worker IS 'Who works on it now: host and process; null: nobody.';
+COMMENT ON COLUMN dbanon.run.stage IS 'What is being done now.';
+COMMENT ON COLUMN dbanon.run.stage_done IS 'How much of the stage is done.';
+COMMENT ON COLUMN dbanon.run.stage_total IS 'How much the stage is in all; null where nobody knows.';
+COMMENT ON COLUMN dbanon.run.rows IS 'Cloaks written.';
+COMMENT ON COLUMN dbanon.run.error_kind IS 'What was wrong: parameter, data, infeasible, store (the server) or other.';
+COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When somebody asked for its end.';
+COMMENT ON COLUMN dbanon.run.cancel_requested_by IS 'Login that asked.';
+
+COMMENT ON TABLE dbanon.worker IS 'Processes that take runs from the queue. One whose advisory lock nobody holds is dead.';
+COMMENT ON COLUMN dbanon.worker.worker_id IS 'Key.';
+COMMENT ON COLUMN dbanon.worker.name IS 'Host and process.';
+COMMENT ON COLUMN dbanon.worker.lock_key IS 'Key of the advisory lock it holds, and part of the name of the channel it listens on; random, so that it cannot be guessed.';
+COMMENT ON COLUMN dbanon.worker.started_at IS 'When it began.';
+COMMENT ON COLUMN dbanon.worker.started_by IS 'Its login.';
 
 COMMENT ON TABLE dbanon.cloak IS 'A region for a period: the rows a run would publish.';
 COMMENT ON COLUMN dbanon.cloak.run_id IS 'The run (held by a trigger).';
@@ -126,5 +165,24 @@ COMMENT ON COLUMN dbanon.release.published_at IS 'When.';
 COMMENT ON COLUMN dbanon.release.published_by IS 'Login that published.';
 COMMENT ON COLUMN dbanon.release.withdrawn_at IS 'When it was withdrawn; null while live.';
 COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
+
+COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it; null where none overlapped.';
+COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
+
+COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: an adversary knows it for ever.';
+COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
+COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
+COMMENT ON COLUMN dbanon.grouping.alone IS 'False: the subjects are one group; true: each of them was published by itself.';
+COMMENT ON COLUMN dbanon.grouping.subjects IS 'The subjects, each once; a forgotten one has become a random text.';
+
+COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no subject and no coordinate.';
+COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
+COMMENT ON COLUMN dbanon.audit.at IS 'When.';
+COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done: submit, cancel, verify, publish, unpublish, drop, forget, load, ...';
+COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about.';
+COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
+COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';
+COMMENT ON COLUMN dbanon.audit.detail IS 'Figures and reasons, an object.';
 
 COMMENT ON COLUMN dbanon.alembic_version.version_num IS 'The revision.';

@@ -1,6 +1,7 @@
 """Upgrades from nothing, in every state a database may be in, end at the golden schema."""
 
 import gzip
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,8 +83,9 @@ def test_a_database_of_an_earlier_revision_is_upgraded_with_all_it_holds(empty: 
         before = connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall()
     assert not schema.is_current(url)
     assert schema.upgrade(url) == schema.EXPECTED_REVISION
-    with_release = [line for line in listing(url).splitlines() if "release_1" not in line and "city_k3" not in line]
-    assert with_release == (GOLDEN / "schema.txt").read_text().splitlines()
+    own = re.compile(r"release_\d|published\.city")
+    without_releases = [line for line in listing(url).splitlines() if not own.search(line)]
+    assert without_releases == (GOLDEN / "schema.txt").read_text().splitlines()
     with open_database(url) as database:
         assert database.connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall() == before
         assert database.verify(1).status == "verified"
