@@ -1,6 +1,7 @@
 """How much memory this process has used at most."""
 
 import resource
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -15,3 +16,9 @@ def peak_mb() -> float:
     except (OSError, StopIteration):
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(kilobytes / 1024, 1)
+
+
+def forget_peak() -> None:
+    """Begin to measure anew: a worker's process does one run after the other."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")

@@ -373,15 +373,19 @@ def list_methods() -> None:
     _print(lambda: report.methods_text(described), lambda: report.methods_json(described))
 
 
+Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
+AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="The algorithm; else the family's first.")]
+Parameters = Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")]
+Seed = Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")]
+
+
 @app.command(epilog=GLOBAL)
 def run(
-    method: Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")],
+    method: Method,
     dataset: Dataset,
-    algorithm: Annotated[str | None, typer.Option(help="The algorithm; else the family's first.")] = None,
-    parameter: Annotated[
-        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")] = None,
+    algorithm: AlgorithmName = None,
+    parameter: Parameters = None,
+    seed: Seed = None,
     publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
 ) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
@@ -395,6 +399,50 @@ def run(
     _print(lambda: report.run_text(result), lambda: report.run_json(result))
     _say(result.notices)
     result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+def submit(
+    method: Method,
+    dataset: Dataset,
+    algorithm: AlgorithmName = None,
+    parameter: Parameters = None,
+    seed: Seed = None,
+) -> None:
+    """Queue a run for the next worker that is free, and return at once."""
+    params = _params(parameter or [])
+    with _open() as database:
+        run_id = database.submit(method, dataset=dataset, algorithm=algorithm, params=params, seed=seed)
+    _print(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
+
+
+@app.command(epilog=GLOBAL)
+def cancel(run_id: RunId) -> None:
+    """End a run that waits or is being computed; nothing it wrote stays."""
+    with _open() as database:
+        status = database.cancel(run_id)
+    _print(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
+
+
+@app.command(epilog=GLOBAL)
+def worker(
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs that go at once.")] = 1,
+    grace_s: Annotated[
+        float,
+        typer.Option(min=0, help="How long a run may go on when the worker is told to stop; then it goes back (s)."),
+    ] = 5.0,
+    lock_dsn: Annotated[
+        str | None,
+        typer.Option(help="Straight way to the server for connections that hold locks, where --dsn is a pooler."),
+    ] = None,
+) -> None:
+    """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
+    from dbanon.report import stderr_line
+    from dbanon.worker import serve
+
+    if lock_dsn is not None:
+        os.environ["DBANON_LOCK_DSN"] = lock_dsn
+    serve(_options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line)
 
 
 @app.command(epilog=GLOBAL)

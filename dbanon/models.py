@@ -174,6 +174,7 @@ class Run(Base):
     finished_at: Mapped[datetime | None]
     todo: Mapped[str | None]
     attempts: Mapped[int]
+    most_attempts: Mapped[int]
     worker: Mapped[str | None]
     stage: Mapped[str | None]
     stage_done: Mapped[int | None]

@@ -1,64 +1,32 @@
-"""From run to release: load, compute, write, verify, publish. The only place that knows the order.
+"""From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
 
-The invariants kept here: a run's row is committed before its computation starts, and its holder keeps an advisory lock
-on it; cloaks and members become visible together with the status ``computed`` or not at all; a run is ``verified`` only
-by an attack that read the stored rows; what an attack cannot decide is a refusal.
+Runs are done in `running`, whoever does them; which run is done by whom is decided by the queue.
 """
 
-import secrets
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace as changed
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import psycopg
 
-from dbanon import _memory, load, methods, schema, server, store
-from dbanon._background import in_background
+from dbanon import load, methods, queue, running, schema, server, store
 from dbanon._progress import Progress, silent
-from dbanon.attacks import ATTACKS, Clause, Verdict
-from dbanon.errors import DbanonError, ParameterError, StoreError, VerificationFailed
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon._watching import Watch
+from dbanon.errors import DbanonError, ParameterError
+from dbanon.running import RunResult
 
 if TYPE_CHECKING:
     from dbanon.loading._datasets import Mode
     from dbanon.synth import SynthReport
 
-_CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
+__all__ = ["Database", "RunResult", "open_database", "synth_files"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """What ``dbanon run`` and ``dbanon verify`` report."""
-
-    run_id: int
-    method: str
-    algorithm: str
-    status: str
-    metrics: Mapping[str, Any]
-    verdict: Verdict
-    timings: Mapping[str, float] = field(default_factory=dict)
-    suppressed: Mapping[str, Any] = field(default_factory=dict)
-    peak_rss_mb: float = 0.0
-    release: str | None = None
-    rows_published: int | None = None
-    notices: tuple[str, ...] = ()
-    remedy: str = "run it again, and report it if it is refused again."
-
-    def require_verified(self) -> None:
-        """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
-        if not self.verdict.passed:
-            comparison = methods.method(self.method).algorithm(self.algorithm).comparison_only
-            broken = " ".join(f"[{c.name}] {c.sentence}" for c in self.verdict.clauses if not c.passed)
-            raise VerificationFailed(
-                f"Run {self.run_id} must withstand the {self.verdict.attack} attack to be published. It did not: "
-                f"{broken} Nothing was published; "
-                + ("use an algorithm that is not for comparison only." if comparison else self.remedy)
-            )
+_POLL_S = 0.2
 
 
 class Database:
@@ -69,6 +37,12 @@ class Database:
     target : server.Target
         Where it is.
 
+    Attributes
+    ----------
+    lock_url : str
+        Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
+        transaction another session.
+
     Notes
     -----
     Made by `dbanon.connect`. Not safe for use from several threads at once; open one for each.
@@ -76,6 +50,8 @@ class Database:
 
     def __init__(self, target: server.Target) -> None:
         self.target = target
+        direct = os.environ.get("DBANON_LOCK_DSN")
+        self.lock_url = server.external(direct).url if direct else target.url
         self.connection: psycopg.Connection[Any] = store.connect(target.url)
 
     def __enter__(self) -> Self:
@@ -151,6 +127,7 @@ class Database:
         params: Mapping[str, Any] | None = None,
         seed: int | None = None,
         publish: str | None = None,
+        replace: bool = False,
         progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
@@ -176,52 +153,114 @@ class Database:
         """
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
-        parsed = family.parse(params or {})
-        seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
-        if publish is not None and chosen.comparison_only:
-            raise ParameterError(
-                f"A run to publish must use an algorithm that gives the guarantee. {chosen.name} is for comparison; "
-                "choose another, or leave out --publish."
-            )
+        family.parse(params or {})
+        if seed is not None:
+            _check_seed(seed)
         with store.errors_translated():
-            store.demand_worker(self.connection)
-            store.reap_runs(self.connection)
-            data = store.dataset_row(self.connection, dataset)
             if publish is not None:
-                store.check_release_name(self.connection, publish)
-            with self._starting(data, family.name, chosen.name, asdict(parsed), seed=seed) as run_id:
-                result = self._execute(_Job(run_id, family, chosen, parsed, seed, data), progress)
+                store.check_release(self.connection, publish, replace=replace, method=method, algorithm=chosen.name)
+            submission = (dataset, method, chosen.name, params or {})
+            if queue.may_compute(self.connection):
+                result = self._at_once(lambda holder: queue.submit_run(holder, *submission, seed=seed), progress)
+            else:
+                self._demand_worker()
+                result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
             # Outside: a run that could not be published is verified all the same.
             return self._publish_result(result, publish, progress)
+
+    def submit(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> int:
+        """Queue a run for the next worker that is free; arguments as for `run`. Returns its id at once."""
+        with store.errors_translated():
+            return queue.submit_run(self.connection, dataset, method, algorithm, params or {}, seed=seed)
 
     def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with store.errors_translated():
-            row = store.run_row(self.connection, run_id)
-            if row.status not in ("computed", "verified", "refused"):
-                raise ParameterError(
-                    f"A run must have been computed to be verified. Run {run_id} is {row.status}; start another run."
-                )
-            with store.lock_run(self.connection, run_id):
-                verdict, seconds = self._attack(run_id, row.method, progress)
-                status = self._record(run_id, verdict)
-            return RunResult(
-                run_id=run_id,
-                method=row.method,
-                algorithm=row.algorithm,
-                status=status,
-                metrics=row.metrics,
-                verdict=verdict,
-                timings={"verify_s": seconds},
-                suppressed=row.suppressed,
-                peak_rss_mb=_memory.peak_mb(),
-                remedy=self._remedy(row),
-            )
+            if queue.may_compute(self.connection):
 
-    def _remedy(self, row: store.RunRow) -> str:
-        """Say what to do if the run is refused: data that changed since are reason enough."""
-        changed = row.dataset_revision != store.dataset_row(self.connection, row.dataset).revision
-        return "the dataset has changed since that run: start another." if changed else RunResult.remedy
+                def ask(holder: store.Connection) -> int:
+                    queue.ask_verification(holder, run_id)
+                    return run_id
+
+                return self._at_once(ask, progress)
+            self._demand_worker()
+            queue.ask_verification(self.connection, run_id)
+            return self.wait(run_id, progress=progress)
+
+    def wait(self, run_id: int, *, progress: Progress = silent) -> RunResult:
+        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end."""
+        with store.errors_translated():
+            try:
+                while (state := queue.state(self.connection, run_id)).todo is not None:
+                    progress(state.progress or "waiting", state.done, state.total)
+                    queue.reap_runs(self.connection)
+                    time.sleep(_POLL_S)
+            except KeyboardInterrupt:
+                with suppress(DbanonError, psycopg.Error):
+                    queue.cancel_run(self.connection, run_id)
+                raise
+            return running.stored_result(self.connection, run_id)
+
+    def cancel(self, run_id: int) -> str:
+        """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""
+        with store.errors_translated():
+            return queue.cancel_run(self.connection, run_id)
+
+    def take(
+        self, holder: store.Connection, worker: str, *, progress: Progress = silent, **watching: Any
+    ) -> RunResult | None:
+        """Take the oldest run that waits and do it, as a worker does.
+
+        Parameters
+        ----------
+        holder : psycopg.Connection
+            Will hold the run's lock; goes straight to the server.
+        worker : str
+            Who takes it.
+        progress : callable, optional
+        **watching
+            See `dbanon._watching.Watch`.
+
+        Returns
+        -------
+        RunResult or None
+            None if nothing waits.
+        """
+        with store.errors_translated():
+            claim = queue.claim_run(holder, worker)
+            return None if claim is None else self._work(holder, claim, progress, **watching)
+
+    def _demand_worker(self) -> None:
+        """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
+        if not queue.has_worker(self.connection):
+            raise queue.no_worker()
+
+    def _at_once(self, ask: Callable[[store.Connection], int], progress: Progress) -> RunResult:
+        """Submit what `ask` submits, take it, and do it in this process.
+
+        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
+        session finds it running without a holder.
+        """
+        with store.connect(self.lock_url) as holder:
+            queue.reap_runs(holder)
+            with holder.transaction():
+                run_id = ask(holder)
+                claim = queue.claim_run(holder, queue.process_name(), run_id)
+            if claim is None:
+                raise queue.lost(run_id)
+            return self._work(holder, claim, progress)
+
+    def _work(self, holder: store.Connection, claim: queue.Claim, progress: Progress, **watching: Any) -> RunResult:
+        watch = Watch(holder, claim, progress, **watching)
+        return running.work(self.connection, self.target.url, holder, claim, watch)
 
     def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices."""
@@ -236,115 +275,13 @@ class Database:
     def runs(self) -> list[dict[str, Any]]:
         """List all runs, newest last."""
         with store.errors_translated():
-            store.reap_runs(self.connection)
+            queue.reap_runs(self.connection)
             return store.list_runs(self.connection)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""
         with store.errors_translated():
             return store.release_rows(self.connection, name, limit)
-
-    @contextmanager
-    def _starting(
-        self, data: store.DatasetRow, method: str, algorithm: str, params: Mapping[str, Any], *, seed: int
-    ) -> Iterator[int]:
-        """Create a run and hold its lock for the body.
-
-        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
-        session finds it running without a holder.
-        """
-        with ExitStack() as held:
-            with self.connection.transaction():
-                run_id = store.create_run(self.connection, data.dataset_id, method, algorithm, params, seed=seed)
-                held.enter_context(store.lock_run(self.connection, run_id))
-                store.set_status(self.connection, run_id, "running")
-            held.enter_context(self._ending(run_id))
-            yield run_id
-
-    @contextmanager
-    def _ending(self, run_id: int) -> Iterator[None]:
-        """Leave a run ``failed`` or ``cancelled`` if the body does not come to an end."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self._give_up(run_id, "cancelled", "The run was interrupted.")
-            raise
-        except BaseException as error:
-            told = str(error) if isinstance(error, DbanonError) else "The run failed; see its error with --debug."
-            if isinstance(error, psycopg.Error):
-                told = str(store.translate(error))
-            cancelled = getattr(error, "sqlstate", None) == _CANCELLED
-            self._give_up(run_id, "cancelled" if cancelled else "failed", told)
-            raise
-
-    def _give_up(self, run_id: int, status: str, error: str) -> None:
-        """Record how a run ended and delete its rows; if interrupted in that, begin once more."""
-        try:
-            self._undo(run_id, status, error)
-        except KeyboardInterrupt:  # the driver of the bulk reads had swallowed the first Ctrl-C
-            self._undo(run_id, "cancelled", "The run was interrupted.")
-            raise
-
-    def _undo(self, run_id: int, status: str, error: str) -> None:
-        """Record how a run ended and delete its rows; if the connection is gone, `reap_runs` does so later."""
-        with suppress(psycopg.Error), self.connection.transaction():
-            self.connection.execute("SET LOCAL lock_timeout = '3s'")  # whoever pressed Ctrl-C is waiting
-            store.delete_rows(self.connection, run_id)
-            store.set_status(self.connection, run_id, status, error=error)
-
-    def _execute(self, job: "_Job", progress: Progress) -> RunResult:
-        began = time.perf_counter()
-        watch = _Stopwatch()
-        progress("reading trajectories", 0, None)
-        job, read = self._read(job, watch)
-        progress("computing cloaks", 0, None)
-        with watch("compute_s"):
-            rng = np.random.default_rng(job.seed)
-            cloaks = job.family.anonymise(read.trajectories, job.algorithm.name, job.params, rng, read.places)
-            if read.requests is not None:
-                cloaks = job.family.attach(cloaks, read.trajectories, read.requests)
-        del read
-        progress("writing cloaks", 0, len(cloaks.record_id))
-        with watch("write_s"):
-            self._write(job, cloaks)
-        verdict, watch.seconds["verify_s"] = self._attack(job.run_id, job.family.name, progress)
-        watch.seconds["total_s"] = time.perf_counter() - began
-        status = self._record(job.run_id, verdict, timings=watch.seconds, peak_rss_mb=_memory.peak_mb())
-        return RunResult(
-            run_id=job.run_id,
-            method=job.family.name,
-            algorithm=job.algorithm.name,
-            status=status,
-            metrics=cloaks.metrics,
-            verdict=verdict,
-            timings=watch.seconds,
-            suppressed=cloaks.suppressed,
-            peak_rss_mb=_memory.peak_mb(),
-        )
-
-    def _read(self, job: "_Job", watch: "_Stopwatch") -> tuple["_Job", "_Read"]:
-        """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
-        ready = in_background(job.family.prepare, job.algorithm.name, job.params)
-        with watch("load_s"), store.reading(self.target.url) as reader:
-            job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
-            revision = job.dataset.revision
-            store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
-            read = _Read(
-                trajectories=reader.trajectories(job.dataset.dataset_id),
-                requests=reader.requests(job.dataset.dataset_id) if job.family.reads_requests else None,
-                places=reader.places(job.dataset.dataset_id) if job.family.reads_places else None,
-            )
-        with watch("compile_s"):
-            ready.result()
-        return job, read
-
-    def _write(self, job: "_Job", cloaks: Cloaks) -> None:
-        with self.connection.transaction():
-            store.demand_unchanged(self.connection, job.dataset)
-            store.write_cloaks(self.connection, job.run_id, job.dataset, cloaks)
-            store.set_status(
-                self.connection, job.run_id, "computed", metrics=cloaks.metrics, suppressed=cloaks.suppressed
-            )
 
     def _publish_result(self, result: RunResult, name: str | None, progress: Progress) -> RunResult:
         if name is None or not result.verdict.passed:
@@ -356,74 +293,12 @@ class Database:
             remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
             error.args = (f"{error} {remains}", *error.args[1:])
             raise
-        return replace(result, release=name, rows_published=rows, notices=notices)
-
-    def _attack(self, run_id: int, method: str, progress: Progress) -> tuple[Verdict, float]:
-        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
-        began = time.perf_counter()
-        progress("attacking the stored rows", 0, None)
-        name = methods.method(method).attack
-        digest = store.run_digest(self.connection, run_id)
-        verdict = _judge(name, self.target.url, run_id)
-        store.add_verification(self.connection, run_id, verdict, digest)
-        return verdict, time.perf_counter() - began
-
-    def _record(self, run_id: int, verdict: Verdict, **columns: Any) -> str:
-        status = "verified" if verdict.passed else "refused"
-        store.set_status(self.connection, run_id, status, **columns)
-        return status
+        return changed(result, release=name, rows_published=rows, notices=notices)
 
 
-@dataclass(frozen=True)
-class _Job:
-    run_id: int
-    family: methods.Method
-    algorithm: methods.Algorithm
-    params: Any
-    seed: int
-    dataset: store.DatasetRow
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    """What a run computes on; None is what its family does not read."""
-
-    trajectories: Trajectories
-    requests: Requests | None
-    places: Places | None
-
-
-class _Stopwatch:
-    """Seconds spent in named phases."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.seconds[phase] = time.perf_counter() - began
-
-
-def _judge(name: str, url: str, run_id: int) -> Verdict:
-    """Run an attack; whatever keeps it from deciding is a refusal."""
-    try:
-        with store.reading(url) as reader:
-            evidence = reader.evidence(run_id)
-        return ATTACKS[name](evidence)
-    except StoreError:  # the server went away: nothing was decided, and nothing is recorded
-        raise
-    except Exception as error:
-        told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
-        clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
-        return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
-
-
-def _checked_seed(seed: int) -> int:
+def _check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
-    return seed
 
 
 def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:

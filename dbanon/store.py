@@ -5,10 +5,9 @@ the errors of `dbanon.errors`; their texts never reach a user, because they may 
 """
 
 import difflib
-import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,7 +20,8 @@ from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
 from dbanon import _arrow, _reading, _sqlstate, binary_copy
-from dbanon.attacks import Evidence, Verdict
+from dbanon._progress import Progress, silent
+from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError
 from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
@@ -46,7 +46,8 @@ def connect(url: str) -> Connection:
         If there is no answer, or no entry.
     """
     with errors_translated():
-        connection = psycopg.connect(url, autocommit=True, application_name="dbanon")
+        # Nothing prepared: behind a pooler the next transaction may be on another session of the server.
+        connection = psycopg.connect(url, autocommit=True, application_name="dbanon", prepare_threshold=None)
         # Killed, this process must not leave a long statement behind that keeps its locks. Version 14 and later notice.
         connection.execute(
             "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
@@ -100,6 +101,8 @@ class RunRow:
     suppressed: Mapping[str, Any]
     timings: Mapping[str, Any]
     error: str | None
+    error_kind: str | None
+    peak_rss_mb: float | None
 
 
 def dataset_row(connection: Connection, name: str) -> DatasetRow:
@@ -122,55 +125,11 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
     raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
 
 
-def demand_worker(connection: Connection) -> None:
-    """Raise `StoreError` unless the login may write cloaks and verdicts; before a run is queued, not in its middle."""
-    if not _one(connection, "SELECT has_table_privilege('dbanon.cloak', 'INSERT')"):
-        raise _sqlstate.no_rights()
-
-
 def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
     """Raise `StoreError` if the dataset changed since `dataset` was read; the digest notices what changes later."""
-    revision = _one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
+    revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
     if revision != dataset.revision:
         raise StoreError("Nobody may change a dataset during a run. Somebody did and nothing was kept; run it again.")
-
-
-def create_run(
-    connection: Connection, dataset_id: int, method: str, algorithm: str, params: Mapping[str, Any], *, seed: int | None
-) -> int:
-    """Queue a run and return its id; committed at once on an autocommit connection."""
-    return cast(
-        "int",
-        _one(
-            connection,
-            "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed) VALUES (%s, %s, %s, %s, %s) "
-            "RETURNING run_id",
-            [dataset_id, method, algorithm, _json(params), seed],
-        ),
-    )
-
-
-_RUN_COLUMNS = ("dataset_revision", "metrics", "suppressed", "timings", "error", "peak_rss_mb")
-_MARKS: dict[str, sql.SQL] = {
-    "running": sql.SQL(", started_at = clock_timestamp(), program_version = {}"),
-    "computed": sql.SQL(""),
-    "queued": sql.SQL(""),
-}
-
-
-def set_status(connection: Connection, run_id: int, status: str, **columns: Any) -> None:
-    """Move a run on, and store what is known about it: metrics, suppressed, timings, error, peak_rss_mb."""
-    unknown = set(columns) - set(_RUN_COLUMNS)
-    if unknown:
-        raise ValueError(f"no columns of a run: {sorted(unknown)}")
-    values = {name: _json(value) if isinstance(value, Mapping) else value for name, value in columns.items()}
-    mark = _MARKS.get(status, sql.SQL(", finished_at = clock_timestamp()"))
-    assigned = sql.SQL("").join(sql.SQL(", {} = {}").format(sql.Identifier(n), sql.Placeholder(n)) for n in values)
-    statement = sql.SQL("UPDATE dbanon.run SET status = %(status)s{}{} WHERE run_id = %(run_id)s").format(
-        assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon")))
-    )
-    if connection.execute(statement, {"status": status, "run_id": run_id, **values}).rowcount != 1:
-        raise _reading.no_run(run_id)
 
 
 def run_row(connection: Connection, run_id: int) -> RunRow:
@@ -184,7 +143,7 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
     with connection.cursor(row_factory=class_row(RunRow)) as cursor:
         found = cursor.execute(
             "SELECT r.run_id, r.dataset_id, d.name AS dataset, r.dataset_revision, r.method, r.algorithm, r.params, "
-            "r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error "
+            "r.seed, r.status, r.metrics, r.suppressed, r.timings, r.error, r.error_kind, r.peak_rss_mb "
             "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) "
             "WHERE r.run_id = %s",
             [run_id],
@@ -198,11 +157,9 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
     """List all runs, newest last, each with the names of its live releases."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            "SELECT r.run_id, d.name AS dataset, r.method, r.algorithm, r.params, r.seed, r.status, r.metrics, "
-            "(SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l "
-            " WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases, "
-            "r.created_at, r.started_at, r.finished_at, r.error "
-            "FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id) ORDER BY r.run_id"
+            "SELECT v.run_id, v.dataset, v.method, v.algorithm, v.params, r.seed, v.status, v.progress, v.rows, "
+            "r.metrics, v.releases, v.submitted_by, r.created_at, v.started_at, v.finished_at, v.duration, v.worker, "
+            "v.error FROM dbanon.runs v JOIN dbanon.run r USING (run_id) ORDER BY v.run_id"
         ).fetchall()
 
 
@@ -213,56 +170,47 @@ def delete_rows(connection: Connection, run_id: int) -> None:
         connection.execute(query, [run_id])
 
 
-@contextmanager
-def lock_run(connection: Connection, run_id: int) -> Iterator[None]:
-    """Hold a run's advisory lock for the length of the block.
-
-    Raises
-    ------
-    StoreError
-        If another session holds it.
-    """
-    if not _one(connection, "SELECT pg_try_advisory_lock(dbanon.run_lock_key(%s))", [run_id]):
-        raise StoreError(
-            f"Nobody else may work on run {run_id} meanwhile. Another session does; wait until it is done."
-        )
-    try:
-        yield
-    finally:
-        with suppress(psycopg.Error):  # a lost connection has lost its locks
-            connection.execute("SELECT pg_advisory_unlock(dbanon.run_lock_key(%s))", [run_id])
-
-
-def reap_runs(connection: Connection) -> int:
-    """Fail every run that nobody works on any more; returns how many."""
-    return cast("int", _one(connection, "SELECT dbanon.reap_runs()"))
-
-
 def run_digest(connection: Connection, run_id: int) -> bytes:
     """Hash the run's stored rows, parameters and the dataset's revision as they are now."""
-    return bytes(_one(connection, "SELECT dbanon.run_digest(%s)", [run_id]))
+    return bytes(one(connection, "SELECT dbanon.run_digest(%s)", [run_id]))
 
 
 def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
     """Record what an attack found on the rows of `digest`."""
+    clauses = {clause.name: clause.violations for clause in verdict.clauses}
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest) VALUES (%s, %s, %s, %s, %s)",
-        [run_id, verdict.attack, verdict.passed, _json(verdict.figures), digest],
+        [run_id, verdict.attack, verdict.passed, jsonb({**verdict.figures, "clauses": clauses}), digest],
     )
+
+
+def latest_verdict(connection: Connection, run_id: int) -> Verdict:
+    """Look up what the last attack on a run found.
+
+    Raises
+    ------
+    ParameterError
+        If there was none.
+    """
+    found = connection.execute(
+        "SELECT attack, passed, figures FROM dbanon.verification WHERE run_id = %s "
+        "ORDER BY verification_id DESC LIMIT 1",
+        [run_id],
+    ).fetchone()
+    if found is None:
+        raise _reading.no_run(run_id)
+    attack, passed, figures = found
+    counted = figures.pop("clauses", {})
+    clauses = tuple(Clause(name=name, passed=not n, violations=n, sentence="") for name, n in counted.items())
+    return Verdict(attack=attack, passed=passed, figures=figures, clauses=clauses)
 
 
 # ---- releases --------------------------------------------------------------------------------------------------------
 
 
-def check_release_name(connection: Connection, name: str) -> None:
-    """Raise `ParameterError` if a release could not be given this name; spares a run that could not be published."""
-    with errors_translated():
-        _one(connection, "SELECT dbanon.check_name(%s)", [name])
-    if _one(connection, "SELECT count(*) FROM dbanon.release WHERE name = %s AND withdrawn_at IS NULL", [name]):
-        raise ParameterError(
-            f"The name of a release must be free. There is a '{name}' already; choose another, or withdraw that one "
-            f"with `dbanon unpublish {name}`."
-        )
+def check_release(connection: Connection, name: str, *, replace: bool, method: str, algorithm: str | None) -> None:
+    """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
+    one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s)", [name, replace, method, algorithm])
 
 
 def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
@@ -282,7 +230,7 @@ def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[
 
     connection.add_notice_handler(keep)
     try:
-        rows = cast("int", _one(connection, "SELECT dbanon.publish(%s, %s)", [run_id, name]))
+        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s)", [run_id, name]))
     finally:
         connection.remove_notice_handler(keep)
     return rows, tuple(notices)
@@ -300,7 +248,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
     """
     with connection.transaction():
         analyst = "SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = 'dbanon_analyst'"
-        if _one(connection, analyst):
+        if one(connection, analyst):
             connection.execute("SET LOCAL ROLE dbanon_analyst")
         connection.execute(_arrow.POSTGIS_PATH)
         view = sql.Identifier("published", name)
@@ -392,7 +340,9 @@ def reading(url: str) -> Iterator[Reader]:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_cloaks(connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks) -> None:
+def write_cloaks(
+    connection: Connection, run_id: int, dataset: DatasetRow, cloaks: Cloaks, progress: Progress = silent
+) -> None:
     """Write a run's cloaks and members by binary COPY, in the caller's transaction.
 
     Raises
@@ -407,6 +357,7 @@ def write_cloaks(connection: Connection, run_id: int, dataset: DatasetRow, cloak
             extras = pa.array([*cloaks.extras, None], pa.string())
             for part in binary_copy.batches(len(cloaks.record_id)):
                 copy.write(memoryview(binary_copy.rows(_cloak_rows(run_id, dataset.srid, cloaks, extras, part))))
+                progress("writing cloaks", part.stop, len(cloaks.record_id))
         with copying(connection, "dbanon.membership (run_id, record_id, trajectory_id)") as copy:
             for part in binary_copy.batches(len(cloaks.member_record)):
                 record, trajectory = cloaks.member_record[part], cloaks.member_trajectory[part]
@@ -456,12 +407,14 @@ def _check_size(cloaks: Cloaks) -> None:
 # ---- small things ----------------------------------------------------------------------------------------------------
 
 
-def _one(connection: Connection, query: str, params: list[Any] | None = None) -> Any:
+def one(connection: Connection, query: str, params: list[Any] | None = None) -> Any:
+    """Run a query and return the first column of its first row, or None."""
     row = connection.execute(sql.SQL(cast("Any", query)), params).fetchone()
     return row[0] if row else None
 
 
-def _json(value: Mapping[str, Any]) -> Jsonb:
+def jsonb(value: Mapping[str, Any]) -> Jsonb:
+    """Wrap a mapping of plain and NumPy values for a jsonb column."""
     return Jsonb(dict(value), dumps=lambda v: json.dumps(v, default=_plain))
 
 

@@ -1,4 +1,5 @@
--- Who computes a run holds an advisory lock on it; a run without a holder is dead.
+-- The queue of runs: who submits, who takes, who has gone away. A worker holds an advisory lock on what it works on, on
+-- a connection of its own: what has a worker and no holder is dead.
 
 CREATE OR REPLACE FUNCTION dbanon.run_lock_key(run_id bigint) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -11,35 +12,297 @@ COMMENT ON FUNCTION dbanon.run_lock_key(bigint) IS
 any login may take any advisory lock whose key it can guess. Takes: run_id. Returns: the key, NULL if there is no such run.
 Raises: nothing. Example: SELECT pg_advisory_lock(dbanon.run_lock_key(1)).';
 
+CREATE OR REPLACE FUNCTION dbanon.is_held(lock_key bigint) RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT EXISTS (
+        SELECT FROM pg_locks l
+        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+          AND (l.classid::bigint << 32) | l.objid::bigint = is_held.lock_key)
+$$;
+COMMENT ON FUNCTION dbanon.is_held(bigint) IS
+'Whether any session holds an advisory lock. Takes: lock_key. Returns: true or false. Raises: nothing. Example:
+SELECT dbanon.is_held(dbanon.run_lock_key(1)).';
+
+CREATE OR REPLACE FUNCTION dbanon.wake_workers() RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pg_notify('dbanon_' || w.lock_key, '') FROM dbanon.worker w
+$$;
+COMMENT ON FUNCTION dbanon.wake_workers() IS
+'Tells every worker that there is something to do, on a channel of its own that others cannot name. Part of dbanon.submit_run,
+cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon.wake_workers().';
+
+CREATE OR REPLACE FUNCTION dbanon.find_dataset(name text) RETURNS dbanon.dataset
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found dbanon.dataset;
+    near text;
+BEGIN
+    SELECT d.* INTO found FROM dbanon.dataset d WHERE d.name = find_dataset.name;
+    IF found.dataset_id IS NULL THEN
+        SELECT d.name INTO near FROM dbanon.dataset d
+            WHERE dbanon.likeness(d.name, find_dataset.name) >= 0.6
+            ORDER BY dbanon.likeness(d.name, find_dataset.name) DESC, d.name DESC LIMIT 1;
+        RAISE EXCEPTION 'The dataset must exist. There is none named ''%''.', left(coalesce(find_dataset.name, 'NULL'), 60)
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.',
+                  HINT = coalesce('Did you mean ''' || near || '''?', 'Load one with `dbanon load trajectories`.');
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION dbanon.find_dataset(text) IS
+'Looks a dataset up by name. Takes: name. Returns: its row. Raises: DA001, naming the nearest. Example:
+SELECT srid FROM dbanon.find_dataset(''cabs'').';
+
+CREATE OR REPLACE FUNCTION dbanon.submit_run(
+    dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    checked jsonb := dbanon.check_params(method, algorithm, params);
+    new_run bigint;
+BEGIN
+    IF seed < 0 THEN
+        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose a smaller one.', seed
+            USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
+    END IF;
+    INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
+        VALUES ((dbanon.find_dataset(dataset)).dataset_id, method, dbanon.checked_algorithm(method, algorithm), checked,
+                -- 53 bits from the operating system's cryptographic source: as large as every program can hold.
+                coalesce(seed, ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 6), 'hex'))::bit(48)::bigint),
+                'compute')
+        RETURNING run_id INTO new_run;
+    PERFORM dbanon.wake_workers();
+    RETURN new_run;
+END
+$$;
+COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
+'Queues a run for the next worker that is free and returns at once. Takes: dataset; method (see dbanon.methods); params: its
+parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
+parameters and seed give the same cloaks, drawn at random by default. Returns: the run''s number; watch it in dbanon.runs. Raises: DA001 for
+the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
+    claimed_run bigint, lock_key bigint, attempt integer, todo text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    next dbanon.run;
+BEGIN
+    SELECT r.* INTO next FROM dbanon.run r
+        WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
+        ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    -- Held although nobody says so: by a worker that has just been reaped and does not know yet.
+    IF next.run_id IS NULL OR NOT pg_try_advisory_lock(next.lock_key) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY UPDATE dbanon.run r
+        SET worker = claim_run.worker, attempts = r.attempts + 1,
+            -- A run that its own command has taken is not begun again by others.
+            most_attempts = CASE WHEN claim_run.run_id IS NULL THEN r.most_attempts ELSE r.attempts + 1 END,
+            status = CASE r.todo WHEN 'compute' THEN 'running' ELSE r.status END,
+            started_at = CASE r.todo WHEN 'compute' THEN clock_timestamp() ELSE r.started_at END
+        WHERE r.run_id = next.run_id
+        RETURNING r.run_id, r.lock_key, r.attempts, r.todo;
+END
+$$;
+COMMENT ON FUNCTION dbanon.claim_run(text, bigint) IS
+'Takes the oldest run that waits, or a certain one, for the caller: its row and the advisory lock on it, which the session holds
+until it lets it go or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s number, the key of the lock, the attempt
+and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon.claim_run(''host 4711'').';
+
+CREATE OR REPLACE FUNCTION dbanon.watch_run(
+    run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.run;
+BEGIN
+    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = watch_run.run_id;
+    IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN
+        RETURN 'lost';
+    END IF;
+    IF (state.stage, state.stage_done, state.stage_total) IS DISTINCT FROM (watch_run.stage, done, total) THEN
+        -- Whoever writes the run's rows holds its row for a while; progress must not wait for that.
+        UPDATE dbanon.run r SET stage = watch_run.stage, stage_done = done, stage_total = total
+            WHERE r.run_id = (SELECT l.run_id FROM dbanon.run l WHERE l.run_id = watch_run.run_id AND l.attempts = attempt
+                              AND l.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
+    END IF;
+    RETURN CASE WHEN state.cancel_requested_at IS NULL THEN 'go on' ELSE 'cancel' END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.watch_run(bigint, integer, text, bigint, bigint) IS
+'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt, from dbanon.claim_run;
+stage, done and total. Returns: go on; cancel, if somebody asked for its end; lost, if the run is somebody else''s by now.
+Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing cloaks'', 10, 100).';
+
+CREATE OR REPLACE FUNCTION dbanon.requeue_run(run_id bigint, attempt integer) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.run;
+BEGIN
+    SELECT r.* INTO state FROM dbanon.run r
+        WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL FOR UPDATE;
+    IF state.run_id IS NULL THEN
+        RETURN false;
+    END IF;
+    IF state.todo = 'compute' THEN
+        DELETE FROM dbanon.cloak c WHERE c.run_id = state.run_id;
+        DELETE FROM dbanon.membership m WHERE m.run_id = state.run_id;
+    END IF;
+    UPDATE dbanon.run r
+        SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL, rows = CASE r.todo WHEN 'verify' THEN r.rows END,
+            most_attempts = r.most_attempts + 1,
+            status = CASE r.todo WHEN 'compute' THEN 'queued' ELSE r.status END,
+            started_at = CASE r.todo WHEN 'verify' THEN r.started_at END
+        WHERE r.run_id = state.run_id;
+    PERFORM dbanon.wake_workers();
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION dbanon.requeue_run(bigint, integer) IS
+'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. Takes: run_id; attempt, from dbanon.claim_run.
+Returns: whether it was still the caller''s to give. Raises: nothing. Example: SELECT dbanon.requeue_run(1, 1).';
+
 CREATE OR REPLACE FUNCTION dbanon.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dead bigint;
+    dead dbanon.run;
+    over boolean;
     reaped integer := 0;
 BEGIN
     FOR dead IN
-        SELECT r.run_id FROM dbanon.run r WHERE r.status IN ('running', 'computed') ORDER BY r.run_id
+        SELECT r.* FROM dbanon.run r WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL ORDER BY r.run_id
         FOR UPDATE SKIP LOCKED
     LOOP
-        -- pg_locks first: this session may hold the lock itself, and would get it a second time.
-        CONTINUE WHEN EXISTS (
-            SELECT FROM pg_locks l
-            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-              AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-              AND (l.classid::bigint << 32) | l.objid::bigint = dbanon.run_lock_key(dead));
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(dbanon.run_lock_key(dead));
-        DELETE FROM dbanon.cloak c WHERE c.run_id = dead;
-        DELETE FROM dbanon.membership m WHERE m.run_id = dead;
+        -- is_held first: this session may hold the lock itself, and would get it a second time.
+        CONTINUE WHEN dbanon.is_held(dead.lock_key) OR NOT pg_try_advisory_xact_lock(dead.lock_key);
+        over := dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts;
+        IF dead.todo = 'compute' THEN
+            DELETE FROM dbanon.cloak c WHERE c.run_id = dead.run_id;
+            DELETE FROM dbanon.membership m WHERE m.run_id = dead.run_id;
+        END IF;
         UPDATE dbanon.run r
-            SET status = 'failed', finished_at = now(), error = 'the process that computed this run went away'
-            WHERE r.run_id = dead;
+            SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
+                todo = CASE WHEN NOT over THEN r.todo END,
+                rows = CASE r.todo WHEN 'verify' THEN r.rows END,
+                status = CASE WHEN r.todo = 'verify' THEN r.status
+                              WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                              WHEN over THEN 'failed' ELSE 'queued' END,
+                finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
+                error_kind = CASE WHEN over AND r.cancel_requested_at IS NULL THEN 'other' END,
+                error = CASE WHEN r.todo = 'verify' AND over THEN 'The last verification did not come to an end.'
+                             WHEN r.todo = 'verify' THEN r.error
+                             WHEN r.cancel_requested_at IS NOT NULL THEN format('It was cancelled by %s.', r.cancel_requested_by)
+                             WHEN over THEN 'the process that computed this run went away' END
+            WHERE r.run_id = dead.run_id;
+        IF NOT over THEN
+            PERFORM dbanon.wake_workers();
+        END IF;
         reaped := reaped + 1;
     END LOOP;
+    DELETE FROM dbanon.worker w WHERE NOT dbanon.is_held(w.lock_key);
     RETURN reaped;
 END
 $$;
 COMMENT ON FUNCTION dbanon.reap_runs() IS
-'Fails every run that is running, or computed and being verified, and whose advisory lock nobody holds; deletes its rows.
-Takes: nothing. Returns: how many. Raises: nothing. Example: SELECT dbanon.reap_runs().';
+'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last attempt, or cancelled where that was asked
+for. Forgets workers that went away. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon.reap_runs().';
+
+CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.run;
+BEGIN
+    PERFORM dbanon.reap_runs();
+    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = cancel_run.run_id FOR UPDATE;
+    IF state.run_id IS NULL THEN
+        PERFORM dbanon.refuse_no_run(cancel_run.run_id);
+    END IF;
+    IF state.todo IS NULL THEN
+        RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
+            USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
+                  HINT = 'Nothing is to be done. SELECT dbanon.drop_run(...) deletes a run that was never published.';
+    END IF;
+    IF state.worker IS NULL AND state.todo = 'compute' THEN
+        UPDATE dbanon.run r
+            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('It was cancelled by %s.', session_user),
+                cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
+            WHERE r.run_id = state.run_id;
+        RETURN 'cancelled';
+    END IF;
+    IF state.worker IS NULL THEN
+        UPDATE dbanon.run r SET todo = NULL WHERE r.run_id = state.run_id;
+        RETURN state.status;
+    END IF;
+    UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
+        WHERE r.run_id = state.run_id AND r.cancel_requested_at IS NULL;
+    PERFORM dbanon.wake_workers();
+    RETURN 'being cancelled';
+END
+$$;
+COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
+'Ends a run, or the verification of one: at once if it waits, within seconds if it is being computed; nothing it wrote stays. A
+run whose verification is cancelled stays what it was. Takes: run_id. Returns: being cancelled, or the status it has now. Raises: DA001; DA013 if there is nothing
+to cancel. Example: SELECT dbanon.cancel_run(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.verify_run(run_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.run;
+BEGIN
+    PERFORM dbanon.reap_runs();
+    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = verify_run.run_id FOR UPDATE;
+    IF state.run_id IS NULL THEN
+        PERFORM dbanon.refuse_no_run(verify_run.run_id);
+    END IF;
+    IF state.todo IS NOT NULL THEN
+        RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
+            USING ERRCODE = 'DA013', DETAIL = format('To do: %s.', state.todo),
+                  HINT = format('Watch it in dbanon.runs, or end it: SELECT dbanon.cancel_run(%s).', state.run_id);
+    END IF;
+    IF state.status NOT IN ('computed', 'verified', 'refused') THEN
+        RAISE EXCEPTION 'A run must have been computed to be verified. Run % is %.', state.run_id, state.status
+            USING ERRCODE = 'DA011', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
+                  HINT = 'Start another run.';
+    END IF;
+    UPDATE dbanon.run r
+        SET todo = 'verify', most_attempts = r.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
+        WHERE r.run_id = state.run_id;
+    PERFORM dbanon.wake_workers();
+    RETURN state.run_id;
+END
+$$;
+COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
+'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same.
+Raises: DA001; DA011 if it was not computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.refuse_no_run(run_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'The run must exist. There is no run %.', coalesce(run_id::text, 'NULL')
+        USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_no_run(bigint) IS
+'Says that there is no such run. Part of others. Takes: run_id. Returns: never. Raises: DA001. Example: SELECT dbanon.refuse_no_run(1).';

@@ -113,6 +113,7 @@ COMMENT ON COLUMN dbanon.run.finished_at IS 'When it ended.';
 
 COMMENT ON COLUMN dbanon.run.todo IS 'What a worker still has to do: compute (and verify), or verify; null: nothing.';
 COMMENT ON COLUMN dbanon.run.attempts IS 'How often a worker has begun what is to do. A later one finishes nothing an earlier one began.';
+COMMENT ON COLUMN dbanon.run.most_attempts IS 'After this many attempts whose worker went away it is given up.';
 COMMENT ON COLUMN dbanon.run.worker IS 'Who works on it now: host and process; null: nobody.';
 COMMENT ON COLUMN dbanon.run.stage IS 'What is being done now.';
 COMMENT ON COLUMN dbanon.run.stage_done IS 'How much of the stage is done.';
@@ -121,6 +122,32 @@ COMMENT ON COLUMN dbanon.run.rows IS 'Cloaks written.';
 COMMENT ON COLUMN dbanon.run.error_kind IS 'What was wrong: parameter, data, infeasible, store (the server) or other.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When somebody asked for its end.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_by IS 'Login that asked.';
+
+COMMENT ON VIEW dbanon.runs IS 'Every run: what it is, how far it is, how it ended.';
+COMMENT ON COLUMN dbanon.runs.run_id IS 'Its number.';
+COMMENT ON COLUMN dbanon.runs.dataset IS 'The dataset.';
+COMMENT ON COLUMN dbanon.runs.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.runs.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.runs.params IS 'All its parameters.';
+COMMENT ON COLUMN dbanon.runs.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
+COMMENT ON COLUMN dbanon.runs.progress IS 'What is being done, and how much of it is done; null if nothing is to be done.';
+COMMENT ON COLUMN dbanon.runs.rows IS 'Rows it would publish.';
+COMMENT ON COLUMN dbanon.runs.submitted_by IS 'Login that submitted it.';
+COMMENT ON COLUMN dbanon.runs.submitted_at IS 'When it was submitted.';
+COMMENT ON COLUMN dbanon.runs.started_at IS 'When computing began.';
+COMMENT ON COLUMN dbanon.runs.finished_at IS 'When it ended.';
+COMMENT ON COLUMN dbanon.runs.duration IS 'From start to end, or to now.';
+COMMENT ON COLUMN dbanon.runs.worker IS 'Who works on it: host and process.';
+COMMENT ON COLUMN dbanon.runs.attempts IS 'How often it was begun.';
+COMMENT ON COLUMN dbanon.runs.releases IS 'Names of its live releases.';
+COMMENT ON COLUMN dbanon.runs.error IS 'Why it failed or was refused, in one sentence.';
+
+COMMENT ON VIEW dbanon.workers IS 'Processes that are up and take runs.';
+COMMENT ON COLUMN dbanon.workers.worker_id IS 'Key.';
+COMMENT ON COLUMN dbanon.workers.name IS 'Host and process.';
+COMMENT ON COLUMN dbanon.workers.started_at IS 'Since when.';
+COMMENT ON COLUMN dbanon.workers.started_by IS 'Its login.';
+COMMENT ON COLUMN dbanon.workers.run_id IS 'What it works on; null: it waits.';
 
 COMMENT ON TABLE dbanon.worker IS 'Processes that take runs from the queue. One whose advisory lock nobody holds is dead.';
 COMMENT ON COLUMN dbanon.worker.worker_id IS 'Key.';

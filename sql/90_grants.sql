@@ -16,15 +16,27 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site T
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT INSERT (dataset_id, method, algorithm, params, seed), DELETE ON dbanon.run TO dbanon_operator;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text),
-    dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
+GRANT DELETE ON dbanon.run TO dbanon_operator;
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text) TO dbanon_operator;
+
+-- Both submit, watch and cancel.
+GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
+    dbanon.find_dataset(text), dbanon.check_release(text, boolean, text, text), dbanon.demand_waiting(text, boolean, text, text),
+    dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.reap_runs(),
+    dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
+    TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site, dbanon.method, dbanon.run,
     dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
-GRANT INSERT, UPDATE ON dbanon.run TO dbanon_worker;
+GRANT UPDATE ON dbanon.run TO dbanon_worker;
+GRANT SELECT, INSERT ON dbanon.worker TO dbanon_worker;
+GRANT SELECT ON dbanon.worker TO dbanon_operator;
 GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker;
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
-    dbanon.request_evidence(bigint), dbanon.site_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;
+    dbanon.request_evidence(bigint), dbanon.site_evidence(bigint),
+    dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
+    TO dbanon_worker;

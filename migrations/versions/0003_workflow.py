@@ -17,6 +17,7 @@ DROP FUNCTION IF EXISTS dbanon.show_release(bigint, bigint, text);
 ALTER TABLE dbanon.run
     ADD todo text CHECK (todo IN ('compute', 'verify')),
     ADD attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    ADD most_attempts integer NOT NULL DEFAULT 3,
     ADD worker text,
     ADD stage text,
     ADD stage_done bigint,
@@ -26,7 +27,7 @@ ALTER TABLE dbanon.run
     ADD cancel_requested_at timestamptz,
     ADD cancel_requested_by text;
 UPDATE dbanon.run SET todo = 'compute' WHERE status IN ('queued', 'running', 'computed');
-UPDATE dbanon.run SET worker = 'unknown', attempts = 3 WHERE status IN ('running', 'computed');
+UPDATE dbanon.run SET worker = 'unknown', attempts = most_attempts WHERE status IN ('running', 'computed');
 CREATE INDEX run_todo_idx ON dbanon.run (run_id) WHERE todo IS NOT NULL;
 
 CREATE TABLE dbanon.worker (

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import attacks, methods, pipeline, server, store
+from dbanon import attacks, methods, running, server, store
 from dbanon.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.pipeline import Database, open_database
 
@@ -50,7 +50,7 @@ def test_a_run_that_cannot_be_published_stays_verified(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    monkeypatch.setattr(store, "check_release_name", lambda *_: None)  # somebody takes the name while it is computed
+    monkeypatch.setattr(store, "check_release", lambda *_, **__: None)  # somebody takes the name while it is computed
     database.publish(1, "taken")
     with pytest.raises(ParameterError, match="free"):
         database.run("tp-aware", dataset="city", publish="taken")
@@ -148,7 +148,7 @@ def test_an_attack_that_breaks_down_is_a_refusal(
         raise ZeroDivisionError
 
     database, run_id = verified_city
-    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", breaks)
+    monkeypatch.setitem(running.ATTACKS, "tp-aware", breaks)
     result = database.verify(run_id)
     assert result.status == "refused"
     assert [c.name for c in result.verdict.clauses] == ["decidable"]

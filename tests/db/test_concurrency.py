@@ -64,7 +64,7 @@ def test_a_writer_that_comes_during_publishing_waits_and_is_refused(database: st
 def test_a_run_held_by_another_session_or_this_one_is_left_alone(
     database: str, connection: psycopg.Connection, run: int
 ) -> None:
-    connection.execute("UPDATE dbanon.run SET status = 'running'")
+    connection.execute("UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w'")
     with psycopg.connect(database, autocommit=True) as holder:
         holder.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")
         assert value(connection, "SELECT dbanon.reap_runs()") == 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, store
+from dbanon import load, queue, store
 from dbanon.errors import DataError, ParameterError, StoreError
 
 HEAD = "subject,time,x,y\n"
@@ -358,7 +358,7 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
     _load(connection, write(GOOD))
     load.load_requests(connection, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
     data = store.dataset_row(connection, "d")
-    store.create_run(connection, data.dataset_id, "tp-aware", "traj-anon", {}, seed=1)
+    queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     after = store.dataset_row(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)

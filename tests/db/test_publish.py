@@ -406,7 +406,7 @@ def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Co
 
 @pytest.mark.parametrize("status", ["running", "computed"])
 def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connection, run: int, status: str) -> None:
-    connection.execute("UPDATE dbanon.run SET status = %s", [status])
+    connection.execute("UPDATE dbanon.run SET status = %s, todo = 'compute', worker = 'w', attempts = 3", [status])
     assert value(connection, "SELECT dbanon.reap_runs()") == 1
     row = connection.execute("SELECT status, error, finished_at IS NOT NULL FROM dbanon.run").fetchone()
     assert row == ("failed", "the process that computed this run went away", True)

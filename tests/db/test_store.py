@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import _arrow, store
+from dbanon import _arrow, queue, store
 from dbanon.attacks import Clause, Verdict
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks
@@ -44,7 +44,12 @@ def dataset(connection):
 
 @pytest.fixture
 def new_run(connection, dataset):
-    return store.create_run(connection, dataset.dataset_id, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+    return queue.submit_run(connection, dataset.name, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+
+
+@pytest.fixture
+def claim(connection, new_run):
+    return queue.claim_run(connection, "here", new_run)
 
 
 def _read(url, dataset_id):
@@ -239,13 +244,12 @@ def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database,
         _evidence(database, 999)
 
 
-def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run):
-    assert store.run_row(connection, new_run).status == "queued"
-    store.set_status(connection, new_run, "running", dataset_revision=dataset.revision)
+def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run, claim):
+    queue.set_status(connection, claim, "running", dataset_revision=dataset.revision)
     metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
-    store.set_status(connection, new_run, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
+    queue.set_status(connection, claim, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
     row = store.run_row(connection, new_run)
-    assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {"k": 5}, 7)
+    assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {**row.params, "k": 5}, 7)
     assert row.metrics == {"bundles": 3, "share": 0.5}
     (listed,) = store.list_runs(connection)
     assert listed["started_at"] <= listed["finished_at"]
@@ -255,10 +259,10 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
         "FROM dbanon.run JOIN dbanon.dataset USING (dataset_id)"
     )
     assert _value(connection, query)
-    with pytest.raises(ParameterError):
-        store.set_status(connection, 999, "failed", error="gone")
+    with pytest.raises(StoreError, match="lost"):  # it has ended
+        queue.set_status(connection, claim, "failed", error="gone")
     with pytest.raises(ValueError, match="no columns"):
-        store.set_status(connection, new_run, "failed", colour="red")
+        queue.set_status(connection, claim, "failed", colour="red")
 
 
 def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
@@ -269,30 +273,18 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
     assert len(digest) == 32
+    found = store.latest_verdict(connection, new_run)
+    assert (found.passed, found.figures) == (False, {"records": 3})
+    assert [(c.name, c.passed, c.violations) for c in found.clauses] == [("crowd", False, 2)]
 
 
-def test_only_one_session_holds_a_run(database, connection, new_run):
-    with store.connect(database) as other:
-        with (
-            store.lock_run(connection, new_run),
-            pytest.raises(StoreError, match="Another session"),
-            store.lock_run(other, new_run),
-        ):
-            pass
-        with store.lock_run(other, new_run):
-            pass
-
-
-def test_a_running_run_that_nobody_holds_is_reaped(connection, new_run):
-    store.set_status(connection, new_run, "running")
-    with store.lock_run(connection, new_run):
-        assert store.reap_runs(connection) == 0
-    assert store.reap_runs(connection) == 1
-    assert store.run_row(connection, new_run).status == "failed"
+def check(connection, name):
+    with store.errors_translated():
+        store.check_release(connection, name, replace=False, method="tp-aware", algorithm=None)
 
 
 def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):
-    store.check_release_name(connection, "ten_people")
+    check(connection, "ten_people")
     rows, notices = store.publish(connection, run, "ten_people")
     assert (rows, notices) == (4, ())
     names, shown = store.release_rows(connection, "ten_people", 3)
@@ -302,9 +294,9 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
     assert store.list_runs(connection)[0]["releases"] == "ten_people"
     with pytest.raises(ParameterError, match="free"):
-        store.check_release_name(connection, "ten_people")
+        check(connection, "ten_people")
     store.unpublish(connection, "ten_people")
-    store.check_release_name(connection, "ten_people")
+    check(connection, "ten_people")
 
 
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
@@ -318,7 +310,7 @@ def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, ver
 @pytest.mark.parametrize("name", ["", "Ten", "1st", "a-b", "select", 'a"b', "ü", "a" * 51, "a; drop table x"])
 def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connection, name):
     with pytest.raises(ParameterError, match="letters"):
-        store.check_release_name(connection, name)
+        check(connection, name)
 
 
 def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):

@@ -1,0 +1,106 @@
+"""A thread that looks at a run while it is worked on: tells how far it is, and hears that it shall end.
+
+Decides when a computation is interrupted: somebody cancelled the run, its lock is lost, or the worker shall stop. It
+speaks through the connection that holds the lock, so whatever keeps it from asking has taken the lock too.
+"""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import psycopg
+
+from dbanon import queue
+from dbanon._progress import Progress
+
+Why = Literal["cancel", "lost", "stop"]
+
+LOOK_S = 0.5
+PATIENCE_S = 2.0
+"""How long an interrupted computation may take to heed it: a compiled kernel does not."""
+
+
+class Watch:
+    """Context manager around the work on a claimed run.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+        Holds the run's lock; nobody else uses it meanwhile.
+    claim : queue.Claim
+    progress : callable
+        Told what the work tells.
+    stopping : threading.Event, optional
+        Set when the worker shall stop.
+    give_up : callable, optional
+        Called in the thread if the work does not heed its interruption.
+
+    Attributes
+    ----------
+    why : {"cancel", "lost", "stop"} or None
+        Why the work was interrupted.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        claim: queue.Claim,
+        progress: Progress,
+        *,
+        stopping: threading.Event | None = None,
+        give_up: Callable[[], None] | None = None,
+    ) -> None:
+        self.why: Why | None = None
+        self._connection, self._claim, self._tell = connection, claim, progress
+        self._stopping, self._give_up = stopping or threading.Event(), give_up
+        self._stage: tuple[str | None, int, int | None] = (None, 0, None)
+        self._over, self._ending = threading.Event(), threading.Lock()
+        self._main = threading.current_thread() is threading.main_thread()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._ending:
+            self._over.set()
+        self._thread.join()
+
+    def progress(self, stage: str, done: int, total: int | None) -> None:
+        """Note how far the work is; interrupts it here if a signal could not."""
+        if self.why is not None and not self._over.is_set():
+            raise KeyboardInterrupt
+        self._stage = (stage, done, total)
+        self._tell(stage, done, total)
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK_S):
+            why = self._asked()
+            if why is not None:
+                self._interrupt(why)
+                if not self._over.wait(PATIENCE_S) and self._give_up is not None:
+                    self._give_up()
+                return
+
+    def _asked(self) -> Why | None:
+        if self._stopping.is_set():
+            return "stop"
+        try:
+            answer = queue.watch_run(self._connection, self._claim, *self._stage)
+        except psycopg.Error:
+            return "lost"
+        return {"cancel": "cancel", "lost": "lost"}.get(answer)  # type: ignore[return-value]
+
+    def _interrupt(self, why: Why) -> None:
+        with self._ending:
+            if self._over.is_set():
+                return
+            self.why = why
+            if self._main and signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL):
+                # A real signal, and not a flag: it also ends a wait for the server.
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

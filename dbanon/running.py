@@ -1,0 +1,340 @@
+"""From a claimed run to its verdict: read, compute, write, attack; and how it ends if it does not get there.
+
+The invariants kept here: cloaks and members become visible together with the status ``computed`` or not at all; a run
+is ``verified`` only by an attack that read the stored rows; what an attack cannot decide is a refusal; whatever
+happens, the run is left with a status that says so, or with nobody holding it, which `queue.reap_runs` sees.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from dbanon import _memory, methods, queue, store
+from dbanon._background import in_background
+from dbanon._progress import Progress
+from dbanon._watching import Watch
+from dbanon.attacks import ATTACKS, Clause, Verdict
+from dbanon.errors import (
+    DataError,
+    DbanonError,
+    InfeasibleError,
+    ParameterError,
+    SchemaMismatch,
+    StoreError,
+    VerificationFailed,
+)
+from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+
+_CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
+_KINDS: dict[type[DbanonError], str] = {
+    ParameterError: "parameter",
+    DataError: "data",
+    InfeasibleError: "infeasible",
+    StoreError: "store",
+    SchemaMismatch: "store",
+}
+_AGAIN = "run it again, and report it if it is refused again."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What ``dbanon run`` and ``dbanon verify`` report."""
+
+    run_id: int
+    method: str
+    algorithm: str
+    status: str
+    metrics: Mapping[str, Any]
+    verdict: Verdict
+    timings: Mapping[str, float] = field(default_factory=dict)
+    suppressed: Mapping[str, Any] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
+    release: str | None = None
+    rows_published: int | None = None
+    notices: tuple[str, ...] = ()
+    refusal: str | None = None
+
+    def require_verified(self) -> None:
+        """Raise `VerificationFailed` with the clauses that broke, unless the attack found nothing."""
+        if not self.verdict.passed:
+            raise VerificationFailed(self.refusal or f"Run {self.run_id} must be verified. It is {self.status}.")
+
+
+def work(
+    connection: store.Connection, url: str, holder: store.Connection, claim: queue.Claim, watch: Watch
+) -> RunResult:
+    """Do what is to be done for a claimed run.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+        Reads and writes; may go through a pooler.
+    url : str
+        For the bulk reads, which use another driver.
+    holder : psycopg.Connection
+        Holds the run's lock; lets it go at the end.
+    claim : queue.Claim
+    watch : Watch
+        Not yet entered.
+
+    Returns
+    -------
+    RunResult
+        Its `status` is ``verified`` or ``refused``.
+
+    Raises
+    ------
+    DbanonError
+        If the run failed; it is recorded.
+    KeyboardInterrupt
+        If it was interrupted; a worker that was told to stop has given the run back to the queue.
+    """
+    try:
+        with _ending(connection, claim, watch), watch:
+            run = _Run(connection, url, claim, store.run_row(connection, claim.run_id), watch.progress)
+            return run.compute() if claim.todo == "compute" else run.verify()
+    finally:
+        queue.unlock(holder, claim)
+
+
+class _Run:
+    """The steps of one claimed run, in their order."""
+
+    def __init__(
+        self, connection: store.Connection, url: str, claim: queue.Claim, row: store.RunRow, progress: Progress
+    ) -> None:
+        self.connection, self.url, self.claim, self.row, self.progress = connection, url, claim, row, progress
+        self.family = methods.method(row.method)
+        self.watch = _Stopwatch()
+
+    def compute(self) -> RunResult:
+        began = time.perf_counter()
+        _memory.forget_peak()
+        params = self.family.parse(self.row.params)
+        self.progress("reading trajectories", 0, None)
+        dataset, read = self._read(params)
+        self.progress("computing cloaks", 0, None)
+        with self.watch("compute_s"):
+            rng = np.random.default_rng(self.row.seed)
+            cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, read.places)
+            if read.requests is not None:
+                cloaks = self.family.attach(cloaks, read.trajectories, read.requests)
+        del read
+        self.progress("writing cloaks", 0, len(cloaks.record_id))
+        with self.watch("write_s"):
+            self._write(dataset, cloaks)
+        verdict, digest, self.watch.seconds["verify_s"] = self._attack()
+        self.watch.seconds["total_s"] = time.perf_counter() - began
+        refusal = self._record(verdict, digest, timings=self.watch.seconds, peak_rss_mb=_memory.peak_mb())
+        return self._result(verdict, refusal, metrics=cloaks.metrics, suppressed=cloaks.suppressed)
+
+    def verify(self) -> RunResult:
+        """Attack the stored rows of a run that was computed before."""
+        verdict, digest, self.watch.seconds["verify_s"] = self._attack()
+        refusal = self._record(verdict, digest)
+        return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+
+    def _result(self, verdict: Verdict, refusal: str | None, **known: Any) -> RunResult:
+        return RunResult(
+            run_id=self.claim.run_id,
+            method=self.row.method,
+            algorithm=self.row.algorithm,
+            status="refused" if refusal else "verified",
+            verdict=verdict,
+            timings=self.watch.seconds,
+            peak_rss_mb=_memory.peak_mb(),
+            refusal=refusal,
+            **known,
+        )
+
+    def _read(self, params: Any) -> tuple[store.DatasetRow, "_Read"]:
+        """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
+        ready = in_background(self.family.prepare, self.row.algorithm, params)
+        with self.watch("load_s"), store.reading(self.url) as reader:
+            dataset = reader.dataset(self.row.dataset_id)
+            queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
+            read = _Read(
+                trajectories=reader.trajectories(dataset.dataset_id),
+                requests=reader.requests(dataset.dataset_id) if self.family.reads_requests else None,
+                places=reader.places(dataset.dataset_id) if self.family.reads_places else None,
+            )
+        with self.watch("compile_s"):
+            ready.result()
+        return dataset, read
+
+    def _write(self, dataset: store.DatasetRow, cloaks: Cloaks) -> None:
+        with self.connection.transaction():
+            store.demand_unchanged(self.connection, dataset)
+            store.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
+            queue.set_status(
+                self.connection,
+                self.claim,
+                "computed",
+                metrics=cloaks.metrics,
+                suppressed=cloaks.suppressed,
+                rows=len(cloaks.record_id),
+            )
+
+    def _attack(self) -> tuple[Verdict, bytes, float]:
+        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
+        began = time.perf_counter()
+        self.progress("attacking the stored rows", 0, None)
+        digest = store.run_digest(self.connection, self.claim.run_id)
+        verdict = _judge(self.family.attack, self.url, self.claim.run_id)
+        return verdict, digest, time.perf_counter() - began
+
+    def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
+        """Store verdict and status together; returns why the run is refused, if it is."""
+        status = "verified" if verdict.passed else "refused"
+        refusal = None if verdict.passed else _refusal(verdict, self.row, self._remedy())
+        with self.connection.transaction():
+            store.add_verification(self.connection, self.claim.run_id, verdict, digest)
+            queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
+        return refusal
+
+    def _remedy(self) -> str:
+        """Say what to do if the run is refused: data that changed since are reason enough."""
+        read = store.run_row(self.connection, self.claim.run_id).dataset_revision
+        changed = read != store.dataset_row(self.connection, self.row.dataset).revision
+        return "the dataset has changed since that run: start another." if changed else _AGAIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What a run computes on; None is what its family does not read."""
+
+    trajectories: Trajectories
+    requests: Requests | None
+    places: Places | None
+
+
+class _Stopwatch:
+    """Seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - began
+
+
+def stored_result(connection: store.Connection, run_id: int) -> RunResult:
+    """Report a run that a worker did, from what is stored of it.
+
+    Raises
+    ------
+    DbanonError
+        The run's own error, if it failed or was cancelled.
+    """
+    row = store.run_row(connection, run_id)
+    if row.status not in ("verified", "refused"):
+        kinds = {name: kind for kind, name in _KINDS.items() if kind is not SchemaMismatch}
+        raise kinds.get(row.error_kind or "", StoreError)(
+            row.error or f"Run {run_id} must be done. It is {row.status}."
+        )
+    verdict = store.latest_verdict(connection, run_id)
+    return RunResult(
+        run_id=run_id,
+        method=row.method,
+        algorithm=row.algorithm,
+        status=row.status,
+        metrics=row.metrics,
+        verdict=verdict,
+        timings=row.timings,
+        suppressed=row.suppressed,
+        peak_rss_mb=row.peak_rss_mb or 0.0,
+        refusal=row.error if row.status == "refused" else None,
+    )
+
+
+def _judge(name: str, url: str, run_id: int) -> Verdict:
+    """Run an attack; whatever keeps it from deciding is a refusal."""
+    try:
+        with store.reading(url) as reader:
+            evidence = reader.evidence(run_id)
+        return ATTACKS[name](evidence)
+    except StoreError:  # the server went away: nothing was decided, and nothing is recorded
+        raise
+    except Exception as error:
+        told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
+        clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
+        return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
+
+
+def _refusal(verdict: Verdict, row: store.RunRow, remedy: str) -> str:
+    comparison = methods.method(row.method).algorithm(row.algorithm).comparison_only
+    broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
+    return (
+        f"Run {row.run_id} must withstand the {verdict.attack} attack to be published. It did not: "
+        f"{broken} Nothing was published; "
+        + ("use an algorithm that is not for comparison only." if comparison else remedy)
+    )
+
+
+# ---- how a run ends that does not come to its end --------------------------------------------------------------------
+
+
+@contextmanager
+def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
+    """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not come to an end."""
+    try:
+        yield
+    except BaseException as error:
+        if watch.why == "lost":
+            raise queue.lost(claim.run_id) from None
+        if watch.why == "stop":
+            with suppress(psycopg.Error):
+                queue.requeue_run(connection, claim)
+            raise KeyboardInterrupt from None
+        if watch.why == "cancel":
+            told = f"The run must be left to end. {queue.cancelled_by(connection, claim.run_id)} cancelled it."
+            _give_up(connection, claim, "cancelled", told)
+            raise StoreError(told, _CANCELLED) from None
+        if isinstance(error, KeyboardInterrupt):
+            _give_up(connection, claim, "cancelled", "The run was interrupted.")
+        else:
+            _fail(connection, claim, error)
+        raise
+
+
+def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException) -> None:
+    kind = error if isinstance(error, DbanonError) else None
+    if isinstance(error, psycopg.Error):
+        kind = store.translate(error)
+    told = str(kind) if kind is not None else "The run failed; see its error with --debug."
+    cancelled = getattr(error, "sqlstate", None) == _CANCELLED
+    name = next((name for family, name in _KINDS.items() if isinstance(kind, family)), "other")
+    _give_up(connection, claim, "cancelled" if cancelled else "failed", told, None if cancelled else name)
+
+
+def _give_up(
+    connection: store.Connection, claim: queue.Claim, status: str, error: str, kind: str | None = None
+) -> None:
+    """Record how a run ended and delete its rows; if interrupted in that, begin once more."""
+    try:
+        _undo(connection, claim, status, error, kind)
+    except KeyboardInterrupt:  # the driver of the bulk reads had swallowed the first Ctrl-C
+        _undo(connection, claim, "cancelled", "The run was interrupted.", None)
+        raise
+
+
+def _undo(connection: store.Connection, claim: queue.Claim, status: str, error: str, kind: str | None) -> None:
+    """Record how a run ended and delete its rows; if the connection is gone, `queue.reap_runs` does so later.
+
+    A run that was only to be verified keeps its rows and its status.
+    """
+    with suppress(psycopg.Error, StoreError), connection.transaction():
+        connection.execute("SET LOCAL lock_timeout = '3s'")  # whoever pressed Ctrl-C is waiting
+        if claim.todo == "compute":
+            store.delete_rows(connection, claim.run_id)
+            queue.set_status(connection, claim, status, error=error, error_kind=kind)
+        else:
+            queue.set_status(connection, claim, None)

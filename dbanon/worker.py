@@ -1,0 +1,229 @@
+"""A worker: takes runs from the queue and finishes them, several at once, until it is told to stop.
+
+The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
+ended: a computation that does not heed its interruption ends with its process. Each process holds the locks of what
+it does on a connection of its own, so what becomes of a run is decided by the server, whoever is killed.
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+import psycopg
+from psycopg import sql
+
+from dbanon import queue, store
+from dbanon._progress import silent
+from dbanon.errors import DbanonError, SchemaMismatch, StoreError
+from dbanon.pipeline import Database, RunResult, open_database
+
+MOST_JOBS = 64
+_IDLE_S = 1.0  # between two looks at the queue, unless woken
+_AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
+_STUCK, _USELESS = 75, 78  # exit codes: a computation would not stop; no process of this program can work here
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What the processes of a worker are told.
+
+    Attributes
+    ----------
+    dsn : str or None
+        See `dbanon.connect`.
+    grace_s : float
+        How long a run may go on when the worker is told to stop; then it goes back to the queue.
+    parent : int
+        Process id of the supervisor: without it a process stops as if told to.
+    """
+
+    dsn: str | None
+    grace_s: float
+    parent: int
+
+
+def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], None]) -> None:
+    """Take runs and finish them until a signal comes; call it in the main thread.
+
+    Parameters
+    ----------
+    dsn : str or None
+        See `dbanon.connect`.
+    jobs : int
+        Runs that go at once.
+    grace_s : float
+    say : callable
+        Told in a line what happens.
+
+    Raises
+    ------
+    StoreError
+        If the login may not compute.
+    SchemaMismatch
+        If the schema is of another revision.
+    """
+    with open_database(dsn, announce=say) as database:
+        if not queue.may_compute(database.connection):
+            raise StoreError(
+                "The login of a worker must have the role dbanon_worker. This one has not; GRANT dbanon_worker to it."
+            )
+    plan = Plan(dsn=dsn, grace_s=grace_s, parent=os.getpid())
+    context = multiprocessing.get_context("spawn")
+    told = _heed()
+    processes = [_started(context, plan) for _ in range(jobs)]
+    say(f"worker {queue.process_name()}: up, {jobs} at once")
+    useless = False
+    while not (told or useless):
+        multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
+        useless = any(p.exitcode == _USELESS for p in processes)
+        if not (told or useless):
+            processes = [p if p.is_alive() else _restarted(context, plan, p) for p in processes]
+    _stop(processes, told)
+    say(f"worker {queue.process_name()}: down")
+    if useless:
+        raise SchemaMismatch("The schema must stay at the revision this worker needs. It changed; start a worker anew.")
+
+
+def _heed() -> list[int]:
+    """Let signals stop the worker; returns a list of those that came."""
+    told: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: told.append(number))
+    return told
+
+
+def _started(context: multiprocessing.context.SpawnContext, plan: Plan) -> multiprocessing.context.SpawnProcess:
+    process = context.Process(target=_work, args=(plan,))
+    process.start()
+    return process
+
+
+def _restarted(
+    context: multiprocessing.context.SpawnContext, plan: Plan, old: multiprocessing.context.SpawnProcess
+) -> multiprocessing.context.SpawnProcess:
+    if old.exitcode != _STUCK:  # whatever ended it may do so again
+        time.sleep(_AGAIN_S[0])
+    old.close()
+    return _started(context, plan)
+
+
+def _stop(processes: list[multiprocessing.context.SpawnProcess], told: list[int]) -> None:
+    """Let all processes end; every further signal is passed on, and hurries them."""
+    passed_on = -1
+    while alive := [p for p in processes if p.is_alive()]:
+        if passed_on < len(told):
+            passed_on = len(told)
+            for process in alive:
+                process.terminate()
+        multiprocessing.connection.wait([p.sentinel for p in alive], timeout=0.2)
+
+
+# ---- a process of its own --------------------------------------------------------------------------------------------
+
+
+def _work(plan: Plan) -> None:
+    """Take one run after the other; ends when told to, or when the supervisor is gone."""
+    os.setsid()  # Ctrl-C is for the supervisor
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = _Process(plan)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, process.stop)
+    sys.exit(process.work())
+
+
+class _Process:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.told = threading.Event()  # to stop: take nothing more
+        self.hurry = threading.Event()  # to stop what is being done
+        threading.Thread(target=self._look_after_parent, daemon=True).start()
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop(at_once=self.told.is_set())
+
+    def _stop(self, *, at_once: bool) -> None:
+        self.told.set()
+        if at_once:
+            self.hurry.set()
+        else:
+            timer = threading.Timer(self.plan.grace_s, self.hurry.set)
+            timer.daemon = True
+            timer.start()
+
+    def _look_after_parent(self) -> None:
+        while os.getppid() == self.plan.parent:
+            time.sleep(0.5)
+        self._stop(at_once=False)
+
+    def work(self) -> int:
+        wait_s = _AGAIN_S[0]
+        while not self.told.is_set():
+            try:
+                with open_database(self.plan.dsn) as database, store.connect(database.lock_url) as holder:
+                    channel = queue.register_worker(holder, queue.process_name())
+                    wait_s = _AGAIN_S[0]
+                    self._serve(database, holder, channel)
+            except SchemaMismatch:
+                return _USELESS
+            except (StoreError, psycopg.Error) as error:
+                _say(f"{error} Connecting again in {wait_s:.1f} s.")
+                self.told.wait(wait_s)
+                wait_s = min(2 * wait_s, _AGAIN_S[1])
+            except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
+                continue
+        return 0
+
+    def _serve(self, database: Database, holder: store.Connection, channel: str) -> None:
+        holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        while not self.told.is_set():
+            queue.reap_runs(holder)
+            while not self.told.is_set() and self._take(database, holder):
+                pass
+            self._idle(holder)
+
+    def _idle(self, holder: store.Connection) -> None:
+        """Wait until somebody wakes the worker, or for a while; in short pieces, so that it can be told to stop."""
+        until = time.monotonic() + _IDLE_S
+        while not self.told.is_set() and time.monotonic() < until:
+            if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
+                return
+
+    def _take(self, database: Database, holder: store.Connection) -> bool:
+        """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
+        began = time.perf_counter()
+        try:
+            result = database.take(
+                holder, queue.process_name(), progress=silent, stopping=self.hurry, give_up=lambda: os._exit(_STUCK)
+            )
+        except KeyboardInterrupt:
+            _say("a run was interrupted")
+            return True
+        except DbanonError as error:
+            _say(str(error))
+            _demand_alive(database.connection, holder)
+            return True
+        if result is not None:
+            _say(_line(result, time.perf_counter() - began))
+        return result is not None
+
+
+def _demand_alive(*connections: store.Connection) -> None:
+    """Raise `StoreError` if a connection is gone: then all begin anew."""
+    with store.errors_translated():
+        for connection in connections:
+            connection.execute("SELECT 1")
+
+
+def _line(result: RunResult, seconds: float) -> str:
+    return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
+
+
+def _say(line: str) -> None:
+    print(f"worker {queue.process_name()}: {line}", file=sys.stderr, flush=True)

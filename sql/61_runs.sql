@@ -1,0 +1,31 @@
+-- What is shown of runs and workers. A run whose worker went away is shown as what dbanon.reap_runs will make of it.
+
+CREATE OR REPLACE VIEW dbanon.runs AS
+SELECT
+    r.run_id, d.name AS dataset, r.method, r.algorithm, r.params,
+    CASE WHEN NOT s.dead OR r.todo = 'verify' THEN r.status
+         WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+         WHEN r.attempts >= r.most_attempts THEN 'failed'
+         ELSE 'queued' END AS status,
+    CASE WHEN r.todo IS NULL THEN NULL
+         WHEN r.worker IS NULL OR s.dead THEN 'waiting for a worker'
+         WHEN r.cancel_requested_at IS NOT NULL THEN 'being cancelled'
+         ELSE coalesce(r.stage, 'starting')
+             || coalesce(' ' || 100 * r.stage_done / nullif(r.stage_total, 0) || ' %', '') END AS progress,
+    r.rows, r.created_by AS submitted_by, r.created_at AS submitted_at, r.started_at, r.finished_at,
+    CASE WHEN s.dead THEN NULL ELSE coalesce(r.finished_at, clock_timestamp()) - r.started_at END AS duration,
+    CASE WHEN NOT s.dead THEN r.worker END AS worker,
+    r.attempts,
+    (SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l
+        WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases,
+    CASE WHEN s.dead AND r.todo = 'compute' AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts)
+         THEN 'the process that computed this run went away' ELSE r.error END AS error
+FROM dbanon.run r
+JOIN dbanon.dataset d USING (dataset_id)
+CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) AS dead) s;
+
+CREATE OR REPLACE VIEW dbanon.workers AS
+SELECT w.worker_id, w.name, w.started_at, w.started_by, r.run_id
+FROM dbanon.worker w
+LEFT JOIN dbanon.run r ON r.worker = w.name AND r.todo IS NOT NULL
+WHERE dbanon.is_held(w.lock_key);

@@ -1,0 +1,134 @@
+-- The whole way from psql: submit, wait for a worker to finish, publish.
+
+CREATE OR REPLACE FUNCTION dbanon.demand_waiting(publish_as text, replace boolean, method text, algorithm text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- In a transaction block the transaction is older than this statement; a run that is never committed never starts.
+    IF transaction_timestamp() <> statement_timestamp() THEN
+        RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
+            USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
+                  HINT = 'End the transaction with COMMIT first, or queue the run with SELECT dbanon.submit_run(...).';
+    END IF;
+    IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
+        RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'
+            USING ERRCODE = 'DA014', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
+                  HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
+    END IF;
+    IF publish_as IS NOT NULL THEN
+        PERFORM dbanon.check_release(publish_as, replace, method, algorithm);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text) IS
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method and algorithm, as given to it. Returns: nothing. Raises: DA015
+inside a transaction block; DA014 without a worker; what dbanon.check_release raises. Example: part of dbanon.anonymize.';
+
+CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    chosen text := dbanon.checked_algorithm(method, algorithm);
+BEGIN
+    PERFORM dbanon.check_name(check_release.name);
+    IF replace IS NOT TRUE AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_release.name AND l.withdrawn_at IS NULL) THEN
+        RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', check_release.name
+            USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', check_release.name),
+                  HINT = 'Choose another, withdraw that one with dbanon.unpublish, or take its place with replace => true.';
+    END IF;
+    IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
+        WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN
+        RAISE EXCEPTION 'A run to publish must use an algorithm that gives the guarantee. % is for comparison.', chosen
+            USING ERRCODE = 'DA011', DETAIL = 'Algorithms for comparison are run and measured, and never published.',
+                  HINT = 'Choose another, or do not publish it.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_release(text, boolean, text, text) IS
+'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of another; method; algorithm, NULL for
+the first. Returns: nothing. Raises: DA002, DA003, DA011. Example: SELECT dbanon.check_release(''cabs_june'', false, ''tp-aware'', NULL).';
+
+CREATE OR REPLACE FUNCTION dbanon.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.runs;
+BEGIN
+    PERFORM dbanon.reap_runs();
+    SELECT r.* INTO state FROM dbanon.runs r WHERE r.run_id = run_news.run_id;
+    ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
+    line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
+    IF NOT EXISTS (SELECT FROM dbanon.workers) AND NOT ended THEN
+        line := format('Run %s: waiting for a worker; there is none, start one with: dbanon worker', run_id);
+    END IF;
+    line := nullif(line, said);
+END
+$$;
+COMMENT ON FUNCTION dbanon.run_news(bigint, text) IS
+'How far a run is, for dbanon.anonymize. Takes: run_id; said, what was told last. Returns: line, NULL if there is nothing new; ended. Raises: nothing. Example:
+SELECT * FROM dbanon.run_news(1, NULL).';
+
+CREATE OR REPLACE FUNCTION dbanon.demand_verified(run_id bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state dbanon.run;
+BEGIN
+    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = demand_verified.run_id;
+    IF state.run_id IS NULL THEN
+        PERFORM dbanon.refuse_no_run(demand_verified.run_id);
+    END IF;
+    IF state.status <> 'verified' THEN
+        RAISE EXCEPTION '%', coalesce(state.error, format('Run %s must be verified. It is %s.', state.run_id, state.status))
+            USING ERRCODE = CASE state.status WHEN 'refused' THEN 'DA004' ELSE 'DA012' END,
+                  DETAIL = format('Run %s (%s, %s) is %s.', state.run_id, state.method, state.algorithm, state.status),
+                  HINT = format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', state.run_id);
+    END IF;
+    RETURN state.status;
+END
+$$;
+COMMENT ON FUNCTION dbanon.demand_verified(bigint) IS
+'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001; DA004 if it was refused; DA012 if it failed or
+was cancelled. Example: SELECT dbanon.demand_verified(1).';
+
+-- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
+CREATE OR REPLACE PROCEDURE dbanon.anonymize(
+    dataset text, method text, params jsonb DEFAULT '{}', publish_as text DEFAULT NULL, algorithm text DEFAULT NULL,
+    seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
+    INOUT run_id bigint DEFAULT NULL, INOUT verdict text DEFAULT NULL, INOUT rows_published bigint DEFAULT NULL)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    news record;
+    said text;
+BEGIN
+    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm);
+    run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
+    COMMIT;
+    RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
+    LOOP
+        SELECT n.line, n.ended INTO news FROM dbanon.run_news(run_id, said) n;
+        COMMIT;
+        IF news.line IS NOT NULL THEN
+            said := news.line;
+            RAISE NOTICE '%', said;
+        END IF;
+        EXIT WHEN news.ended;
+        PERFORM pg_catalog.pg_sleep(0.2);
+    END LOOP;
+    verdict := dbanon.demand_verified(run_id);
+    IF publish_as IS NOT NULL THEN
+        rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason);
+    END IF;
+END
+$$;
+COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint) IS
+'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found nothing. Ctrl-C ends the
+waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish
+nothing; algorithm, the method''s first by default; seed; replace, allow_overlap and reason: as for dbanon.publish; leave out the rest. Returns: run_id, the verdict and the rows
+published. Raises: DA015 inside a transaction block; DA014 if no worker is up; DA001 to DA003 and DA011 before anything is done; DA012 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
+DA010 as dbanon.publish. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

@@ -1,0 +1,303 @@
+"""The queue of runs in SQL: who submits, takes, watches, cancels, and what becomes of the runs of the dead."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from dbanon import queue, store
+from dbanon.errors import ParameterError, StoreError
+
+LOST = "The lock on run 2 must be held until it is done"
+
+
+@pytest.fixture
+def waiting(connection: psycopg.Connection, run: int) -> int:
+    """A run that waits, beside a verified one."""
+    return queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=None)
+
+
+@pytest.fixture
+def other(database: str) -> Iterator[psycopg.Connection]:
+    with store.connect(database) as opened:
+        yield opened
+
+
+def shown(connection: psycopg.Connection, run_id: int, columns: str = "status, progress") -> tuple[object, ...] | None:
+    return connection.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
+
+
+def rows(connection: psycopg.Connection, run_id: int) -> int:
+    counted = connection.execute(
+        "SELECT (SELECT count(*) FROM dbanon.cloak WHERE run_id = %(r)s)"
+        " + (SELECT count(*) FROM dbanon.membership WHERE run_id = %(r)s)",
+        {"r": run_id},
+    ).fetchone()
+    return counted[0] if counted else -1
+
+
+def with_rows(connection: psycopg.Connection, run_id: int) -> None:
+    connection.execute(
+        "INSERT INTO dbanon.cloak SELECT %s, record_id, seq, period, region, crowd, subjects, extra"
+        " FROM dbanon.cloak WHERE run_id = 1",
+        [run_id],
+    )
+
+
+def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
+    assert shown(connection, waiting) == ("queued", "waiting for a worker")
+    row = store.run_row(connection, waiting)
+    assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
+    assert row.seed is not None
+    assert 0 <= row.seed < 2**48
+    assert shown(connection, waiting, "submitted_by = session_user, rows, worker") == (True, None, None)
+
+
+def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int) -> None:
+    for arguments, message in (
+        (("tem", "tp-aware", None, {}, None), "There is none named 'tem'. Did you mean 'ten'"),
+        (("ten", "tp-awar", None, {}, None), "Did you mean 'tp-aware'"),
+        (("ten", "tp-aware", "no", {}, None), "There is no algorithm of tp-aware named 'no'"),
+        (("ten", "tp-aware", None, {"k": 1}, None), "must be an integer >= 2. Got 1 instead."),
+        (("ten", "tp-aware", None, {}, -1), "The seed must be an integer >= 0"),
+    ):
+        dataset, method, algorithm, params, seed = arguments
+        with pytest.raises(ParameterError, match=message), store.errors_translated():
+            queue.submit_run(connection, dataset, method, algorithm, params, seed=seed)
+    assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
+
+
+def test_two_workers_never_take_the_same_run(
+    connection: psycopg.Connection, other: psycopg.Connection, waiting: int
+) -> None:
+    second = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+    with connection.transaction():
+        first = queue.claim_run(connection, "a")
+        assert first is not None
+        taken = queue.claim_run(other, "b")  # while the first has not committed
+    assert taken is not None
+    assert (first.run_id, first.attempt, first.todo, taken.run_id) == (waiting, 1, "compute", second)
+    assert queue.claim_run(other, "b") is None
+    assert shown(connection, waiting, "status, progress, worker") == ("running", "starting", "a")
+
+
+def test_progress_is_shown_and_does_not_wait_for_who_writes(
+    connection: psycopg.Connection, other: psycopg.Connection, waiting: int
+) -> None:
+    claim = queue.claim_run(connection, "a")
+    assert claim is not None
+    assert queue.watch_run(connection, claim, "writing cloaks", 25, 100) == "go on"
+    assert shown(connection, waiting) == ("running", "writing cloaks 25 %")
+    with other.transaction():
+        other.execute("SELECT FROM dbanon.run FOR SHARE")
+        connection.execute("SET statement_timeout = '5s'")
+        assert queue.watch_run(connection, claim, "writing cloaks", 50, 100) == "go on"
+    assert shown(connection, waiting) == ("running", "writing cloaks 25 %")
+
+
+def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
+    connection: psycopg.Connection, other: psycopg.Connection, waiting: int
+) -> None:
+    second = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+    assert queue.cancel_run(connection, second) == "cancelled"
+    assert shown(connection, second, "status, error = 'It was cancelled by ' || session_user || '.'") == (
+        "cancelled",
+        True,
+    )
+    claim = queue.claim_run(other, "a")
+    assert claim is not None
+    assert queue.cancel_run(connection, waiting) == "being cancelled"
+    assert shown(connection, waiting) == ("running", "being cancelled")
+    assert queue.watch_run(other, claim, None, 0, None) == "cancel"
+    with pytest.raises(StoreError, match=r"must wait or be worked on\. Run 1 is verified"), store.errors_translated():
+        queue.cancel_run(connection, 1)
+    with pytest.raises(ParameterError, match="no run 99"), store.errors_translated():
+        queue.cancel_run(connection, 99)
+
+
+@pytest.mark.parametrize(("cancelled", "status"), [(False, "queued"), (True, "cancelled")])
+def test_a_run_whose_worker_went_away_is_begun_again_or_cancelled(
+    connection: psycopg.Connection, database: str, waiting: int, cancelled: bool, status: str
+) -> None:
+    with store.connect(database) as worker:
+        claim = queue.claim_run(worker, "a")
+        assert claim is not None
+        with_rows(connection, waiting)
+        assert queue.reap_runs(connection) == 0
+        if cancelled:
+            queue.cancel_run(connection, waiting)
+    assert shown(connection, waiting, "status, worker") == (status, None)  # before anybody has reaped it
+    assert queue.reap_runs(connection) == 1
+    assert (rows(connection, waiting), shown(connection, waiting, "status, worker")) == (0, (status, None))
+    with pytest.raises(StoreError, match=LOST):
+        queue.set_status(connection, claim, "verified")
+
+
+def test_after_three_attempts_a_run_is_failed(connection: psycopg.Connection, database: str, waiting: int) -> None:
+    for attempt in (1, 2, 3):
+        with store.connect(database) as worker:
+            claim = queue.claim_run(worker, "a")
+            assert claim is not None
+            assert claim.attempt == attempt
+        queue.reap_runs(connection)
+    assert shown(connection, waiting, "status, error, progress") == (
+        "failed",
+        "the process that computed this run went away",
+        None,
+    )
+    assert queue.claim_run(connection, "a") is None
+
+
+def test_a_run_that_its_own_command_took_is_failed_at_once(
+    connection: psycopg.Connection, database: str, waiting: int
+) -> None:
+    with store.connect(database) as command:
+        assert queue.claim_run(command, "a", waiting) is not None
+    assert shown(connection, waiting, "status") == ("failed",)
+    queue.reap_runs(connection)
+    assert shown(connection, waiting, "status") == ("failed",)
+
+
+def test_a_worker_that_lost_its_lock_writes_nothing(
+    connection: psycopg.Connection, database: str, other: psycopg.Connection, waiting: int
+) -> None:
+    with store.connect(database) as worker:
+        stale = queue.claim_run(worker, "a")
+    queue.reap_runs(connection)
+    fresh = queue.claim_run(other, "b")
+    assert stale is not None
+    assert fresh is not None
+    assert queue.watch_run(connection, stale, "x", 1, 2) == "lost"
+    for status in ("running", "computed", "verified", "failed", None):
+        with pytest.raises(StoreError, match=LOST):
+            queue.set_status(connection, stale, status)
+    queue.requeue_run(connection, stale)
+    assert shown(connection, waiting, "status, worker, progress") == ("running", "b", "starting")
+    queue.set_status(other, fresh, "computed", rows=4)
+    assert shown(connection, waiting, "status, rows") == ("computed", 4)
+
+
+def test_a_run_given_back_loses_no_attempt(connection: psycopg.Connection, waiting: int) -> None:
+    for _ in range(5):
+        claim = queue.claim_run(connection, "a")
+        assert claim is not None
+        with_rows(connection, waiting)
+        queue.requeue_run(connection, claim)
+        queue.unlock(connection, claim)
+        assert rows(connection, waiting) == 0
+    assert shown(connection, waiting, "status, started_at") == ("queued", None)
+
+
+def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    queue.ask_verification(connection, run)
+    with pytest.raises(StoreError, match="Nobody else may work on run 1"), store.errors_translated():
+        queue.ask_verification(connection, run)
+    assert queue.cancel_run(connection, run) == "verified"
+    queue.ask_verification(connection, run)
+    before = rows(connection, run)
+    for attempt in (1, 2, 3):
+        with store.connect(database) as worker:
+            claim = queue.claim_run(worker, "a")
+            assert claim is not None
+            assert (claim.todo, claim.attempt) == ("verify", attempt)
+        assert shown(connection, run, "status") == ("verified",)
+        queue.reap_runs(connection)
+    assert queue.claim_run(connection, "a") is None
+    assert rows(connection, run) == before
+    assert shown(connection, run, "status, progress, error") == (
+        "verified",
+        None,
+        "The last verification did not come to an end.",
+    )
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_only_what_was_computed_is_verified(connection: psycopg.Connection, run: int, status: str) -> None:
+    connection.execute("UPDATE dbanon.run SET status = %s", [status])
+    told = rf"must have been computed to be verified\. Run 1 is {status}"
+    with pytest.raises(ParameterError, match=told), store.errors_translated():
+        queue.ask_verification(connection, run)
+
+
+def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    with store.connect(database) as worker:
+        channel = queue.register_worker(worker, "here 1")
+        assert abs(int(channel.removeprefix("dbanon_"))) > 2**32
+        assert connection.execute("SELECT name, run_id FROM dbanon.workers").fetchall() == [("here 1", None)]
+        worker.execute(f'LISTEN "{channel}"')
+        run_id = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
+        (notify,) = worker.notifies(timeout=5, stop_after=1)
+        assert (notify.channel, notify.payload) == (channel, "")
+        assert queue.claim_run(worker, "here 1") is not None
+        assert connection.execute("SELECT run_id FROM dbanon.workers").fetchall() == [(run_id,)]
+    assert not queue.has_worker(connection)
+    queue.reap_runs(connection)
+    assert connection.execute("SELECT count(*) FROM dbanon.worker").fetchone() == (0,)
+
+
+# ---- dbanon.anonymize ------------------------------------------------------------------------------------------------
+
+
+CALL = "CALL dbanon.anonymize(dataset => 'ten', method => 'tp-aware', params => '{\"k\": 5}', publish_as => 'mine')"
+
+
+def failing(connection: psycopg.Connection, statement: str) -> psycopg.errors.Diagnostic:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement)
+    return caught.value.diag
+
+
+def test_without_a_worker_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
+    told = failing(connection, CALL)
+    assert (told.sqlstate, told.message_primary) == ("DA014", "A worker must be up to compute the run. There is none.")
+    assert "dbanon worker" in (told.message_hint or "")
+    assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
+
+
+def test_in_a_transaction_block_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        connection.execute(CALL)
+    assert caught.value.sqlstate == "DA015"
+    assert "COMMIT" in (caught.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "state"),
+    [
+        (("'mine'", "'Mine'"), "DA002"),
+        (("'mine'", "'taken'"), "DA003"),
+        (("5}", "1}"), "DA011"),
+        (("tp-aware", "tp-awar"), "DA011"),
+        (("'ten'", "'tem'"), "DA001"),
+        (("tp-aware'", "sensitive-sites', algorithm => 'local'"), "DA011"),
+    ],
+)
+def test_what_would_fail_later_fails_first(
+    connection: psycopg.Connection, database: str, run: int, changed: tuple[str, str], state: str
+) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'taken')")
+    with store.connect(database) as worker:
+        queue.register_worker(worker, "here 1")
+        assert failing(connection, CALL.replace(*changed)).sqlstate == state
+    assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
+
+
+def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
+    connection: psycopg.Connection, run: int, login: Callable[[str], str]
+) -> None:
+    with store.connect(login("dbanon_operator")) as operator, store.connect(login("dbanon_worker")) as worker:
+        run_id = queue.submit_run(operator, "ten", "tp-aware", None, {}, seed=1)
+        claim = queue.claim_run(worker, "w")
+        assert claim is not None
+        assert queue.watch_run(worker, claim, "computing", 0, None) == "go on"
+        assert shown(operator, run_id) == ("running", "computing")
+        assert queue.cancel_run(operator, run_id) == "being cancelled"
+        for call in ("claim_run('me')", "watch_run(2, 1)", "requeue_run(2, 1)", "wake_workers()"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                operator.execute(f"SELECT dbanon.{call}")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            operator.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'x')")
