@@ -20,6 +20,8 @@ GRANT INSERT (dataset_id, method, algorithm, params, seed), DELETE ON dbanon.run
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text),
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 
+GRANT SELECT ON dbanon.audit TO dbanon_operator;
+
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site, dbanon.method, dbanon.run,
     dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
