@@ -88,7 +88,9 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
             for role, user in users.items():
                 owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), password))
                 if role != "nobody":
-                    owner.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"dbanon_{role}"), sql.Identifier(user)))
+                    owner.execute(
+                        sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"dbanon_{role}"), sql.Identifier(user))
+                    )
                 logins[role] = psycopg.connect(database_url(url, user=user, password=password))
                 logins[role].execute("SET SESSION statement_timeout = '5s'")
                 logins[role].commit()
@@ -156,7 +158,9 @@ def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(ca
             wanted[thing.kind, thing.name] = wanted["sequence", "*"]
     wanted.pop(("sequence", "*"))
     wrong = {key: rights for key, rights in found.items() if wanted.get(key) != rights}
-    lines = ["  ".join([f"{' '.join(key):<40}", *(f"{rights[role]:<8}" for role in ROLES)]) for key, rights in wrong.items()]
+    lines = [
+        "  ".join([f"{' '.join(key):<40}", *(f"{rights[role]:<8}" for role in ROLES)]) for key, rights in wrong.items()
+    ]
     assert not lines, "rights.txt must say what is meant. The catalog says otherwise of:\n" + "\n".join(lines)
     assert set(wanted) <= set(found), f"rights.txt names what is not there: {sorted(set(wanted) - set(found))}"
 
