@@ -4,6 +4,7 @@
 """
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +31,8 @@ SELECT 70077, dataset_id, dataset_revision, method, algorithm, params || '{"max_
 FROM dbanon.run WHERE run_id = 1;
 INSERT INTO dbanon.cloak SELECT 70077, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 70077, record_id, trajectory_id, period FROM dbanon.membership;
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 70077, 'tp-aware', true, dbanon.run_digest(70077);
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+SELECT 70077, 'tp-aware', true, dbanon.run_digest(70077);
 SELECT dbanon.publish(70077, 'ten');
 CREATE STATISTICS dbanon.subjects (ndistinct) ON dataset_id, subject FROM dbanon.trajectory;
 ANALYZE dbanon.trajectory, dbanon.site;
@@ -193,6 +195,8 @@ def learns(analyst: psycopg.Connection, attack: str) -> bool:
         row = cursor.fetchone()
     except errors.InsufficientPrivilege:
         return False
+    except errors.InternalError_:  # PostGIS, of a table without statistics
+        return False
     return row is not None and row[0] is True
 
 
@@ -222,7 +226,7 @@ def test_nothing_in_the_catalogs_tells_of_the_run_behind_a_release(
 
     assert found() == set()
     connection.execute(
-        "DO $$ BEGIN EXECUTE (SELECT format('COMMENT ON VIEW published.ten IS %L', run_id || ' ' || seed || params::text)"
+        "DO $$ BEGIN EXECUTE (SELECT format('COMMENT ON VIEW published.ten IS %L', concat(run_id, ' ', seed, params))"
         " FROM dbanon.run WHERE run_id = 70077); END $$; COMMENT ON COLUMN published.ten.crowd IS 'p3 in a pharmacy'"
     )
     assert found() == {"70077", "424242", "86411", "p3", "pharmacy"}
@@ -261,7 +265,7 @@ def test_no_function_and_no_error_of_an_analyst_sees_more_than_the_view_gives(
 
 def test_the_servers_own_words_about_a_row_reach_nobody(connection: psycopg.Connection) -> None:
     statements = (
-        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (1, 'p3', 'SRID=32610;POLYGON((7 7,8 8,9 7,7 7))')",
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (1, 'p3', 'SRID=32610;POINT(7 7)')",
         "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'p3', now(), '7')",
         "SELECT subject::integer FROM dbanon.trajectory WHERE subject = 'p3'",
         "INSERT INTO dbanon.site (dataset_id, geom) SELECT 1, ('POINT(' || subject || ')')::geometry"
@@ -335,18 +339,13 @@ def test_a_function_of_the_callers_own_is_not_called_by_ours(
 
 
 def test_each_of_two_protections_keeps_the_map_of_people_by_itself(
-    connection: psycopg.Connection, analyst: psycopg.Connection
+    database: str, connection: psycopg.Connection, analyst: psycopg.Connection
 ) -> None:
     attacks = [threat.attack for threat in THREATS.values() if threat.unprotect == _OPEN_POSTGIS]
     assert len(attacks) == 4
-    with connection.transaction(force_rollback=True):
-        connection.execute(_OPEN_STATISTICS)
-        for attack in attacks:  # as on a server where the upgrade may not take the functions
-            connection.execute("SET LOCAL ROLE dbanon_analyst")
-            with pytest.raises((psycopg.Error, AssertionError)), connection.transaction():
-                row = connection.execute(attack).fetchone()
-                assert row == (True,)
-            connection.execute("RESET ROLE")
+    connection.execute(_OPEN_STATISTICS)  # as on a server where the upgrade may not take the functions
+    assert [attack for attack in attacks if learns(analyst, attack)] == []
+    schema.upgrade(database)
     connection.execute(_OPEN_POSTGIS.removeprefix(_OPEN_STATISTICS))
     assert [attack for attack in attacks if learns(analyst, attack)] == []
 
@@ -397,3 +396,12 @@ CATALOG_QUERIES = (
 def test_the_queries_of_desktop_programs_still_work(analyst: psycopg.Connection) -> None:
     for query in CATALOG_QUERIES:
         assert analyst.execute(query).fetchall()
+
+
+def test_psql_still_describes_what_there_is(login: Login) -> None:
+    words = [r"\d+ published.ten", r"\dv+ published.*", r"\dt+ *.*", r"\df published.*", r"\dn+", r"\l", r"\du", r"\z"]
+    commands = [part for word in words for part in ("-c", word)]
+    command = ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", login("dbanon_analyst"), *commands]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "region" in done.stdout

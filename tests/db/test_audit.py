@@ -66,9 +66,10 @@ def last_line(connection: psycopg.Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(("statement", "role", "line"), ACTIONS, ids=[line[0] for _, _, line in ACTIONS])
 def test_an_action_leaves_its_one_line(
-    connection: psycopg.Connection, run: int, login: Login, statement: str, role: str, line: tuple[object, ...]
+    connection: psycopg.Connection, login: Login, statement: str, role: str, line: tuple[object, ...]
 ) -> None:
     before = last_line(connection)
     with psycopg.connect(login(role), autocommit=True) as somebody:

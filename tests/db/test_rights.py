@@ -31,7 +31,8 @@ SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table'
         SELECT a.attname::text FROM pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) END
 FROM pg_class c
-WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
+WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
+    AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
 UNION ALL
 SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, format('dbanon.%I', p.proname), ARRAY(
     SELECT format_type(t.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY t (type, place) ORDER BY place)
