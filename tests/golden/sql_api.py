@@ -233,8 +233,8 @@ def _rights(every: list[Thing]) -> str:
 def _errors(functions: list[Thing]) -> str:
     lines = [
         "\nErrors of dbanon's own are of SQLSTATE class DA. Each has one sentence that says what must hold and what",
-        "was got, facts in its DETAIL and what to do in its HINT; none tells a coordinate or a subject. The command line",
-        "ends with the code in the third column.\n",
+        "was got, facts in its DETAIL and what to do in its HINT; none tells a coordinate or a subject. The command",
+        "line ends with the code in the third column.\n",
         "| code | meaning | exit | raised by |\n|---|---|---|---|",
     ]
     for code, meaning in codes().items():
