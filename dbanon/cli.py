@@ -142,6 +142,11 @@ def db_upgrade() -> None:
     stderr_line(target.label)
     with store.errors_translated():
         revision = schema.upgrade(target.url)
+        if schema.statistics_are_open(target.url):
+            stderr_line(
+                "The server's counters and PostGIS's estimates of the private tables stay readable for every login: "
+                "this one may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
+            )
     _print(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
 
 

@@ -1,5 +1,7 @@
 """Runs the revisions, then every file of ``sql/``, as role dbanon_admin and in one transaction.
 
+Only ``sql/00_*.sql`` run before, as the login that upgrades: they concern what the server and PostGIS own.
+
 The caller hands over an open connection in a transaction of its own (``config.attributes["connection"]``) and the
 folder of SQL files (``config.attributes["sql"]``). A broken revision or file rolls everything back.
 """
@@ -75,15 +77,20 @@ def run() -> None:
     connection: Connection = context.config.attributes["connection"]
     for name, purpose in ROLES.items():
         script(connection, CREATE_ROLE.format(name=name, purpose=purpose))
+    folder: Path = context.config.attributes["sql"]
+    files = sorted(folder.glob("[0-9][0-9]_*.sql"))
+    for file in files:
+        if file.name.startswith("00_"):
+            script(connection, file.read_text(encoding="utf-8"))
     script(connection, BECOME_ADMIN)
     # Revisions reach `script` the same way: they import nothing.
     context.config.attributes["script"] = lambda text: script(connection, text)
     context.configure(connection=connection, version_table_schema="dbanon", transaction_per_migration=False)
     with context.begin_transaction():
         context.run_migrations()
-    folder: Path = context.config.attributes["sql"]
-    for file in sorted(folder.glob("[0-9][0-9]_*.sql")):
-        script(connection, file.read_text(encoding="utf-8"))
+    for file in files:
+        if not file.name.startswith("00_"):
+            script(connection, file.read_text(encoding="utf-8"))
 
 
 run()

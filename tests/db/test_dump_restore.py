@@ -59,12 +59,32 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     assert restored.execute("SELECT dbanon.publish(1, 'again')").fetchone() == (4,)
     restored.execute("SELECT dbanon.unpublish('ten')")
     schema.check(restored)
+    lines = restored.execute("SELECT action FROM dbanon.audit ORDER BY audit_id").fetchall()
+    assert [action for (action,) in lines] == [
+        "create",
+        "submit",
+        "verify",
+        "publish",
+        "verify",
+        "publish",
+        "unpublish",
+    ]
+    with pytest.raises(psycopg.Error, match="must only grow"):
+        restored.execute("DELETE FROM dbanon.audit")
 
 
 def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Connection, database: str) -> None:
     query = (Path(__file__).parents[1] / "golden" / "catalog.sql").read_text()
     restored.execute("SET search_path = pg_catalog")
     before = restored.execute(query).fetchall()
+    assert not schema.statistics_are_open(database_url(database, dbname=restored.info.dbname))
     schema.upgrade(database_url(database, dbname=restored.info.dbname))
     assert restored.execute(query).fetchall() == before
     assert restored.execute("SELECT count(*) FROM published.ten").fetchone() == (4,)
+
+
+def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str]) -> None:
+    command = [program("pg_dump"), "--schema=dbanon", "--schema=published", "-d", login("dbanon_admin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "CREATE TABLE dbanon.audit" in done.stdout

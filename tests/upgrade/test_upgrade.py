@@ -15,6 +15,7 @@ from dbanon import schema
 from dbanon.errors import StoreError
 from dbanon.pipeline import open_database
 from dbanon.testing import database_url
+from tests.acceptance.commands import call
 
 if TYPE_CHECKING:
     from dbanon.server import Target
@@ -124,6 +125,34 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
         connection.execute("CREATE EXTENSION postgis")
     assert schema.upgrade(database_url(url, user=user, password=user)) == schema.EXPECTED_REVISION
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
+
+
+def test_who_may_not_take_the_counters_from_everybody_is_told_what_stays_open(
+    empty: Callable[..., str], user: str
+) -> None:
+    url = empty(owner=user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+    owner = database_url(url, user=user, password=user)
+    done = call(owner, "db", "upgrade")
+    assert (done.code, schema.statistics_are_open(url)) == (0, True)
+    assert "stay readable for every login" in done.stderr
+    done = call(url, "db", "upgrade")
+    assert (done.code, schema.statistics_are_open(url)) == (0, False)
+    assert "stay readable" not in done.stderr
+    assert "stay readable" not in call(owner, "db", "upgrade").stderr
+    assert not schema.statistics_are_open(url)
+
+
+def test_an_upgrade_writes_no_right_of_the_servers_anew(empty: Callable[..., str]) -> None:
+    url = empty()
+    rights = """SELECT oid, xmin, proacl::text FROM pg_proc WHERE proname ~ '^(pg_stat_get_|_postgis_|st_estimated)'
+        UNION ALL SELECT oid, xmin, relacl::text FROM pg_class WHERE relname ~ '^pg_stat' ORDER BY 1"""
+    with psycopg.connect(url, autocommit=True) as connection:
+        schema.upgrade(url)
+        before = connection.execute(rights).fetchall()
+        schema.upgrade(url)
+        assert connection.execute(rights).fetchall() == before
 
 
 def test_who_may_not_create_the_extension_is_told_the_command(empty: Callable[..., str], user: str) -> None:

@@ -1,0 +1,160 @@
+-- Who did what: triggers write dbanon.audit, so that no way of doing it leaves no line.
+--
+-- A line is there for ever, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file.
+
+CREATE OR REPLACE FUNCTION dbanon.guard_audit() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
+        USING ERRCODE = 'DA006', DETAIL = 'Who did what must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_audit() IS
+'Refuses every change of what dbanon.audit holds. Trigger on dbanon.audit. Takes: nothing. Returns: never. Raises: DA006.
+Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_dataset() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO dbanon.audit (action, dataset, detail)
+            SELECT 'create', a.name, jsonb_build_object('srid', a.srid, 'grid_m', a.grid_m, 'grid_s', a.grid_s)
+            FROM added a ORDER BY a.dataset_id;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO dbanon.audit (action, dataset) SELECT 'delete', c.name FROM changed c ORDER BY c.dataset_id;
+    ELSE
+        INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('regrid', NEW.name,
+            jsonb_build_object('srid', NEW.srid, 'grid_m', NEW.grid_m, 'grid_s', NEW.grid_s, 'was', jsonb_build_object(
+                'dataset', OLD.name, 'srid', OLD.srid, 'grid_m', OLD.grid_m, 'grid_s', OLD.grid_s)));
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_dataset() IS
+'Writes who made, deleted, renamed or regridded a dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
+Raises: nothing of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_load() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Not source and quarantined: a file may be called after a person, and both can be read in dbanon.load.
+    INSERT INTO dbanon.audit (action, dataset, detail)
+        SELECT 'load', d.name, jsonb_build_object(
+            'load_id', a.load_id, 'kind', a.kind, 'rows_read', a.rows_read, 'rows_kept', a.rows_kept)
+        FROM added a LEFT JOIN dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.load_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_load() IS
+'Writes who loaded what kind of rows and how many. Trigger on dbanon.load. Takes: nothing. Returns: nothing. Raises: nothing
+of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_run() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO dbanon.audit (action, dataset, run_id, detail)
+            SELECT 'submit', d.name, a.run_id,
+                jsonb_build_object('method', a.method, 'algorithm', a.algorithm, 'params', a.params - 'seed')
+            FROM added a LEFT JOIN dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.run_id;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO dbanon.audit (action, dataset, run_id, detail)
+            SELECT 'drop', d.name, c.run_id,
+                jsonb_build_object('method', c.method, 'algorithm', c.algorithm, 'status', c.status)
+            FROM changed c LEFT JOIN dbanon.dataset d ON d.dataset_id = c.dataset_id ORDER BY c.run_id;
+    ELSE
+        INSERT INTO dbanon.audit (action, dataset, run_id, detail)
+            SELECT 'cancel', d.name, NEW.run_id, jsonb_build_object('status', OLD.status)
+            FROM dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_run() IS
+'Writes who submitted, cancelled or dropped a run, with its parameters but without its seed. Trigger on dbanon.run. Takes:
+nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO dbanon.audit (action, dataset, run_id, detail)
+        SELECT 'verify', d.name, a.run_id, jsonb_build_object('attack', a.attack, 'passed', a.passed)
+        FROM added a
+        LEFT JOIN dbanon.run r ON r.run_id = a.run_id
+        LEFT JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        ORDER BY a.verification_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_verification() IS
+'Writes who recorded which verdict on a run. Trigger on dbanon.verification. Takes: nothing. Returns: nothing. Raises: nothing
+of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_release() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
+        SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, d.name, NEW.run_id, NEW.name,
+            CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(jsonb_build_object(
+                'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason)) ELSE '{}' END
+        FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_release() IS
+'Writes who published or withdrew a release, with the figures and the reason where it overlaps others. Trigger on
+dbanon.release. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+
+DROP TRIGGER IF EXISTS guard_rows ON dbanon.audit;
+CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE OR TRUNCATE ON dbanon.audit
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_audit();
+-- Also where a superuser has set session_replication_role.
+ALTER TABLE dbanon.audit ENABLE ALWAYS TRIGGER guard_rows;
+
+DROP TRIGGER IF EXISTS audit_insert ON dbanon.dataset;
+DROP TRIGGER IF EXISTS audit_update ON dbanon.dataset;
+DROP TRIGGER IF EXISTS audit_delete ON dbanon.dataset;
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.dataset REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_dataset();
+CREATE TRIGGER audit_update AFTER UPDATE ON dbanon.dataset FOR EACH ROW
+    WHEN (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
+    EXECUTE FUNCTION dbanon.audit_dataset();
+CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.dataset REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_dataset();
+
+DROP TRIGGER IF EXISTS audit_insert ON dbanon.load;
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.load REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_load();
+
+DROP TRIGGER IF EXISTS audit_insert ON dbanon.run;
+DROP TRIGGER IF EXISTS audit_cancel ON dbanon.run;
+DROP TRIGGER IF EXISTS audit_delete ON dbanon.run;
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.run REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();
+CREATE TRIGGER audit_cancel AFTER UPDATE ON dbanon.run FOR EACH ROW
+    WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)
+    EXECUTE FUNCTION dbanon.audit_run();
+CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.run REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();
+
+DROP TRIGGER IF EXISTS audit_insert ON dbanon.verification;
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.verification REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_verification();
+
+DROP TRIGGER IF EXISTS audit_insert ON dbanon.release;
+DROP TRIGGER IF EXISTS audit_withdrawal ON dbanon.release;
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.release FOR EACH ROW EXECUTE FUNCTION dbanon.audit_release();
+CREATE TRIGGER audit_withdrawal AFTER UPDATE ON dbanon.release FOR EACH ROW
+    WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL) EXECUTE FUNCTION dbanon.audit_release();

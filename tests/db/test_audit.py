@@ -1,0 +1,187 @@
+"""Whoever does something leaves one line in dbanon.audit, and nobody takes it back."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from psycopg import errors
+
+Login = Callable[[str], str]
+
+LINES = "SELECT action, dataset, run_id, release, detail FROM dbanon.audit WHERE audit_id > %s ORDER BY audit_id"
+
+# Statement, who gives it, and the line it must leave, after those of the verified run of ten people.
+ACTIONS = [
+    (
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', 32610, 1, 60)",
+        "dbanon_operator",
+        ("create", "new", None, None, {"srid": 32610, "grid_m": 1, "grid_s": 60}),
+    ),
+    (
+        "UPDATE dbanon.dataset SET grid_m = 5 WHERE name = 'ten'",
+        "dbanon_operator",
+        (
+            "regrid",
+            "ten",
+            None,
+            None,
+            {
+                "srid": 32610,
+                "grid_m": 5,
+                "grid_s": 60,
+                "was": {"dataset": "ten", "srid": 32610, "grid_m": 1, "grid_s": 60},
+            },
+        ),
+    ),
+    (
+        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, quarantined)"
+        """ VALUES (1, 'requests', '/home/anna/p3.csv', 9, 7, '{"bad-time-p3": 2}')""",
+        "dbanon_operator",
+        ("load", "ten", None, None, {"load_id": 1, "kind": "requests", "rows_read": 9, "rows_kept": 7}),
+    ),
+    (
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed)"
+        """ VALUES (1, 'tp-aware', 'traj-anon', '{"k": 7, "seed": 31337}', 31337)""",
+        "dbanon_operator",
+        ("submit", "ten", 2, None, {"method": "tp-aware", "algorithm": "traj-anon", "params": {"k": 7}}),
+    ),
+    (
+        "UPDATE dbanon.run SET cancel_requested_at = now(), cancel_requested_by = session_user",
+        "dbanon_worker",
+        ("cancel", "ten", 1, None, {"status": "verified"}),
+    ),
+    (
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest)"
+        """ VALUES (1, 'tp-aware', false, '{"groups_below_k": 1}', '')""",
+        "dbanon_worker",
+        ("verify", "ten", 1, None, {"attack": "tp-aware", "passed": False}),
+    ),
+    ("SELECT dbanon.publish(1, 'more')", "dbanon_operator", ("publish", "ten", 1, "more", {"rows": 4})),
+]
+
+
+def last_line(connection: psycopg.Connection) -> int:
+    row = connection.execute("SELECT coalesce(max(audit_id), 0) FROM dbanon.audit").fetchone()
+    assert row
+    return int(row[0])
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(("statement", "role", "line"), ACTIONS, ids=[line[0] for _, _, line in ACTIONS])
+def test_an_action_leaves_its_one_line(
+    connection: psycopg.Connection, login: Login, statement: str, role: str, line: tuple[object, ...]
+) -> None:
+    before = last_line(connection)
+    with psycopg.connect(login(role), autocommit=True) as somebody:
+        somebody.execute(statement)
+        user = somebody.info.user
+    assert connection.execute(LINES, [before]).fetchall() == [line]
+    row = connection.execute("SELECT login, now() - at < '1 min' FROM dbanon.audit ORDER BY audit_id DESC").fetchone()
+    assert row == (user, True)
+
+
+def test_withdrawing_dropping_and_deleting_leave_a_line_each(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    connection.execute(
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, status)"
+        " SELECT 1, 'tp-aware', 'traj-anon', 'failed' FROM generate_series(1, 3)"
+    )
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('old', 32610, 1, 60)")
+    before = last_line(connection)
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    connection.execute("DELETE FROM dbanon.run WHERE status = 'failed'")
+    connection.execute("DELETE FROM dbanon.dataset WHERE name = 'old'")
+    dropped = {"method": "tp-aware", "algorithm": "traj-anon", "status": "failed"}
+    assert connection.execute(LINES, [before]).fetchall() == [
+        ("unpublish", "ten", 1, "ten", {}),
+        *(("drop", "ten", key, None, dropped) for key in (2, 3, 4)),
+        ("delete", "old", None, None, {}),
+    ]
+
+
+def test_a_release_that_overlaps_others_says_so_and_why(connection: psycopg.Connection, run: int) -> None:
+    connection.execute(
+        "INSERT INTO dbanon.release (name, run_id, digest, rows, overlap, overlap_reason)"
+        """ VALUES ('ten', 1, '', 4, '{"crowd": 2, "k": 5}', 'the same people agreed')"""
+    )
+    row = connection.execute("SELECT detail FROM dbanon.audit WHERE action = 'publish'").fetchone()
+    assert row == ({"rows": 4, "overlap": {"crowd": 2, "k": 5}, "overlap_reason": "the same people agreed"},)
+
+
+def test_progress_of_a_run_and_a_second_wish_to_cancel_it_leave_no_line(
+    connection: psycopg.Connection, run: int
+) -> None:
+    connection.execute("UPDATE dbanon.run SET cancel_requested_at = now()")
+    before = last_line(connection)
+    connection.execute("UPDATE dbanon.run SET cancel_requested_at = clock_timestamp()")
+    connection.execute("UPDATE dbanon.run SET stage_done = 5, status = 'cancelled'")
+    connection.execute("UPDATE dbanon.dataset SET revision = revision + 1")
+    assert last_line(connection) == before
+
+
+def test_what_is_undone_leaves_no_line(connection: psycopg.Connection, run: int) -> None:
+    before = last_line(connection)
+    with connection.transaction(force_rollback=True):
+        connection.execute("SELECT dbanon.publish(1, 'ten')")
+    assert last_line(connection) == before
+
+
+def test_the_audit_holds_no_subject_no_seed_and_no_file(
+    connection: psycopg.Connection, run: int, verify: Callable[..., None]
+) -> None:
+    for statement, _, line in ACTIONS:
+        if line[0] == "publish":
+            verify(connection)
+        connection.execute(statement)
+    row = connection.execute("SELECT string_agg(a::text, '|') FROM dbanon.audit a").fetchone()
+    assert row
+    assert "publish" in row[0]
+    for secret in ("p3", "anna", "31337", "424242", "pharmacy"):
+        assert secret not in row[0]
+
+
+CHANGES = ["UPDATE dbanon.audit SET login = 'x'", "DELETE FROM dbanon.audit", "TRUNCATE dbanon.audit"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nobody_takes_a_line_back(connection: psycopg.Connection, run: int, login: Login, change: str) -> None:
+    for role in ("dbanon_operator", "dbanon_worker", "dbanon_analyst"):
+        with psycopg.connect(login(role), autocommit=True) as somebody, pytest.raises(errors.InsufficientPrivilege):
+            somebody.execute(change)
+    with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
+        refused(admin, change)
+    refused(connection, change)
+    connection.execute("SET session_replication_role = replica")
+    refused(connection, change)
+
+
+def refused(connection: psycopg.Connection, change: str) -> None:
+    with pytest.raises(psycopg.Error, match=r"^Table dbanon\.audit must only grow\.") as caught:
+        connection.execute(change)
+    assert caught.value.sqlstate == "DA006"
+
+
+@pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker"])
+def test_only_the_owner_writes_a_line_by_hand(connection: psycopg.Connection, login: Login, role: str) -> None:
+    with psycopg.connect(login(role), autocommit=True) as somebody, pytest.raises(errors.InsufficientPrivilege):
+        somebody.execute("INSERT INTO dbanon.audit (action) VALUES ('publish')")
+
+
+def test_operators_and_admins_read_it_and_nobody_else(connection: psycopg.Connection, run: int, login: Login) -> None:
+    for role in ("dbanon_operator", "dbanon_admin"):
+        with psycopg.connect(login(role)) as somebody:
+            assert somebody.execute("SELECT count(*) > 0 FROM dbanon.audit").fetchone() == (True,)
+    for role in ("dbanon_worker", "dbanon_analyst"):
+        with psycopg.connect(login(role)) as somebody, pytest.raises(errors.InsufficientPrivilege):
+            somebody.execute("SELECT FROM dbanon.audit")
+
+
+def test_a_role_taken_on_for_a_while_does_not_hide_the_login(
+    connection: psycopg.Connection, run: int, login: Login
+) -> None:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as somebody:
+        somebody.execute("SET ROLE dbanon_operator")
+        somebody.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', 32610, 1, 60)")
+        user = somebody.info.user
+    row = connection.execute("SELECT login FROM dbanon.audit ORDER BY audit_id DESC").fetchone()
+    assert row == (user,)

@@ -1,0 +1,228 @@
+"""Every function, table, view and sequence of dbanon against every role: `rights.txt` says who may do what.
+
+The catalog is held against the file as a whole, and each right is then proved by a statement of a real login: what the
+file allows is not refused for want of rights, and what it does not allow is.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import errors, sql
+
+from dbanon.testing import cloned_database, database_url
+
+if TYPE_CHECKING:
+    from dbanon.server import Target
+
+RIGHTS = Path(__file__).with_name("rights.txt")
+ROLES = ("operator", "worker", "analyst", "nobody")
+COMMANDS = {"S": "SELECT", "I": "INSERT", "U": "UPDATE", "D": "DELETE", "T": "TRUNCATE"}
+
+_CATALOG = """
+SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END, c.oid::regclass::text,
+    CASE c.relkind WHEN 'S' THEN NULL ELSE ARRAY(
+        SELECT a.attname::text FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum) END
+FROM pg_class c
+WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
+    AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
+UNION ALL
+SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, format('dbanon.%I', p.proname), ARRAY(
+    SELECT format_type(t.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY t (type, place) ORDER BY place)
+FROM pg_proc p WHERE p.pronamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
+ORDER BY 1, 2
+"""
+
+# Arguments to prove a call with. Not NULL: a strict function is not called for it, nor its caller asked for the right.
+_ARGUMENTS = {
+    "bigint": "0",
+    "integer": "0",
+    "double precision": "1",
+    "boolean": "false",
+    "text": "'none'",
+    "text[]": "'{}'",
+    "jsonb": "'{}'",
+    "bytea": "''",
+    "regclass": "'pg_catalog.pg_class'",
+}
+
+
+@dataclass
+class Thing:
+    """A function, procedure, table, view or sequence; `parts` are its columns, or the types of its arguments."""
+
+    kind: str
+    name: str
+    parts: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A database with a live release, what is in it, and a login for each role."""
+
+    owner: psycopg.Connection
+    things: list[Thing]
+    logins: dict[str, psycopg.Connection]
+    users: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
+    from dbanon.server import parse
+
+    password = secrets.token_hex(12)
+    with (
+        cloned_database(dbanon_server, parse(verified)["dbname"]) as url,
+        psycopg.connect(url, autocommit=True) as owner,
+    ):
+        owner.execute("ALTER TABLE dbanon.release ALTER release_id RESTART")  # tests before may have drawn numbers
+        owner.execute("SELECT dbanon.publish(1, 'ten')")
+        users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in ROLES}
+        logins: dict[str, psycopg.Connection] = {}
+        try:
+            for role, user in users.items():
+                owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(user), password))
+                if role != "nobody":
+                    owner.execute(
+                        sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"dbanon_{role}"), sql.Identifier(user))
+                    )
+                logins[role] = psycopg.connect(database_url(url, user=user, password=password))
+                logins[role].execute("SET SESSION statement_timeout = '5s'")
+                logins[role].commit()
+            things = [Thing(kind, name, parts or []) for kind, name, parts in owner.execute(_CATALOG)]
+            yield Cast(owner, things, logins, users)
+        finally:
+            for opened in logins.values():
+                opened.close()
+            for user in users.values():
+                with suppress(errors.UndefinedObject):
+                    owner.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(user)))
+                    owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
+
+
+def expected() -> dict[tuple[str, str], dict[str, str]]:
+    """Read `rights.txt`: for each (kind, name) what each role may do, as it is written there."""
+    found = {}
+    for line in RIGHTS.read_text().splitlines():
+        words = re.split(r"\s{2,}", line.split("#")[0].strip())
+        if words != [""]:
+            kind, name = words[0].split(" ", 1)
+            assert len(words) == 1 + len(ROLES), f"a line of rights.txt must have {1 + len(ROLES)} columns: {line}"
+            assert (kind, name) not in found, f"{kind} {name} is in rights.txt twice"
+            found[kind, name] = dict(zip(ROLES, words[1:], strict=True))
+    return found
+
+
+def granted(cast: Cast, thing: Thing, role: str) -> str:
+    """Write what the catalog lets a role do with a thing, as `rights.txt` does."""
+    user = cast.users[role]
+    if not value(cast, "SELECT has_schema_privilege(%s, %s, 'USAGE')", user, thing.name.split(".")[0]):
+        return "-"
+    if thing.kind in ("function", "procedure"):
+        call = f"{thing.name}({', '.join(thing.parts)})"
+        return "call" if value(cast, "SELECT has_function_privilege(%s, %s, 'EXECUTE')", user, call) else "-"
+    if thing.kind == "sequence":
+        found = value(cast, "SELECT has_sequence_privilege(%s, %s, 'SELECT, USAGE, UPDATE')", user, thing.name)
+        return "use" if found else "-"
+    return " ".join(filter(None, (letter_of(cast, thing, user, letter) for letter in COMMANDS))) or "-"
+
+
+def letter_of(cast: Cast, thing: Thing, user: str, letter: str) -> str:
+    """Write a right as S, as S(a,b) where only some columns are granted, or not at all."""
+    command = COMMANDS[letter]
+    if value(cast, "SELECT has_table_privilege(%s, %s, %s)", user, thing.name, command):
+        return letter
+    if command in ("DELETE", "TRUNCATE"):
+        return ""
+    query = "SELECT has_column_privilege(%s, %s, %s, %s)"
+    columns = [column for column in thing.parts if value(cast, query, user, thing.name, column, command)]
+    return f"{letter}({','.join(columns)})" if columns else ""
+
+
+def value(cast: Cast, query: str, *arguments: str) -> object:
+    row = cast.owner.execute(query, arguments).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(cast: Cast) -> None:
+    found = {(thing.kind, thing.name): {role: granted(cast, thing, role) for role in ROLES} for thing in cast.things}
+    wanted = expected()
+    for thing in cast.things:
+        if thing.kind == "sequence":  # nobody needs one: one line for all of them
+            wanted[thing.kind, thing.name] = wanted["sequence", "*"]
+    wanted.pop(("sequence", "*"))
+    wrong = {key: rights for key, rights in found.items() if wanted.get(key) != rights}
+    lines = [
+        "  ".join([f"{' '.join(key):<40}", *(f"{rights[role]:<8}" for role in ROLES)]) for key, rights in wrong.items()
+    ]
+    assert not lines, "rights.txt must say what is meant. The catalog says otherwise of:\n" + "\n".join(lines)
+    assert set(wanted) <= set(found), f"rights.txt names what is not there: {sorted(set(wanted) - set(found))}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_login_may_do_just_that(cast: Cast, role: str) -> None:
+    table = expected()
+    login = cast.logins[role]
+    wrong = []
+    for thing in cast.things:
+        rights = table["sequence", "*"] if thing.kind == "sequence" else table.get((thing.kind, thing.name), {})
+        for statement, allowed in statements(thing, rights.get(role, "-")):
+            if refused(login, statement) == allowed:
+                wrong.append(("refused " if allowed else "let through ") + statement)
+    assert wrong == []
+
+
+def refused(login: psycopg.Connection, statement: str) -> bool:
+    """Whether a statement fails for want of rights; what it did is undone."""
+    try:
+        login.execute(statement)
+    except errors.InsufficientPrivilege:
+        return True
+    except errors.ObjectNotInPrerequisiteState:
+        return not statement.startswith(("SELECT", "CALL"))  # nobody at all can write through such a view
+    except psycopg.Error:
+        return False
+    finally:
+        login.rollback()
+    return False
+
+
+def statements(thing: Thing, rights: str) -> Iterator[tuple[str, bool]]:
+    """Yield statements that prove each right, and whether they must be let through."""
+    if thing.kind in ("function", "procedure"):
+        arguments = ", ".join(f"{_ARGUMENTS.get(kind, 'NULL')}::{kind}" for kind in thing.parts)
+        yield f"{'CALL' if thing.kind == 'procedure' else 'SELECT'} {thing.name}({arguments})", rights == "call"
+    elif thing.kind == "sequence":
+        yield f"SELECT last_value FROM {thing.name}", False
+        yield f"SELECT nextval('{thing.name}')", False
+        yield f"SELECT setval('{thing.name}', 7)", False
+    else:
+        given = dict(re.fullmatch(r"([A-Z])(?:\((.*)\))?", word).groups() for word in rights.split() if word != "-")
+        for letter in COMMANDS if thing.kind == "table" else "SIUD":
+            columns = given.get(letter) and given[letter].split(",")
+            yield from commands(thing, letter, letter in given, columns)
+
+
+def commands(thing: Thing, letter: str, allowed: bool, columns: list[str] | None) -> Iterator[tuple[str, bool]]:
+    """Yield one statement where a right concerns the whole table, one a column where it concerns some or none."""
+    if letter == "D":
+        yield f"DELETE FROM {thing.name} WHERE false", allowed
+    elif letter == "T":
+        yield f"TRUNCATE {thing.name}", allowed
+    elif letter == "S" and allowed and columns is None:
+        yield f"SELECT * FROM {thing.name} LIMIT 0", True
+    elif letter == "S":
+        yield f"SELECT FROM {thing.name} LIMIT 0", columns is not None
+        yield from ((f"SELECT {c} FROM {thing.name} LIMIT 0", c in (columns or ())) for c in thing.parts)
+    else:
+        form = "INSERT INTO {0} ({1}) VALUES (DEFAULT)" if letter == "I" else "UPDATE {0} SET {1} = DEFAULT WHERE false"
+        for column in thing.parts:
+            yield form.format(thing.name, column), allowed and (columns is None or column in columns)

@@ -1,0 +1,68 @@
+"""docs/sql-api.md says what the database says, and what it says is right."""
+
+import os
+import re
+
+import psycopg
+import pytest
+
+from tests.golden import sql_api
+
+PAGE = sql_api.ROOT / "docs" / "sql-api.md"
+
+
+def test_the_page_is_what_the_database_says(connection: psycopg.Connection) -> None:
+    found = sql_api.document(connection)
+    if os.environ.get("DBANON_WRITE_GOLDEN"):
+        PAGE.write_text(found)
+    assert found == PAGE.read_text(), (
+        "docs/sql-api.md is stale; write it with DBANON_WRITE_GOLDEN=1 pytest tests/db/test_sql_api.py"
+    )
+
+
+def test_every_link_within_the_page_leads_somewhere() -> None:
+    text = PAGE.read_text()
+    anchors = [re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in re.findall(r"^#+ (.+)$", text, re.M)]
+    assert len(set(anchors)) == len(anchors)
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(anchors)
+
+
+def test_every_error_is_listed_and_its_function_says_that_it_raises_it(connection: psycopg.Connection) -> None:
+    listed = sql_api.codes()
+    assert list(listed)[:9] == [f"DA00{number}" for number in range(1, 10)]
+    sources = dict(
+        connection.execute("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace").fetchall()
+    )
+    silent = {}
+    for thing in sql_api.things(connection):
+        if thing.callable:
+            codes = set(re.findall(r"ERRCODE = '(DA\d{3})'", sources[thing.name]))
+            assert codes <= set(listed), f"{thing.name} raises what the list in sql/10_guard.sql has not"
+            silent[thing.name] = codes - sql_api.raised(thing.part("Raises"))
+    assert {name: codes for name, codes in silent.items() if codes} == {}
+
+
+def test_every_example_is_sql_that_the_database_understands(scratch: psycopg.Connection) -> None:
+    wrong = []
+    for thing in sql_api.things(scratch):
+        if thing.example:
+            try:
+                with scratch.transaction(force_rollback=True):
+                    scratch.execute("SET LOCAL statement_timeout = '5s'")
+                    scratch.execute(thing.example)
+            except psycopg.Error as error:
+                if error.sqlstate in ("42601", "42883", "42703", "42725", "42804", "42846"):
+                    wrong.append(f"{thing.name}: {error}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("", []),
+        ("run_id bigint, name text", ["run_id bigint", "name text"]),
+        ("a numeric(3,1) DEFAULT 1, b text DEFAULT 'x, y'", ["a numeric(3,1) DEFAULT 1", "b text DEFAULT 'x, y'"]),
+    ],
+)
+def test_arguments_are_split_at_their_own_commas(arguments: str, parts: list[str]) -> None:
+    assert sql_api._split(arguments) == parts

@@ -1,0 +1,252 @@
+"""Writes docs/sql-api.md from what a database says of itself: comments, signatures and rights.
+
+A test holds the file against a fresh database; ``DBANON_WRITE_GOLDEN=1`` writes it. What is new in schema dbanon gets
+its section by itself; `TOPICS` only orders what administrators call.
+"""
+
+import html
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from dbanon import _sqlstate
+from dbanon.errors import StoreError
+
+ROOT = Path(__file__).parents[2]
+QUERY = Path(__file__).with_suffix(".sql")
+ROLES = ("operator", "worker", "analyst")
+WIDTH = 100
+
+# What administrators call, in the order of the work; what is not here comes after it.
+TOPICS = {
+    "Look": ("version",),
+    "Bring data in": (
+        "import_trajectories",
+        "import_requests",
+        "import_sites",
+        "import_pois",
+        "import_cells",
+        "import_quasi_identifiers",
+    ),
+    "Run a method": (
+        "check_params",
+        "plan_run",
+        "anonymize",
+        "submit_run",
+        "cancel_run",
+        "verify_run",
+        "reap_runs",
+        "drop_run",
+    ),
+    "Publish and withdraw": ("measure_overlap", "publish", "release_card", "unpublish", "check_name"),
+    "Forget somebody": ("forget_subject",),
+}
+REST = "Used by the command line"
+
+HEAD = """# The SQL functions, tables and views
+
+Everything of dbanon can be done in psql, as a login that is a member of one of its roles
+(`GRANT dbanon_operator TO anna`):
+
+| role | may |
+|---|---|
+| `dbanon_operator` | load data, submit runs, publish and withdraw: the administrator |
+| `dbanon_worker` | compute and verify; alone writes cloaks, members and verdicts |
+| `dbanon_analyst` | read the views in the schema `published`, nothing else |
+| `dbanon_admin` | all of it: it owns what dbanon makes, and its members may upgrade |
+
+A login of several roles may do what each of them may. Members of no role can do nothing here. `tests/db/test_rights.py`
+proves each right and the lack of each other by a real login;
+[Limitations](limitations.md#what-analysts-could-learn-besides) says what else analysts are kept from, and how.
+
+This page is written from the database's own comments, which psql shows too: `\\df+ dbanon.publish`, `\\d+ dbanon.run`.
+"""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A function, procedure, table or view of schema dbanon, as `sql_api.sql` gives it."""
+
+    kind: str
+    name: str
+    comment: str
+    rights: dict[str, str | None]
+    arguments: str = ""
+    result: str | None = None
+    definer: bool = False
+    columns: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def callable(self) -> bool:
+        return self.kind in ("function", "procedure")
+
+    def part(self, word: str) -> str:
+        """Return what the comment says after `word`, or before all such words if it is empty."""
+        pieces = re.split(r"\s*\b(Takes|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
+        said = dict(zip(["", *pieces[1::2]], pieces[0::2], strict=True))
+        return said.get(word, "")
+
+    @property
+    def example(self) -> str:
+        """The example as SQL, empty where the comment has none to run."""
+        found = self.part("Example").rstrip(".;")
+        return f"{found};" if re.match(r"(SELECT|CALL|WITH|TABLE)\b", found) else ""
+
+
+def things(connection: psycopg.Connection) -> list[Thing]:
+    """Ask a database for all that schema dbanon holds, but for the tables of releases."""
+    with connection.transaction():
+        connection.execute("SET LOCAL search_path = pg_catalog")
+        rows = [row[0] for row in connection.execute(QUERY.read_text()).fetchall()]
+    found = [Thing(**row) for row in rows if not re.fullmatch(r"release_\d+", row["name"])]
+    return sorted(found, key=lambda thing: thing.name)
+
+
+def codes() -> dict[str, str]:
+    """Read the list of dbanon's own errors at the top of sql/10_guard.sql."""
+    head = (ROOT / "sql" / "10_guard.sql").read_text().split("CREATE", 1)[0]
+    entries = re.findall(r"(DA\d{3}) (.+?)(?=\s{2,}DA\d{3} |\s*$)", head, re.MULTILINE)
+    return dict(sorted((code, text.strip()) for code, text in entries))
+
+
+def document(connection: psycopg.Connection) -> str:
+    """Return the text of docs/sql-api.md."""
+    every = things(connection)
+    calls = [thing for thing in every if thing.callable]
+    for_administrators = [thing for thing in calls if thing.rights["operator"]]
+    for_workers = [thing for thing in calls if thing.rights["worker"] and not thing.rights["operator"]]
+    internal = [thing for thing in calls if not thing.rights["operator"] and not thing.rights["worker"]]
+    views = [thing for thing in every if thing.kind == "view"]
+    tables = [thing for thing in every if thing.kind == "table"]
+    chapters = [("What each role may do", _rights(every))]
+    for topic, members in _topics(for_administrators):
+        chapters.append((topic, "".join(map(_function, members))))
+    chapters += [
+        ("Views", "".join(map(_relation, views))),
+        ("For workers", "".join(map(_function, for_workers))),
+        ("Tables", "".join(map(_relation, tables))),
+        ("Internal functions", _internal(internal)),
+        ("Error codes", _errors(calls)),
+    ]
+    body = "".join(f"\n## {title}\n{text}" for title, text in chapters if text)
+    return HEAD + _contents(chapters, body) + body
+
+
+def _topics(functions: list[Thing]) -> list[tuple[str, list[Thing]]]:
+    left = {thing.name: thing for thing in functions}
+    ordered = [(topic, [left.pop(name) for name in names if name in left]) for topic, names in TOPICS.items()]
+    return [(topic, members) for topic, members in [*ordered, (REST, list(left.values()))] if members]
+
+
+def _contents(chapters: list[tuple[str, str]], body: str) -> str:
+    lines = ["\n"]
+    for title, text in chapters:
+        if text:
+            names = re.findall(r"^### (\w+)$", text, re.MULTILINE)
+            listed = ", ".join(f"[`{name}`](#{name})" for name in names)
+            lines.append(f"- [{title}](#{_anchor(title)})" + (f": {listed}" if listed else "") + "\n")
+    assert body.count("\n### ") == len(set(re.findall(r"\n### (\w+)\n", body))), "two sections of one name"
+    return "".join(lines)
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _text(words: str) -> str:
+    """Make prose of a comment: nothing in it is markup, codes lead to their list."""
+    return re.sub(r"\b(DA\d{3})\b", r"[\1](#error-codes)", html.escape(words, quote=False).replace("*", r"\*"))
+
+
+def _cell(words: str | None) -> str:
+    return _text(words or "-").replace("|", r"\|")
+
+
+def _who(thing: Thing) -> str:
+    names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
+    return ", ".join(names) or "nobody but its owner"
+
+
+def _signature(thing: Thing) -> str:
+    result = "" if thing.kind == "procedure" else f" RETURNS {thing.result}"
+    whole = f"dbanon.{thing.name}({thing.arguments}){result}"
+    if len(whole) <= WIDTH:
+        return whole
+    inner = "".join(f"\n    {part}," for part in _split(thing.arguments)).rstrip(",")
+    columns = re.fullmatch(r" RETURNS TABLE\((.*)\)", result)
+    if columns and len(result) > WIDTH:
+        result = " RETURNS TABLE (" + "".join(f"\n    {part}," for part in _split(columns[1])).rstrip(",") + "\n)"
+    return f"dbanon.{thing.name}({inner}\n){result}" if thing.arguments else f"dbanon.{thing.name}(){result}"
+
+
+def _split(arguments: str) -> list[str]:
+    """Split at the commas that are in no brackets and no quotes."""
+    return [part.strip() for part in re.findall(r"(?:[^,('\[]|'[^']*'|\([^)]*\)|\[[^]]*\])+", arguments)]
+
+
+def _function(thing: Thing) -> str:
+    lines = [f"\n### {thing.name}\n\n{_text(thing.part(''))}\n\n```sql\n{_signature(thing)}\n```\n\n"]
+    for word in ("Takes", "Returns", "Raises"):
+        if thing.part(word):
+            lines.append(f"- **{word}** {_text(thing.part(word))}\n")
+    lines.append(f"- **May be called by** {_who(thing)}\n")
+    if thing.example:
+        lines.append(f"\n```sql\n{thing.example}\n```\n")
+    return "".join(lines)
+
+
+def _relation(thing: Thing) -> str:
+    rows = "".join(f"| `{c['name']}` | {_cell(c['type'])} | {_cell(c['comment'])} |\n" for c in thing.columns)
+    told = [f"`dbanon_{role}`: {thing.rights[role]}" for role in ROLES if thing.rights[role]]
+    who = "; ".join(told) or "nobody but its owner"
+    return (
+        f"\n### {thing.name}\n\n{_text(thing.comment)}\n\nWho may: {who}.\n\n| column | type | |\n|---|---|---|\n{rows}"
+    )
+
+
+def _internal(functions: list[Thing]) -> str:
+    rows = "".join(f"| `{f.name}` | {_cell(f.part(''))} | {_cell(f.part('Raises'))} |\n" for f in functions)
+    head = (
+        "\nTriggers and parts of the others. Nobody but their owner may call them.\n\n| | | raises |\n|---|---|---|\n"
+    )
+    return head + rows
+
+
+def _rights(every: list[Thing]) -> str:
+    lines = [
+        "\nEach release is a view in the schema `published`: `dbanon_analyst` may select from it. Its rows are in a",
+        "table `dbanon.release_<n>` that nobody but its owner reads and nobody changes.\n",
+    ]
+    for title, kinds in (("function", ("function", "procedure")), ("table or view", ("view", "table"))):
+        lines.append(f"| {title} | {' | '.join(ROLES)} |\n|---|---|---|---|")
+        lines += [
+            f"| [`{thing.name}`](#{thing.name}) | " + " | ".join(_cell(thing.rights[role]) for role in ROLES) + " |"
+            for thing in every
+            if thing.kind in kinds and (any(thing.rights.values()) or not thing.callable)
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _errors(functions: list[Thing]) -> str:
+    lines = [
+        "\nErrors of dbanon's own are of SQLSTATE class DA. Each has one sentence that says what must hold and what",
+        "was got, facts in its DETAIL and what to do in its HINT; none tells a coordinate or a subject. The command",
+        "line ends with the code in the third column.\n",
+        "| code | meaning | exit | raised by |\n|---|---|---|---|",
+    ]
+    for code, meaning in codes().items():
+        family = _sqlstate._OWN.get(code, StoreError)
+        by = ", ".join(f"`{thing.name}`" for thing in functions if code in raised(thing.part("Raises")))
+        lines.append(f"| {code} | {meaning} | {family.exit_code} | {by} |")
+    return "\n".join(lines) + "\n"
+
+
+def raised(words: str) -> set[str]:
+    """Return the codes a comment names, those within a range (`DA001 to DA005`) too."""
+    found = set(re.findall(r"DA\d{3}", words))
+    for low, high in re.findall(r"DA(\d{3}) to DA(\d{3})", words):
+        found |= {f"DA{number:03}" for number in range(int(low), int(high) + 1)}
+    return found
