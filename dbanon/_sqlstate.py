@@ -57,6 +57,11 @@ def no_rights() -> StoreError:
     return StoreError(_SENTENCES["42501"], "42501")
 
 
+def is_lost(error: StoreError) -> bool:
+    """Whether the connection or the server went away."""
+    return str(error) in (_LOST, _NOT_READY)
+
+
 def translated(error: DriverError) -> DbanonError:
     """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
     state = error.sqlstate

@@ -20,6 +20,8 @@ from dbanon import _sqlstate
 from dbanon.errors import StoreError
 from dbanon.store import Connection, jsonb, one
 
+_CANCELLED = "57014"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -67,6 +69,8 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
 
     Raises
     ------
+    Cancelled
+        If somebody has asked for its end, and this is another.
     StoreError
         If the run is somebody else's by now: its lock was lost, or it has ended.
     """
@@ -78,11 +82,26 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     mark = _MARKS.get(status or "", _END)
     statement = sql.SQL(
         "UPDATE dbanon.run SET status = coalesce(%(status)s, status){}{} "
-        "WHERE run_id = %(run_id)s AND attempts = %(attempt)s AND worker IS NOT NULL"
+        "WHERE run_id = %(run_id)s AND attempts = %(attempt)s AND worker IS NOT NULL "
+        "AND (cancel_requested_at IS NULL OR coalesce(%(status)s, 'cancelled') IN ('cancelled', 'failed'))"
     ).format(assigned, mark.format(sql.Literal(importlib.metadata.version("dbanon"))))
     fence = {"status": status, "run_id": claim.run_id, "attempt": claim.attempt}
     if connection.execute(statement, {**fence, **values}).rowcount != 1:
-        raise lost(claim.run_id)
+        raise cancelled(connection, claim) or lost(claim.run_id)
+
+
+class Cancelled(StoreError):
+    """Somebody asked for the end of the run; says who."""
+
+
+def cancelled(connection: Connection, claim: Claim) -> Cancelled | None:
+    """Make the error of a run whose end somebody asked for, if so."""
+    login = one(
+        connection,
+        "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
+        [claim.run_id, claim.attempt],
+    )
+    return Cancelled(f"The run must be left to end. {login} cancelled it.", _CANCELLED) if login else None
 
 
 def lost(run_id: int) -> StoreError:
@@ -159,11 +178,6 @@ def ask_verification(connection: Connection, run_id: int) -> None:
 def cancel_run(connection: Connection, run_id: int) -> str:
     """Ask for a run's end; returns its status, or ``being cancelled``."""
     return cast("str", one(connection, "SELECT dbanon.cancel_run(%s)", [run_id]))
-
-
-def cancelled_by(connection: Connection, run_id: int) -> str:
-    """Name the login that asked for a run's end."""
-    return cast("str", one(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id]))
 
 
 def register_worker(connection: Connection, name: str) -> str:

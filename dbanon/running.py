@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from dbanon import _memory, methods, queue, store
+from dbanon import _memory, _sqlstate, methods, queue, store
 from dbanon._background import in_background
 from dbanon._progress import Progress
 from dbanon._watching import Watch
@@ -294,10 +294,10 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
             with suppress(psycopg.Error):
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
-        if watch.why == "cancel":
-            told = f"The run must be left to end. {queue.cancelled_by(connection, claim.run_id)} cancelled it."
-            _give_up(connection, claim, "cancelled", told)
-            raise StoreError(told, _CANCELLED) from None
+        if watch.why == "cancel" or isinstance(error, queue.Cancelled):
+            asked = queue.cancelled(connection, claim) or queue.lost(claim.run_id)
+            _give_up(connection, claim, "cancelled", str(asked))
+            raise asked from None
         if isinstance(error, KeyboardInterrupt):
             _give_up(connection, claim, "cancelled", "The run was interrupted.")
         else:
@@ -309,6 +309,8 @@ def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException
     kind = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
         kind = store.translate(error)
+    if isinstance(kind, StoreError) and _sqlstate.is_lost(kind):
+        return  # nothing can be written, or only by chance: it is for `queue.reap_runs` to decide
     told = str(kind) if kind is not None else "The run failed; see its error with --debug."
     cancelled = getattr(error, "sqlstate", None) == _CANCELLED
     name = next((name for family, name in _KINDS.items() if isinstance(kind, family)), "other")

@@ -1,0 +1,269 @@
+"""Workers do what is queued, several at once, and whatever happens to them, every run ends with the right status."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon import server
+from tests import wholeness
+from tests.acceptance import workers
+from tests.acceptance.commands import call, finished, json_of, start, waiting
+from tests.acceptance.workers import until
+
+SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
+
+
+@pytest.fixture
+def city(city_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(city_url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "worker.log"
+
+
+def submitted(city: psycopg.Connection) -> int:
+    row = city.execute(SUBMIT).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def told(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
+    row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
+    assert row is not None
+    return row
+
+
+@contextmanager
+def held_up(url: str, table: str = "dbanon.cloak") -> Iterator[None]:
+    """Hold up every run that comes to write a table, for the length of the block."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url) as holder:
+        holder.execute(f"LOCK TABLE {table} IN SHARE MODE")
+        yield
+        holder.rollback()
+
+
+def at_lock(city: psycopg.Connection, count: int = 1) -> Callable[[], bool]:
+    return lambda: len(waiting(city)) == count
+
+
+def check_whole(city: psycopg.Connection) -> None:
+    wholeness.wait_until_alone(city)
+    city.execute("SELECT dbanon.reap_runs()")
+    assert wholeness.broken(city) == []
+
+
+def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    heard: list[str] = []
+    city.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    with workers.up(city_url, log) as worker:
+        row = city.execute(
+            "CALL dbanon.anonymize(dataset => 'city', method => 'tp-aware', params => '{\"k\": 7}', "
+            "publish_as => 'city_k7')"
+        ).fetchone()
+        assert row is not None
+        assert row[:2] == (2, "verified")
+        assert city.execute("SELECT count(*) FROM published.city_k7").fetchone() == (row[2],)
+        assert told(city, 2, "status, rows, progress, releases") == ("verified", row[2], None, "city_k7")
+        assert "SELECT dbanon.cancel_run(2) ends it." in heard[0]
+        assert any(line.startswith("Run 2: ") for line in heard)
+        assert workers.stop(worker) == 0
+        assert "run 2 (tp-aware, traj-anon): verified in" in worker.said()
+    check_whole(city)
+
+
+def test_several_runs_go_at_once_on_several_workers(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log, "--jobs", "2", count=2), workers.up(city_url, log, count=3):
+        with held_up(city_url):
+            runs = [submitted(city) for _ in range(4)]
+            until(at_lock(city, 3))
+            statuses = [told(city, run)[0] for run in runs]
+            assert sorted(statuses) == ["queued", "running", "running", "running"]
+        until(lambda: all(told(city, run) == ("verified",) for run in runs))
+
+
+def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log) as worker:
+        with held_up(city_url):
+            run = submitted(city)
+            until(at_lock(city))
+            assert city.execute("SELECT dbanon.cancel_run(%s)", [run]).fetchone() == ("being cancelled",)
+            until(lambda: told(city, run) == ("cancelled",), 10, worker)
+            second = submitted(city)  # the worker goes on with the next
+        until(lambda: told(city, second) == ("verified",), 30, worker)
+        error = told(city, run, "error")[0]
+        assert str(error).endswith(" cancelled it.")
+        workers.stop(worker)
+    check_whole(city)
+
+
+def test_a_killed_process_is_replaced_and_its_run_begun_again(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker:
+        with held_up(city_url):
+            run = submitted(city)
+            until(at_lock(city))
+            (pid,) = worker.children()
+            os.kill(pid, signal.SIGKILL)
+            began = time.monotonic()
+            until(lambda: told(city, run) != ("running",), 10, worker)
+        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, worker)
+        assert time.monotonic() - began < 60
+        workers.stop(worker)
+    check_whole(city)
+
+
+def test_a_killed_worker_leaves_its_run_to_another(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log) as first, held_up(city_url):
+        run = submitted(city)
+        until(at_lock(city))
+        workers.kill(first)
+        until(lambda: told(city, run, "status, progress") == ("queued", "waiting for a worker"))
+    with workers.up(city_url, log) as second:
+        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, second)
+        workers.stop(second)
+    check_whole(city)
+
+
+def test_without_its_supervisor_a_process_finishes_and_ends(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log, "--grace-s", "30") as worker:
+        with held_up(city_url):
+            run = submitted(city)
+            until(at_lock(city))
+            worker.process.kill()
+            time.sleep(1)
+        until(lambda: told(city, run, "status, attempts") == ("verified", 1), 30, worker)
+        until(lambda: workers.workers(city_url) == 0)
+    check_whole(city)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_told_to_stop_finishes_what_it_does_or_gives_it_back(
+    city_url: str, city: psycopg.Connection, log: Path, number: int
+) -> None:
+    with workers.up(city_url, log, "--grace-s", "0.5") as worker, held_up(city_url):
+        run = submitted(city)
+        until(at_lock(city))
+        assert workers.stop(worker, number) == 0
+        assert told(city, run, "status, attempts") == ("queued", 1)
+    with workers.up(city_url, log) as worker:
+        until(lambda: told(city, run) == ("verified",), 30, worker)
+        workers.stop(worker)
+    check_whole(city)
+
+
+def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker:
+        with held_up(city_url):
+            run = submitted(city)
+            until(at_lock(city))
+            city.execute(
+                "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = "
+                "(SELECT oid FROM pg_database WHERE datname = current_database())"
+            )
+            until(lambda: told(city, run) == ("queued",) or told(city, run, "attempts") == (2,))
+        until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, worker)
+        workers.stop(worker)
+    check_whole(city)
+
+
+def test_a_verification_is_done_by_a_worker(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log) as worker:
+        city.execute("SELECT dbanon.verify_run(1)")
+        until(lambda: told(city, 1, "progress IS NULL") == (True,), 30, worker)
+    assert city.execute("SELECT count(*), bool_and(passed) FROM dbanon.verification").fetchone() == (2, True)
+    city.execute("UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE record_id = 1")
+    with workers.up(city_url, log) as worker:
+        city.execute("SELECT dbanon.verify_run(1)")
+        until(lambda: told(city, 1) == ("refused",), 30, worker)
+    assert "[crowd-count]" in str(told(city, 1, "error")[0])
+
+
+def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker:
+        with pytest.raises(psycopg.Error) as caught:
+            city.execute("CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 5000}', publish_as => 'never')")
+        assert caught.value.sqlstate == "DA012"
+        sentence = str(caught.value.diag.message_primary)
+        assert sentence.startswith("At least one window must hold k = 5000 subjects")
+        assert told(city, 2, "status, error") == ("failed", sentence)
+        run = submitted(city)
+        until(lambda: told(city, run) == ("verified",), 30, worker)
+
+
+# ---- the command line with a worker ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def operator_url(city_url: str, login: Callable[[str], str]) -> str:
+    return server.uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
+
+
+def test_who_may_not_compute_lets_a_worker_do_it(
+    city_url: str, operator_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log):
+        done = call(
+            operator_url, "--json", "run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_worker"
+        )
+        assert done.code == 0, done.stderr
+        result = json_of(done)
+        assert (result["status"], result["release"]) == ("verified", "by_worker")
+        assert call(operator_url, "verify", "1").code == 0
+        done = call(operator_url, "run", "tp-aware", "--dataset", "city", "-p", "k=5000")
+        assert done.code == 4
+        assert done.sentence.startswith("At least one window must hold")
+    assert told(city, 2, "submitted_by, rows IS NOT NULL")[1] is True
+
+
+def test_whoever_stops_waiting_cancels_the_run(
+    city_url: str, operator_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker, held_up(city_url):
+        process = start(operator_url, "run", "tp-aware", "--dataset", "city")
+        until(at_lock(city))
+        process.send_signal(signal.SIGINT)
+        assert finished(process).code == 130
+        until(lambda: told(city, 2) == ("cancelled",), 10, worker)
+
+
+def test_a_run_of_a_command_is_cancelled_from_elsewhere(city_url: str, city: psycopg.Connection) -> None:
+    with held_up(city_url):
+        process = start(city_url, "run", "tp-aware", "--dataset", "city")
+        until(at_lock(city))
+        assert call(city_url, "cancel", "2").stdout == "Run 2 is being cancelled.\n"
+        done = finished(process)
+    assert (done.code, told(city, 2)) == (1, ("cancelled",))
+    assert done.sentence.startswith("The run must be left to end.")
+    check_whole(city)
+
+
+def test_submitting_returns_at_once_and_cancelling_a_waiting_run_ends_it(
+    city_url: str, city: psycopg.Connection
+) -> None:
+    done = call(city_url, "--json", "submit", "tp-aware", "--dataset", "city", "-p", "k=7")
+    assert json_of(done) == {"run_id": 2}
+    assert told(city, 2) == ("queued",)
+    assert call(city_url, "cancel", "2").stdout == "Run 2 is cancelled.\n"
+    assert call(city_url, "cancel", "2").code == 1
+
+
+def test_a_worker_needs_the_role_of_one(operator_url: str) -> None:
+    done = call(operator_url, "worker")
+    assert done.code == 1
+    assert "dbanon_worker" in done.sentence

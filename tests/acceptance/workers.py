@@ -1,0 +1,92 @@
+"""Workers as processes of their own, for tests of what becomes of runs whatever happens to them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psycopg
+
+
+@dataclass
+class Worker:
+    """A worker that is up: the supervisor's process, and what it says."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def children(self) -> list[int]:
+        """Process ids of those that do the runs; the supervisor's other child only tracks resources."""
+        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        with suppress(OSError):
+            return [int(pid) for pid in pids.read_text().split() if _does_runs(int(pid))]
+        return []
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+
+def _does_runs(pid: int) -> bool:
+    with suppress(OSError):
+        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+def start(url: str, log: Path, *options: str, environment: dict[str, str] | None = None) -> Worker:
+    """Start ``dbanon worker`` and return at once."""
+    with log.open("ab") as stream:
+        process = _popen(url, stream, options, {**os.environ, **(environment or {})})
+    return Worker(process, log)
+
+
+def _popen(url: str, stream: IO[bytes], options: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "dbanon", "--dsn", url, "worker", *options]
+    return subprocess.Popen(command, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL, env=env)
+
+
+def kill(worker: Worker) -> None:
+    """Kill supervisor and processes where they stand, as a machine does that loses its power."""
+    pids = worker.children()
+    worker.process.kill()
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    worker.process.wait()
+
+
+def stop(worker: Worker, number: int = signal.SIGTERM, seconds: float = 60) -> int:
+    """Stop a worker as an administrator does; returns its exit code."""
+    worker.process.send_signal(number)
+    return worker.process.wait(seconds)
+
+
+@contextmanager
+def up(url: str, log: Path, *options: str, count: int = 1, **more: dict[str, str]) -> Iterator[Worker]:
+    """Have a worker up for the length of the block, known to the database as `count` processes."""
+    worker = start(url, log, *options, **more)
+    try:
+        until(lambda: workers(url) >= count, 60, worker)
+        yield worker
+    finally:
+        if worker.process.poll() is None:
+            kill(worker)
+
+
+def workers(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT count(*) FROM dbanon.workers").fetchone()
+    return row[0] if row else 0
+
+
+def until(holds: Callable[[], object], seconds: float = 30, worker: Worker | None = None) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, worker.said() if worker else "it does not come to hold"
+        time.sleep(0.05)
