@@ -153,7 +153,7 @@ class Database:
         """
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
-        family.parse(params or {})
+        family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
         with store.errors_translated():

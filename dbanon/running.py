@@ -115,7 +115,7 @@ class _Run:
     def compute(self) -> RunResult:
         began = time.perf_counter()
         _memory.forget_peak()
-        params = self.family.parse(self.row.params)
+        params = self.family.parse(self.row.params, self.row.algorithm)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
         self.progress("computing cloaks", 0, None)
