@@ -239,6 +239,23 @@ class Database:
             store.reap_runs(self.connection)
             return store.list_runs(self.connection)
 
+    def card(self, name: str) -> dict[str, Any]:
+        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
+        return store.release_card(self.connection, name)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """List all releases, withdrawn ones too, newest last."""
+        with store.errors_translated():
+            return store.list_releases(self.connection)
+
+    def drop(self, run_id: int) -> int:
+        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
+        return store.drop_run(self.connection, run_id)
+
+    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
+        return store.forget_subject(self.connection, dataset, subject)
+
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""
         with store.errors_translated():

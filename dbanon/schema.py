@@ -91,6 +91,7 @@ def upgrade(url: str) -> str:
             _prepare(connection)
             _migrate(connection)
             _sync_methods(connection)
+            _describe_releases(connection)
             connection.exec_driver_sql(f"COMMENT ON TABLE dbanon.alembic_version IS '{_stamp()}'")
     except DBAPIError as error:
         raise _failure(error.orig) from error
@@ -184,13 +185,24 @@ def _stamp() -> str:
 def _sync_methods(connection: "sqlalchemy.Connection") -> None:
     for method in METHODS.values():
         connection.exec_driver_sql(
-            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns)"
-            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s)"
+            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns,"
+            " paper, adversary, row_meaning, left_out)"
+            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s,"
+            " %(paper)s, %(adversary)s, %(row_meaning)s, %(left_out)s)"
             " ON CONFLICT (name) DO UPDATE SET summary = excluded.summary, guarantee = excluded.guarantee,"
             " region_type = excluded.region_type, attack = excluded.attack, algorithms = excluded.algorithms,"
-            " columns = excluded.columns",
+            " columns = excluded.columns, paper = excluded.paper, adversary = excluded.adversary,"
+            " row_meaning = excluded.row_meaning, left_out = excluded.left_out",
             _row(method),
         )
+
+
+def _describe_releases(connection: "sqlalchemy.Connection") -> None:
+    """Let live releases say what this version says of releases; after the methods, whose words they use."""
+    connection.exec_driver_sql(
+        "SELECT dbanon.describe_release(l.release_id) FROM dbanon.release l"
+        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%%I', l.name)) IS NOT NULL"
+    )
 
 
 def _row(method: Method) -> dict[str, str]:
@@ -208,6 +220,10 @@ def _row(method: Method) -> dict[str, str]:
         "attack": method.attack,
         "algorithms": json.dumps(algorithms),
         "columns": json.dumps(columns),
+        "paper": method.paper,
+        "adversary": method.adversary,
+        "row_meaning": method.row_meaning,
+        "left_out": method.left_out,
     }
 
 

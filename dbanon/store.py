@@ -9,7 +9,7 @@ import importlib.metadata
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import adbc_driver_manager
@@ -246,8 +246,16 @@ def run_digest(connection: Connection, run_id: int) -> bytes:
 def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
     """Record what an attack found on the rows of `digest`."""
     connection.execute(
-        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest) VALUES (%s, %s, %s, %s, %s)",
-        [run_id, verdict.attack, verdict.passed, _json(verdict.figures), digest],
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest) "
+        "VALUES (%s, %s, %s, %s, %s, %s)",
+        [
+            run_id,
+            verdict.attack,
+            verdict.passed,
+            _json(verdict.figures),
+            Jsonb([asdict(clause) for clause in verdict.clauses]),
+            digest,
+        ],
     )
 
 
@@ -291,6 +299,63 @@ def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[
 def unpublish(connection: Connection, name: str) -> None:
     """Withdraw a release."""
     connection.execute("SELECT dbanon.unpublish(%s)", [name])
+
+
+def release_card(connection: Connection, name: str) -> dict[str, Any]:
+    """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
+
+    Raises
+    ------
+    ParameterError
+        If there never was one of that name.
+    """
+    with errors_translated():
+        return cast("dict[str, Any]", _one(connection, "SELECT dbanon.release_card(%s)", [name]))
+
+
+def list_releases(connection: Connection) -> list[dict[str, Any]]:
+    """List all releases, withdrawn ones too, newest last."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
+
+
+def drop_run(connection: Connection, run_id: int) -> int:
+    """Delete a run that was never published and that nobody works on; returns how many cloaks went.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    StoreError
+        If it was published, or is being worked on.
+    """
+    with errors_translated():
+        return cast("int", _one(connection, "SELECT dbanon.drop_run(%s)", [run_id]))
+
+
+def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such dataset, or nothing of that subject in it.
+    StoreError
+        If a run of the dataset is being worked on.
+    """
+    notices: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    try:
+        query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
+        with errors_translated():
+            erased = dict(connection.execute(query, [dataset, subject]).fetchall())
+    finally:
+        connection.remove_notice_handler(keep)
+    return erased, tuple(notices)
 
 
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:

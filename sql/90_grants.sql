@@ -16,7 +16,7 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site T
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT INSERT (dataset_id, method, algorithm, params, seed), DELETE ON dbanon.run TO dbanon_operator;
+GRANT INSERT (dataset_id, method, algorithm, params, seed) ON dbanon.run TO dbanon_operator;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text),
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 
@@ -28,3 +28,8 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;
+
+-- What administrators look up and take back.
+GRANT SELECT ON dbanon.releases TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.release_card(text) TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO dbanon_operator;
