@@ -211,7 +211,7 @@ def card_text(card: Mapping[str, Any]) -> str:
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
     parts = [textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", 100) for name in words]
-    parts.append(table([f"release {card['release']}", ""], [(n, _cell(v)) for n, v in facts if n != "release"]))
+    parts.append(table([f"release {card['release']}", ""], [(n, str(v) if n == "srid" else _cell(v)) for n, v in facts if n != "release"]))
     parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
     clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
     if clauses:

@@ -59,16 +59,16 @@ BEGIN
     SELECT d.* INTO STRICT dataset FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     k := run.params ->> 'k';
     people := dbanon.sum_of_counts(run.suppressed -> 'subjects');
-    told := method.left_out || coalesce(format(' Left out of all that was seen: %s.',
-        dbanon.tell_share((figures ->> 'published')::numeric + people, people, k)), '');
+    told := method.left_out || coalesce(' Left out of all that was seen: '
+        || dbanon.tell_share((figures ->> 'published')::numeric + people, people, k) || '.', '');
     IF run.suppressed ? 'requests' THEN
         requests := dbanon.sum_of_counts(run.suppressed -> 'requests');
-        told := told || coalesce(format(' Left out of all requests: %s.',
-            dbanon.tell_share((figures ->> 'requests')::numeric, requests, k)), '');
+        told := told || coalesce(' Left out of all requests: '
+            || dbanon.tell_share((figures ->> 'requests')::numeric, requests, k) || '.', '');
     END IF;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
-        'Promise: ' || method.guarantee || coalesce(format(' Here k is %s.', k), ''),
+        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || '.', ''),
         'Against: ' || method.adversary,
         format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session; '
                'on a grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
@@ -76,7 +76,7 @@ BEGIN
         'Counting: subjects is how many people a row stands for; add it up over the rows of one period to count people. '
             'crowd is how many people a row hides; never add it up, and never count rows for people.',
         format('Made with %s (%s)%s.', run.method, run.algorithm, coalesce(' by dbanon ' || run.program_version, ''))
-            || coalesce(format(' Method: %s.', nullif(method.paper, '')), ''));
+            || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_promise(bigint) IS

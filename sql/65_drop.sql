@@ -4,22 +4,14 @@ CREATE OR REPLACE FUNCTION dbanon.hold_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    key bigint := dbanon.run_lock_key(run_id);
 BEGIN
-    FOR look IN 1..2 LOOP
-        -- pg_locks, because this session may hold the lock itself, and would get it a second time.
-        IF EXISTS (SELECT FROM pg_locks l
-                   WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-                     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-                     AND (l.classid::bigint << 32) | l.objid::bigint = key) THEN
-            RETURN false;
-        END IF;
-        -- The first time before the row is waited for: who writes the run's rows holds it for long. With it nobody takes the run.
-        PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
-    END LOOP;
-    RETURN coalesce((SELECT r.worker IS NULL FROM dbanon.run r WHERE r.run_id = hold_run.run_id), true)
-        AND pg_try_advisory_xact_lock(key);
+    -- Before the row is waited for: who writes the run's rows holds it for long.
+    IF NOT pg_try_advisory_xact_lock(dbanon.run_lock_key(run_id)) THEN
+        RETURN false;
+    END IF;
+    -- With it nobody takes the run; and a publication that has it comes to its end first.
+    PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
+    RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
 END
 $$;
 COMMENT ON FUNCTION dbanon.hold_run(bigint) IS
@@ -204,7 +196,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    who text := dbanon.one_spelling(subject);
+    who text := nullif(dbanon.one_spelling(subject), '');
     held bigint := dbanon.hold_dataset(dataset);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id
