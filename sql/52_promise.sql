@@ -117,5 +117,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.describe_release(bigint) IS
-'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes: release_id of a release
-that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.describe_release(1).';
+'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes:
+release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.describe_release(1).';

@@ -49,7 +49,7 @@ DECLARE
     covered record;
 BEGIN
     SELECT l.* INTO release FROM dbanon.release l WHERE l.name = release_card.name
-        ORDER BY l.withdrawn_at IS NULL DESC, l.withdrawn_at DESC, l.release_id DESC LIMIT 1;
+        ORDER BY l.withdrawn_at DESC NULLS FIRST, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
                 coalesce(quote_literal(left(release_card.name, 60)), 'NULL')
@@ -79,7 +79,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text) IS
-'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause, what was left
-out in all and by hour and reason, rows, period, who published and withdrew it and when, overlap with other releases. Of the live release of that
-name, else of the latest withdrawn one. It is for administrators: its counts may be small. Takes: name. Returns: a JSON
-object. Raises: DA001. Example: SELECT jsonb_pretty(dbanon.release_card(''cabs_june'')).';
+'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
+what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, overlap with other
+releases. Of the live release of that name, else of the latest withdrawn one. It is for administrators: its counts may be
+small. Takes: name. Returns: a JSON object. Raises: DA001. Example: SELECT jsonb_pretty(dbanon.release_card(''cabs_june'')).';

@@ -15,8 +15,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.hold_run(bigint) IS
-'Keeps workers from a run until the transaction ends, unless one has it. Part of dbanon.drop_run and forget_subject. Takes: run_id.
-Returns: false if somebody works on it. Raises: nothing. Example: SELECT dbanon.hold_run(1).';
+'Keeps workers from a run until the transaction ends, unless one has it. Part of dbanon.drop_run and forget_subject. Takes:
+run_id. Returns: false if somebody works on it. Raises: nothing. Example: SELECT dbanon.hold_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_run(run_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -34,7 +34,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
-            USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release: what was published is known to an adversary for ever.', run.run_id),
+            USING ERRCODE = 'DA007', DETAIL = 'What was published is known to an adversary for ever.',
                   HINT = 'To take its rows from analysts, withdraw the release: dbanon unpublish.';
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
@@ -49,8 +49,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
-'Deletes a run with its cloaks, members and verifications, if it was never published and nobody works on it or will. Takes: run_id. Returns:
-how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being worked on. Example:
+'Deletes a run with its cloaks, members and verifications, if it was never published and nobody works on it or will. Takes:
+run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being worked on. Example:
 SELECT dbanon.drop_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.one_spelling(name text) RETURNS text
@@ -72,8 +72,8 @@ AS $$
     SELECT '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])'
 $$;
 COMMENT ON FUNCTION dbanon.word_pattern(text) IS
-'A regular expression that finds a name where no letter or digit touches it. Part of dbanon.forget_subject. Takes: name. Returns: the
-expression; NULL for NULL. Raises: nothing. Example: SELECT ''/data/p7.csv'' ~ dbanon.word_pattern(''p7'').';
+'A regular expression that finds a name where no letter or digit touches it. Part of dbanon.forget_subject. Takes: name.
+Returns: the expression; NULL for NULL. Raises: nothing. Example: SELECT ''/data/p7.csv'' ~ dbanon.word_pattern(''p7'').';
 
 CREATE OR REPLACE FUNCTION dbanon.names_subject(content jsonb, name text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -159,8 +159,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon.erase_subject(bigint, text, bigint[], text) IS
 'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their sizes
-stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well; stand_in. Returns: what
-was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM dbanon.erase_subject(1, ''p7'', ''{}'', ''x'').';
+stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well; stand_in.
+Returns: what was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM dbanon.erase_subject(1, ''p7'', ''{}'', ''x'').';
 
 CREATE OR REPLACE FUNCTION dbanon.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -228,6 +228,6 @@ $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it that were
 never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live releases made with its
-data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and backups are not reached. Takes: dataset; subject. Returns: what was erased,
-and how many rows. Raises: DA001 if there is no such dataset or subject; DA013 while a run of the dataset is being worked on. Example:
+data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and backups are not
+reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no such dataset or subject; DA013 while a run of the dataset is being worked on. Example:
 SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';

@@ -257,6 +257,14 @@ def test_the_verdict_on_a_card_is_of_what_was_published(scratch: psycopg.Connect
     assert card(scratch)["attack"]["passed"] is False
 
 
+def test_another_attack_does_not_speak_for_a_release(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'gentle', true, digest FROM dbanon.release"
+    )
+    assert card(scratch)["attack"]["figures"] == FIGURES
+
+
 @pytest.mark.parametrize("name", ["never", None, "x" * 99])
 def test_a_release_that_never_was_has_no_card(scratch: psycopg.Connection, name: str | None) -> None:
     prepare(scratch)
