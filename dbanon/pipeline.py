@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import psycopg
 
-from dbanon import _memory, load, methods, schema, server, store
+from dbanon import _admin, _memory, load, methods, schema, server, store
 from dbanon._background import in_background
 from dbanon._progress import Progress, silent
 from dbanon.attacks import ATTACKS, Clause, Verdict
@@ -241,20 +241,19 @@ class Database:
 
     def card(self, name: str) -> dict[str, Any]:
         """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
-        return store.release_card(self.connection, name)
+        return _admin.release_card(self.connection, name)
 
     def releases(self) -> list[dict[str, Any]]:
         """List all releases, withdrawn ones too, newest last."""
-        with store.errors_translated():
-            return store.list_releases(self.connection)
+        return _admin.list_releases(self.connection)
 
     def drop(self, run_id: int) -> int:
         """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
-        return store.drop_run(self.connection, run_id)
+        return _admin.drop_run(self.connection, run_id)
 
     def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
         """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
-        return store.forget_subject(self.connection, dataset, subject)
+        return _admin.forget_subject(self.connection, dataset, subject)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""

@@ -206,12 +206,13 @@ def run_text(result: "RunResult") -> str:
 def card_text(card: Mapping[str, Any]) -> str:
     """Lay out a release's card: its words, its plain facts, then counts as tables."""
     words = ("promise", "adversary", "rows_are", "paper")
-    facts = [(name, value) for name, value in card.items() if name not in (*words, "attack", "left_out", "parameters")]
+    elsewhere = (*words, "release", "srid", "attack", "left_out", "parameters")
+    facts = [("SRID", str(card["srid"])), *((name, value) for name, value in card.items() if name not in elsewhere)]
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
     parts = [textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", 100) for name in words]
-    parts.append(table([f"release {card['release']}", ""], [(n, str(v) if n == "srid" else _cell(v)) for n, v in facts if n != "release"]))
+    parts.append(table([f"release {card['release']}", ""], facts))
     parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
     clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
     if clauses:

@@ -301,63 +301,6 @@ def unpublish(connection: Connection, name: str) -> None:
     connection.execute("SELECT dbanon.unpublish(%s)", [name])
 
 
-def release_card(connection: Connection, name: str) -> dict[str, Any]:
-    """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
-
-    Raises
-    ------
-    ParameterError
-        If there never was one of that name.
-    """
-    with errors_translated():
-        return cast("dict[str, Any]", _one(connection, "SELECT dbanon.release_card(%s)", [name]))
-
-
-def list_releases(connection: Connection) -> list[dict[str, Any]]:
-    """List all releases, withdrawn ones too, newest last."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
-
-
-def drop_run(connection: Connection, run_id: int) -> int:
-    """Delete a run that was never published and that nobody works on; returns how many cloaks went.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such run.
-    StoreError
-        If it was published, or is being worked on.
-    """
-    with errors_translated():
-        return cast("int", _one(connection, "SELECT dbanon.drop_run(%s)", [run_id]))
-
-
-def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such dataset, or nothing of that subject in it.
-    StoreError
-        If a run of the dataset is being worked on.
-    """
-    notices: list[str] = []
-
-    def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(notice.message_primary or "")
-
-    connection.add_notice_handler(keep)
-    try:
-        query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
-        with errors_translated():
-            erased = dict(connection.execute(query, [dataset, subject]).fetchall())
-    finally:
-        connection.remove_notice_handler(keep)
-    return erased, tuple(notices)
-
-
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Read the first rows of a release as an analyst would; geometries as WKT.
 

@@ -121,7 +121,20 @@ def test_help_names_every_command_and_starts_quickly(dbanon: Run) -> None:
     done = dbanon("--help")
     assert done.returncode == 0
     for command in (
-        *("run", "verify", "publish", "unpublish", "runs", "releases", "card", "drop", "forget", "methods", "demo", "load"),
+        *(
+            "run",
+            "verify",
+            "publish",
+            "unpublish",
+            "runs",
+            "releases",
+            "card",
+            "drop",
+            "forget",
+            "methods",
+            "demo",
+            "load",
+        ),
         "db",
     ):
         assert f"  {command} " in done.stdout

@@ -73,7 +73,9 @@ def test_a_run_that_somebody_works_on_is_cancelled_first(
         assert error.sqlstate == "DA013"
         assert "Run 1 is being worked on." in str(error)
         worker.execute("BEGIN")
-        worker.execute("UPDATE dbanon.run SET status = 'running'")  # holds the run's row: nobody may have to wait for it
+        worker.execute(
+            "UPDATE dbanon.run SET status = 'running'"
+        )  # holds the run's row: nobody may have to wait for it
         operator.execute("SET statement_timeout = '5s'")
         assert refusal(operator).sqlstate == "DA013"
         worker.execute("ROLLBACK")

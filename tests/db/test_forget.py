@@ -72,7 +72,9 @@ def filled(scratch: psycopg.Connection) -> psycopg.Connection:
 
 
 def forget(connection: psycopg.Connection, subject: str = NAME, dataset: str = "ten") -> dict[str, int]:
-    return dict(connection.execute("SELECT what, rows FROM dbanon.forget_subject(%s, %s)", [dataset, subject]).fetchall())
+    return dict(
+        connection.execute("SELECT what, rows FROM dbanon.forget_subject(%s, %s)", [dataset, subject]).fetchall()
+    )
 
 
 def refusal(connection: psycopg.Connection, subject: str | None, dataset: str | None = "ten") -> psycopg.Error:
@@ -106,7 +108,7 @@ def holding(connection: psycopg.Connection, name: str = NAME) -> list[str]:
     return found + [f"statistics of {row[0]}" for row in connection.execute(statistics, [name])]
 
 
-# --- what goes ----------------------------------------------------------------------------------------------------------
+# --- what goes --------------------------------------------------------------------------------------------------------
 
 
 def test_an_operator_has_a_subject_forgotten_and_nothing_of_the_name_remains(
@@ -144,10 +146,13 @@ def test_everybody_else_stays(filled: psycopg.Connection) -> None:
 def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connection) -> None:
     filled.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('b', 32610, 1, 60)")
     b = value(filled, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'b'")
-    filled.execute("INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, now(), '{}')", [b, NAME])
+    filled.execute(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, now(), '{}')", [b, NAME]
+    )
     filled.execute("INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (%s, %s, now())", [b, NAME])
     filled.execute(
-        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, 'SRID=32610;POINT M (1 1 1)')", [b, NAME]
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, 'SRID=32610;POINT M (1 1 1)')",
+        [b, NAME],
     )
     filled.execute("WITH l AS (INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept)"
                    " VALUES (%s, 'x', %s, 0, 0) RETURNING load_id)"
@@ -180,14 +185,12 @@ def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connecti
         ("p7", '{"a": null, "b": true}', False),
     ],
 )
-def test_a_rejected_row_names_a_subject(
-    scratch: psycopg.Connection, name: str, content: str, named: bool
-) -> None:
+def test_a_rejected_row_names_a_subject(scratch: psycopg.Connection, name: str, content: str, named: bool) -> None:
     row = scratch.execute("SELECT dbanon.names_subject(%s, %s)", [content, name]).fetchone()
     assert row == (named,)
 
 
-# --- what stays of releases ---------------------------------------------------------------------------------------------
+# --- what stays of releases -------------------------------------------------------------------------------------------
 
 
 def test_groups_keep_their_sizes_and_one_random_text_takes_the_place_of_the_name(filled: psycopg.Connection) -> None:
@@ -234,7 +237,9 @@ def test_a_release_is_named_also_where_the_trajectories_are_gone(filled: psycopg
 
 def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) -> None:
     filled.execute("TRUNCATE dbanon.grouping")
-    filled.execute("INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'guest', now(), '{}')")
+    filled.execute(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'guest', now(), '{}')"
+    )
     heard = notices(filled)
     assert forget(filled, "guest")["requests"] == 1
     assert heard == []
@@ -252,7 +257,7 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(scratch: psycop
     assert heard[2].startswith("There the subject is not hidden but published as it is: ten. Withdraw it")
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("subject", ["Nobody 4711", "p", "P1", "", None])
@@ -289,16 +294,22 @@ def test_a_run_that_a_worker_took_and_has_not_locked_is_worked_on(filled: psycop
 
 
 def test_runs_in_the_queue_stay_there(filled: psycopg.Connection) -> None:
-    filled.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')")
+    filled.execute(
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')"
+    )
     forget(filled)
     assert value(filled, "SELECT count(*) FROM dbanon.run WHERE todo = 'compute'") == 1
 
 
 def test_nobody_loads_submits_or_takes_a_run_meanwhile(full: psycopg.Connection, operator: psycopg.Connection) -> None:
-    full.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')")
+    full.execute(
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')"
+    )
     with operator.transaction():
         forget(operator)
-        assert full.execute("SELECT run_id FROM dbanon.run WHERE todo IS NOT NULL FOR UPDATE SKIP LOCKED").fetchall() == []
+        assert (
+            full.execute("SELECT run_id FROM dbanon.run WHERE todo IS NOT NULL FOR UPDATE SKIP LOCKED").fetchall() == []
+        )
         full.execute("SET lock_timeout = '20ms'")
         for statement in (
             "SELECT pg_advisory_lock(hashtextextended('dbanon.load ten', 0))",
@@ -312,12 +323,15 @@ def test_nobody_loads_submits_or_takes_a_run_meanwhile(full: psycopg.Connection,
 @pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])
 def test_only_operators_have_a_subject_forgotten(full: psycopg.Connection, login: Login, role: str) -> None:
     with psycopg.connect(login(role), autocommit=True) as other:
-        for statement in ("SELECT dbanon.forget_subject('ten', 'p1')", "SELECT dbanon.erase_subject(1, 'p1', '{}', 'x')"):
+        for statement in (
+            "SELECT dbanon.forget_subject('ten', 'p1')",
+            "SELECT dbanon.erase_subject(1, 'p1', '{}', 'x')",
+        ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 other.execute(statement)  # type: ignore[arg-type]
 
 
-# --- what is written down -----------------------------------------------------------------------------------------------
+# --- what is written down ---------------------------------------------------------------------------------------------
 
 
 def test_the_audit_has_the_counts_and_no_name(full: psycopg.Connection, operator: psycopg.Connection) -> None:

@@ -61,7 +61,7 @@ def promise(connection: psycopg.Connection) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in comments(connection)[""].splitlines() if ": " in line)
 
 
-# --- comments -----------------------------------------------------------------------------------------------------------
+# --- comments ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum(scratch: psycopg.Connection) -> None:
@@ -167,7 +167,7 @@ def _url(connection: psycopg.Connection) -> str:
     return uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
 
 
-# --- the card -----------------------------------------------------------------------------------------------------------
+# --- the card ---------------------------------------------------------------------------------------------------------
 
 
 def card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
@@ -260,7 +260,8 @@ def test_the_verdict_on_a_card_is_of_what_was_published(scratch: psycopg.Connect
 def test_another_attack_does_not_speak_for_a_release(scratch: psycopg.Connection) -> None:
     prepare(scratch)
     scratch.execute(
-        "INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'gentle', true, digest FROM dbanon.release"
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT 1, 'gentle', true, digest FROM dbanon.release"
     )
     assert card(scratch)["attack"]["figures"] == FIGURES
 
@@ -282,7 +283,7 @@ def test_a_card_reads_as_text(scratch: psycopg.Connection) -> None:
     assert re.search(r"in all +absent_at_some_instant +5", text)
 
 
-# --- who reads what -----------------------------------------------------------------------------------------------------
+# --- who reads what ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -318,5 +319,7 @@ def test_analysts_read_the_comments_and_no_card(published: psycopg.Connection, l
 def test_withdrawn_releases_stay_in_the_list(scratch: psycopg.Connection) -> None:
     prepare(scratch)
     scratch.execute("SELECT dbanon.unpublish('ten')")
-    row = scratch.execute("SELECT live, withdrawn_at IS NULL, withdrawn_by = session_user FROM dbanon.releases").fetchone()
+    row = scratch.execute(
+        "SELECT live, withdrawn_at IS NULL, withdrawn_by = session_user FROM dbanon.releases"
+    ).fetchone()
     assert row == (False, False, True)
