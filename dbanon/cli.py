@@ -495,6 +495,50 @@ def list_runs() -> None:
     _print(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"runs": rows})
 
 
+@app.command("releases", epilog=GLOBAL)
+def list_releases() -> None:
+    """List all releases, withdrawn ones too."""
+    from dbanon import report
+
+    with _open() as database:
+        rows = database.releases()
+    header = ["name", "live", "run_id", "dataset", "method", "k", "rows", "published_at", "withdrawn_at"]
+    _print(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"releases": rows})
+
+
+@app.command(epilog=GLOBAL)
+def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
+    """Describe a release: what it promises, what was attacked and left out, who published it and when."""
+    from dbanon import report
+
+    with _open() as database:
+        described = database.card(name)
+    _print(lambda: report.card_text(described), lambda: described)
+
+
+@app.command(epilog=GLOBAL)
+def drop(run_id: RunId) -> None:
+    """Delete a run that was never published and that nobody works on."""
+    with _open() as database:
+        rows = database.drop(run_id)
+    _print(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
+
+
+@app.command(epilog=GLOBAL)
+def forget(
+    dataset: Dataset,
+    subject: Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")],
+) -> None:
+    """Erase a subject from a dataset, and drop the runs with it that were never published."""
+    from dbanon import report
+
+    with _open() as database:
+        erased, notices = database.forget(dataset, subject)
+    value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
+    _print(lambda: report.table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
+    _say(notices)
+
+
 # ---- synth ---------------------------------------------------------------------------------------------------------
 
 

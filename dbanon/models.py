@@ -146,6 +146,9 @@ class Method(Base):
     algorithms: Mapped[list[dict[str, Any]]]
     columns: Mapped[list[dict[str, Any]]]
     paper: Mapped[str]
+    adversary: Mapped[str]
+    row_meaning: Mapped[str]
+    left_out: Mapped[str]
     parameters: Mapped[list[dict[str, Any]]]
 
 
@@ -232,6 +235,7 @@ class Verification(Base):
     digest: Mapped[bytes]
     checked_at: Mapped[datetime]
     checked_by: Mapped[str]
+    clauses: Mapped[list[dict[str, Any]]]
 
 
 class Release(Base):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from dbanon import load, methods, queue, running, schema, server, store
+from dbanon import _admin, load, methods, queue, running, schema, server, store
 from dbanon._progress import Progress, silent
 from dbanon._watching import Watch
 from dbanon.errors import DbanonError, ParameterError
@@ -277,6 +277,22 @@ class Database:
         with store.errors_translated():
             queue.reap_runs(self.connection)
             return store.list_runs(self.connection)
+
+    def card(self, name: str) -> dict[str, Any]:
+        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
+        return _admin.release_card(self.connection, name)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """List all releases, withdrawn ones too, newest last."""
+        return _admin.list_releases(self.connection)
+
+    def drop(self, run_id: int) -> int:
+        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
+        return _admin.drop_run(self.connection, run_id)
+
+    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
+        return _admin.forget_subject(self.connection, dataset, subject)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""

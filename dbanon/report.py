@@ -203,6 +203,28 @@ def run_text(result: "RunResult") -> str:
     return "\n\n".join(parts)
 
 
+def card_text(card: Mapping[str, Any]) -> str:
+    """Lay out a release's card: its words, its plain facts, then counts as tables."""
+    words = ("promise", "adversary", "rows_are", "paper")
+    elsewhere = (*words, "release", "srid", "attack", "left_out", "parameters")
+    facts = [("SRID", str(card["srid"])), *((name, value) for name, value in card.items() if name not in elsewhere)]
+    facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
+    attack, left_out = card["attack"], card["left_out"]
+    checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
+    parts = [textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", 100) for name in words]
+    parts.append(table([f"release {card['release']}", ""], facts))
+    parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
+    clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
+    if clauses:
+        parts.append(table(["clause", "verdict", "violations"], clauses))
+    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", 100))
+    in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
+    hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
+    if in_all or hours:
+        parts.append(table(["left out", "reason", "count"], [*in_all, *hours]))
+    return "\n\n".join(parts)
+
+
 def published_text(name: str, rows: int) -> str:
     """Say that a release is there, and how to read it."""
     return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"

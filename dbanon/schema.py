@@ -92,6 +92,7 @@ def upgrade(url: str) -> str:
             _prepare(connection)
             _migrate(connection)
             _sync_methods(connection)
+            _describe_releases(connection)
             connection.exec_driver_sql(f"COMMENT ON TABLE dbanon.alembic_version IS '{_stamp()}'")
     except DBAPIError as error:
         raise _failure(error.orig) from error
@@ -207,15 +208,24 @@ def _stamp() -> str:
 def _sync_methods(connection: "sqlalchemy.Connection") -> None:
     for method in METHODS.values():
         connection.exec_driver_sql(
-            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper,"
-            " parameters)"
+            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns,"
+            " paper, parameters, adversary, row_meaning, left_out)"
             " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s,"
-            " %(paper)s, %(parameters)s)"
+            " %(paper)s, %(parameters)s, %(adversary)s, %(row_meaning)s, %(left_out)s)"
             " ON CONFLICT (name) DO UPDATE SET summary = excluded.summary, guarantee = excluded.guarantee,"
             " region_type = excluded.region_type, attack = excluded.attack, algorithms = excluded.algorithms,"
-            " columns = excluded.columns, paper = excluded.paper, parameters = excluded.parameters",
+            " columns = excluded.columns, paper = excluded.paper, parameters = excluded.parameters,"
+            " adversary = excluded.adversary, row_meaning = excluded.row_meaning, left_out = excluded.left_out",
             _row(method),
         )
+
+
+def _describe_releases(connection: "sqlalchemy.Connection") -> None:
+    """Let live releases say what this version says of releases; after the methods, whose words they use."""
+    connection.exec_driver_sql(
+        "SELECT dbanon.describe_release(l.release_id) FROM dbanon.release l"
+        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%%I', l.name)) IS NOT NULL"
+    )
 
 
 def _row(method: Method) -> dict[str, str]:
@@ -235,6 +245,9 @@ def _row(method: Method) -> dict[str, str]:
         "columns": json.dumps(columns),
         "paper": method.paper,
         "parameters": json.dumps(describe(method)),
+        "adversary": method.adversary,
+        "row_meaning": method.row_meaning,
+        "left_out": method.left_out,
     }
 
 

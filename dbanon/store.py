@@ -8,7 +8,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import adbc_driver_manager
@@ -177,10 +177,17 @@ def run_digest(connection: Connection, run_id: int) -> bytes:
 
 def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:
     """Record what an attack found on the rows of `digest`."""
-    clauses = {clause.name: clause.violations for clause in verdict.clauses}
     connection.execute(
-        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, digest) VALUES (%s, %s, %s, %s, %s)",
-        [run_id, verdict.attack, verdict.passed, jsonb({**verdict.figures, "clauses": clauses}), digest],
+        "INSERT INTO dbanon.verification (run_id, attack, passed, figures, clauses, digest) "
+        "VALUES (%s, %s, %s, %s, %s, %s)",
+        [
+            run_id,
+            verdict.attack,
+            verdict.passed,
+            jsonb(verdict.figures),
+            Jsonb([asdict(clause) for clause in verdict.clauses]),
+            digest,
+        ],
     )
 
 
@@ -193,16 +200,14 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
         If there was none.
     """
     found = connection.execute(
-        "SELECT attack, passed, figures FROM dbanon.verification WHERE run_id = %s "
+        "SELECT attack, passed, figures, clauses FROM dbanon.verification WHERE run_id = %s "
         "ORDER BY verification_id DESC LIMIT 1",
         [run_id],
     ).fetchone()
     if found is None:
         raise _reading.no_run(run_id)
-    attack, passed, figures = found
-    counted = figures.pop("clauses", {})
-    clauses = tuple(Clause(name=name, passed=not n, violations=n, sentence="") for name, n in counted.items())
-    return Verdict(attack=attack, passed=passed, figures=figures, clauses=clauses)
+    attack, passed, figures, clauses = found
+    return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**told) for told in clauses))
 
 
 # ---- releases --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,10 @@
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
 --   DA005 rows changed since verification     DA011 no such method, algorithm or parameter, or a wrong value
+--   DA013 the run is being worked on, or waits for it, or nothing is to be done
+--   DA015 dbanon.anonymize within a transaction
+--   DA016 the run failed or was cancelled
+--   DA017 no worker is up
 
 CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

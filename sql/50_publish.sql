@@ -155,8 +155,6 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     names text;
-    claim text;
-    col record;
 BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
@@ -164,33 +162,11 @@ BEGIN
     EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO dbanon_analyst', name);
-    SELECT m.guarantee || coalesce(format(' Here k is %s.', r.params ->> 'k'), '')
-            || format(' Made with %s (%s).', r.method, r.algorithm)
-        INTO STRICT claim
-        FROM dbanon.run r JOIN dbanon.method m ON m.name = r.method WHERE r.run_id = show_release.run_id;
-    EXECUTE format('COMMENT ON VIEW published.%I IS %L', name, claim);
-    FOR col IN
-        SELECT b.name, b.comment FROM (VALUES
-            ('record_id', 'The published thing this row belongs to; numbered at random.'),
-            ('seq', 'Place of the row within its record, from 1.'),
-            ('period', 'When: a half-open span of time.'),
-            ('region', 'Where: somewhere in this area.'),
-            ('crowd', 'Distinct people this row hides.'),
-            ('subjects', 'How many people this row stands for: the column to sum.'),
-            ('cloak_id', 'Key of the row; numbered at random.'),
-            ('valid_from', 'Start of period.'),
-            ('valid_to', 'End of period, itself outside.')) b (name, comment)
-        UNION ALL
-        SELECT k.name, k.comment
-            FROM dbanon.run r CROSS JOIN LATERAL dbanon.release_columns(r.method) k
-            WHERE r.run_id = show_release.run_id
-    LOOP
-        EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', name, col.name, col.comment);
-    END LOOP;
+    PERFORM dbanon.describe_release(release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text) IS
-'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by dbanon_analyst. Part
+'Makes the view published.<name> over a release''s table, with its promise as its comment, readable by dbanon_analyst. Part
 of dbanon.publish. Takes: run_id, release_id, name. Returns: nothing. Raises: nothing of its own. Example:
 SELECT dbanon.show_release(1, 1, ''cabs_june'').';
 
@@ -239,9 +215,9 @@ BEGIN
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon.copy_release(publish.run_id, new_release);
     BEGIN
-        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied);
+        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
     EXCEPTION WHEN duplicate_table OR unique_violation THEN  -- somebody else took the name meanwhile
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;

@@ -13,7 +13,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'
-            USING ERRCODE = 'DA014', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
+            USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF publish_as IS NOT NULL THEN
@@ -23,7 +23,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text) IS
 'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method and algorithm, as given to it. Returns: nothing. Raises: DA015
-inside a transaction block; DA014 without a worker; what dbanon.check_release raises. Example: part of dbanon.anonymize.';
+inside a transaction block; DA017 without a worker; what dbanon.check_release raises. Example: part of dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -84,7 +84,7 @@ BEGIN
     END IF;
     IF state.status <> 'verified' THEN
         RAISE EXCEPTION '%', coalesce(state.error, format('Run %s must be verified. It is %s.', state.run_id, state.status))
-            USING ERRCODE = CASE state.status WHEN 'refused' THEN 'DA004' ELSE 'DA012' END,
+            USING ERRCODE = CASE state.status WHEN 'refused' THEN 'DA004' ELSE 'DA016' END,
                   DETAIL = format('Run %s (%s, %s) is %s.', state.run_id, state.method, state.algorithm, state.status),
                   HINT = format('See it: SELECT * FROM dbanon.runs WHERE run_id = %s.', state.run_id);
     END IF;
@@ -92,7 +92,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.demand_verified(bigint) IS
-'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001; DA004 if it was refused; DA012 if it failed or
+'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001; DA004 if it was refused; DA016 if it failed or
 was cancelled. Example: SELECT dbanon.demand_verified(1).';
 
 -- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
@@ -130,5 +130,5 @@ COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boo
 'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found nothing. Ctrl-C ends the
 waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish
 nothing; algorithm, the method''s first by default; seed; replace, allow_overlap and reason: as for dbanon.publish; leave out the rest. Returns: run_id, the verdict and the rows
-published. Raises: DA015 inside a transaction block; DA014 if no worker is up; DA001 to DA003 and DA011 before anything is done; DA012 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
+published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
 DA010 as dbanon.publish. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

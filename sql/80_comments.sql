@@ -88,6 +88,9 @@ COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, 
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
+COMMENT ON COLUMN dbanon.method.adversary IS 'Against whom the promise holds, in a sentence.';
+COMMENT ON COLUMN dbanon.method.row_meaning IS 'What a row of its releases is.';
+COMMENT ON COLUMN dbanon.method.left_out IS 'Who is not in its releases.';
 COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
 COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';
@@ -206,6 +209,7 @@ COMMENT ON COLUMN dbanon.verification.figures IS 'What was counted, by clause.';
 COMMENT ON COLUMN dbanon.verification.digest IS 'dbanon.run_digest of the rows the verdict is about.';
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
+COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{name, passed, violations, sentence}].';
 
 COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: whoever read a withdrawn release still knows it.';
 COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';
@@ -220,6 +224,22 @@ COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
 
 COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it; null where none overlapped.';
 COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
+
+COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
+COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
+COMMENT ON COLUMN dbanon.releases.live IS 'Whether analysts can read it now.';
+COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of.';
+COMMENT ON COLUMN dbanon.releases.dataset IS 'The dataset of the run.';
+COMMENT ON COLUMN dbanon.releases.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.releases.algorithm IS 'The algorithm of the family.';
+COMMENT ON COLUMN dbanon.releases.k IS 'How many people each group must have.';
+COMMENT ON COLUMN dbanon.releases.rows IS 'Rows published.';
+COMMENT ON COLUMN dbanon.releases.published_at IS 'When.';
+COMMENT ON COLUMN dbanon.releases.published_by IS 'Login that published.';
+COMMENT ON COLUMN dbanon.releases.withdrawn_at IS 'When it was withdrawn; null while live.';
+COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
+COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
+COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
 
 COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: an adversary knows it for ever.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';

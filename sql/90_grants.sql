@@ -16,7 +16,6 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site T
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT DELETE ON dbanon.run TO dbanon_operator;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text) TO dbanon_operator;
 
 -- Both submit, watch and cancel.
@@ -49,3 +48,8 @@ GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dban
     dbanon.shown(jsonb), dbanon.as_number(jsonb), dbanon.as_instant(jsonb), dbanon.as_parameter(jsonb, jsonb),
     dbanon.refuse_name(text, text, text[]), dbanon.checked_algorithm(text, text), dbanon.checked_value(text, jsonb, jsonb),
     dbanon.check_params(text, text, jsonb), dbanon.version() TO dbanon_operator, dbanon_worker;
+
+-- What administrators look up and take back.
+GRANT SELECT ON dbanon.releases TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.release_card(text) TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO dbanon_operator;

@@ -99,7 +99,8 @@ def write(
     if mode == "replace":
         if srid != old.srid:
             _check_siteless(connection, old, srid)
-        connection.execute("DELETE FROM dbanon.run WHERE dataset_id = %s", [old.dataset_id])
+        runs = "SELECT dbanon.drop_run(run_id) FROM dbanon.run WHERE dataset_id = %s ORDER BY run_id"
+        connection.execute(runs, [old.dataset_id])
         connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = %s", [old.dataset_id])
         if (srid, grid_m, grid_s) != (old.srid, old.grid_m, old.grid_s):
             connection.execute(

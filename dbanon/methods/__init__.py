@@ -76,12 +76,19 @@ class Algorithm:
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One family: where its code is, what it promises, and who attacks it."""
+    """One family: where its code is, what it promises, and who attacks it.
+
+    `row_meaning`, `adversary` and `left_out` are what its releases say to people who have not read the paper: what one
+    row is, against whom the promise holds, and who is not in it.
+    """
 
     name: str
     module: str
     summary: str
     guarantee: str
+    adversary: str
+    row_meaning: str
+    left_out: str
     paper: str
     attack: str
     algorithms: tuple[Algorithm, ...]
@@ -167,6 +174,18 @@ METHODS: dict[str, Method] = {
             "Whoever knows every subject's trajectory and the algorithm still finds at least k subjects "
             "who may have sent any published request."
         ),
+        adversary=(
+            "Someone who knows where everybody was at every instant, how the groups were made and even who is in "
+            "which, and asks who sent a request."
+        ),
+        row_meaning=(
+            "Each row is a group of people at one instant: all of them were in this region when last seen, and any of "
+            "them may have sent the requests. Rows with one record_id are the same people at successive instants."
+        ),
+        left_out=(
+            "Whoever has no position at some instant of a window of time is left out of that window, and a window with "
+            "fewer than k people is left out whole, each with the requests sent then; people count once a window."
+        ),
         paper=(
             "Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012"
         ),
@@ -194,6 +213,14 @@ METHODS: dict[str, Method] = {
             "Whoever knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k people: "
             "each site's rectangle holds it and at least k, and nobody counts for two sites."
         ),
+        adversary=(
+            "Someone who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
+        ),
+        row_meaning=(
+            "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "
+            "where cloaked is true; exactly there where it is false."
+        ),
+        left_out="Whoever has no position at that moment is left out.",
         paper=(
             "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
             "Sensitive Sites, 2008"

@@ -42,7 +42,12 @@ CREATE TABLE dbanon.worker (
 -- The registry.
 ALTER TABLE dbanon.method
     ADD paper text NOT NULL DEFAULT '',
+    ADD adversary text NOT NULL DEFAULT '',
+    ADD row_meaning text NOT NULL DEFAULT '',
+    ADD left_out text NOT NULL DEFAULT '',
     ADD parameters jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(parameters) = 'array');
+
+ALTER TABLE dbanon.verification ADD clauses jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(clauses) = 'array');
 
 -- Who was hidden with whom in a release: known to an adversary for ever, whatever becomes of run and data.
 CREATE TABLE dbanon.grouping (

@@ -120,7 +120,23 @@ def test_an_unreachable_server_is_one_sentence(dbanon: Run, tmp_path: Path) -> N
 def test_help_names_every_command_and_starts_quickly(dbanon: Run) -> None:
     done = dbanon("--help")
     assert done.returncode == 0
-    for command in ("run", "verify", "publish", "unpublish", "runs", "methods", "demo", "load", "db"):
+    for command in (
+        *(
+            "run",
+            "verify",
+            "publish",
+            "unpublish",
+            "runs",
+            "releases",
+            "card",
+            "drop",
+            "forget",
+            "methods",
+            "demo",
+            "load",
+        ),
+        "db",
+    ):
         assert f"  {command} " in done.stdout
     slow = (
         "import sys; import dbanon.cli; print(sorted({'numpy', 'numba', 'sqlalchemy', 'psycopg'} & set(sys.modules)))"

@@ -198,7 +198,7 @@ def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
     with workers.up(city_url, log) as worker:
         with pytest.raises(psycopg.Error) as caught:
             city.execute("CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 5000}', publish_as => 'never')")
-        assert caught.value.sqlstate == "DA012"
+        assert caught.value.sqlstate == "DA016"
         sentence = str(caught.value.diag.message_primary)
         assert sentence.startswith("At least one window must hold k = 5000 subjects")
         assert told(city, 2, "status, error") == ("failed", sentence)

@@ -253,7 +253,7 @@ def failing(connection: psycopg.Connection, statement: str) -> psycopg.errors.Di
 
 def test_without_a_worker_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
     told = failing(connection, CALL)
-    assert (told.sqlstate, told.message_primary) == ("DA014", "A worker must be up to compute the run. There is none.")
+    assert (told.sqlstate, told.message_primary) == ("DA017", "A worker must be up to compute the run. There is none.")
     assert "dbanon worker" in (told.message_hint or "")
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 

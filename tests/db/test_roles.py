@@ -46,7 +46,7 @@ def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> No
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed) "
         " VALUES (2, 'tp-aware', 'traj-anon', '{}', 1)",
         "UPDATE dbanon.dataset SET grid_m = 2 WHERE dataset_id = 2",
-        "DELETE FROM dbanon.run WHERE dataset_id = 2",
+        "SELECT dbanon.drop_run(run_id) FROM dbanon.run WHERE dataset_id = 2",
         "SELECT * FROM dbanon.run",
         "SELECT * FROM dbanon.verification",
         "SELECT * FROM dbanon.release",
@@ -76,6 +76,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, status)"
         " VALUES (1, 'tp-aware', 'traj-anon', 'verified')",
         "UPDATE dbanon.run SET status = 'verified'",
+        "DELETE FROM dbanon.run",
         "INSERT INTO dbanon.cloak SELECT * FROM dbanon.cloak",
         "UPDATE dbanon.cloak SET crowd = 9",
         "DELETE FROM dbanon.cloak",

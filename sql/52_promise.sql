@@ -1,0 +1,121 @@
+-- What a release says of itself to whoever reads it: comments of the view and its columns, for people who read no paper.
+
+CREATE OR REPLACE FUNCTION dbanon.tell_share(total numeric, left_out numeric, k integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A count below k might point to single people, and so would a share that it can be reckoned from.
+    SELECT CASE WHEN left_out < k THEN format('fewer than %s, or none', k)
+                WHEN total > 0 THEN format('%s %%', 100 - floor(100 * (total - left_out) / total)::integer)
+           END
+$$;
+COMMENT ON FUNCTION dbanon.tell_share(numeric, numeric, integer) IS
+'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it was
+fewer than k, or none. Takes: total; left_out; k. Returns: words; NULL where the total is not known. Raises: nothing. Example:
+SELECT dbanon.tell_share(1000, 70, 5).';
+
+CREATE OR REPLACE FUNCTION dbanon.sum_of_counts(counts jsonb) RETURNS numeric
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce(sum(c.value::numeric), 0) FROM jsonb_each_text(counts) c
+$$;
+COMMENT ON FUNCTION dbanon.sum_of_counts(jsonb) IS
+'Adds up counts by reason. Takes: counts, an object of numbers. Returns: their sum; 0 for NULL. Raises: nothing of its own.
+Example: SELECT dbanon.sum_of_counts(''{"a": 1, "b": 2}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.release_figures(release_id bigint) RETURNS dbanon.verification
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT v.* FROM dbanon.release l
+    JOIN dbanon.run r ON r.run_id = l.run_id
+    JOIN dbanon.method m ON m.name = r.method
+    JOIN dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND v.digest = l.digest
+    WHERE l.release_id = release_figures.release_id
+    ORDER BY v.verification_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon.release_figures(bigint) IS
+'The latest verification of exactly what a release holds. Takes: release_id. Returns: a row of dbanon.verification; NULL if
+there is none. Raises: nothing. Example: SELECT passed FROM dbanon.release_figures(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.release_promise(release_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    method dbanon.method;
+    dataset dbanon.dataset;
+    figures jsonb := (dbanon.release_figures(release_id)).figures;
+    k integer;
+    people numeric;
+    requests numeric;
+    told text;
+BEGIN
+    SELECT r.* INTO STRICT run FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
+        WHERE l.release_id = release_promise.release_id;
+    SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;
+    SELECT d.* INTO STRICT dataset FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    k := run.params ->> 'k';
+    people := dbanon.sum_of_counts(run.suppressed -> 'subjects');
+    told := method.left_out || coalesce(' Left out of all that was seen: '
+        || dbanon.tell_share((figures ->> 'published')::numeric + people, people, k) || '.', '');
+    IF run.suppressed ? 'requests' THEN
+        requests := dbanon.sum_of_counts(run.suppressed -> 'requests');
+        told := told || coalesce(' Left out of all requests: '
+            || dbanon.tell_share((figures ->> 'requests')::numeric, requests, k) || '.', '');
+    END IF;
+    RETURN concat_ws(E'\n',
+        'Rows: ' || method.row_meaning,
+        'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || '.', ''),
+        'Against: ' || method.adversary,
+        format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session; '
+               'on a grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
+        'Left out: ' || told,
+        'Counting: subjects is how many people a row stands for; add it up over the rows of one period to count people. '
+            'crowd is how many people a row hides; never add it up, and never count rows for people.',
+        format('Made with %s (%s)%s.', run.method, run.algorithm, coalesce(' by dbanon ' || run.program_version, ''))
+            || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
+END
+$$;
+COMMENT ON FUNCTION dbanon.release_promise(bigint) IS
+'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out, what to add
+up. Holds no seed, no number of a run, no name of a dataset and no count below k. Takes: release_id. Returns: lines of text;
+NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.release_promise(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    about record;
+    col record;
+BEGIN
+    SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s INTO STRICT about
+        FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE l.release_id = describe_release.release_id;
+    EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon.release_promise(release_id));
+    FOR col IN
+        SELECT b.name, b.comment FROM (VALUES
+            ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
+            ('seq', 'Place of the row within its record, from 1.'),
+            ('period', format('When: from the start, which is part of it, to the end, which is not; on a grid of %s s from 1970 UTC '
+                              'or a multiple, shown in the time zone of your session.', about.grid_s)),
+            ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
+                              about.srid, about.grid_m)),
+            ('crowd', 'How many different people this row hides among one another; 1: it hides nobody. Never add it up.'),
+            ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
+            ('cloak_id', 'Key of the row. Numbered at random.'),
+            ('valid_from', 'Start of period, itself inside; with time zone.'),
+            ('valid_to', 'End of period, itself outside; with time zone.')) b (name, comment)
+        UNION ALL
+        SELECT k.name, k.comment FROM dbanon.release_columns(about.method) k
+    LOOP
+        EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', about.name, col.name, col.comment);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.describe_release(bigint) IS
+'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes:
+release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.describe_release(1).';

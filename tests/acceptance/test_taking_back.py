@@ -1,0 +1,102 @@
+"""Releases described, runs dropped and subjects forgotten on the command line and in Python."""
+
+import psycopg
+import pytest
+
+from dbanon import server
+from dbanon.errors import ParameterError
+from dbanon.pipeline import Database
+from tests.acceptance.commands import call, json_of
+
+pytestmark = pytest.mark.db
+
+
+@pytest.fixture
+def published(city_url: str) -> str:
+    """URL of a city whose run 1 is published."""
+    assert call(city_url, "publish", "1", "city_k5").code == 0
+    return city_url
+
+
+def somebody(url: str) -> str:
+    """A subject of the city that no other text holds."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE dbanon.trajectory SET subject = 'Zoe 4711' WHERE trajectory_id = 1")
+    return "Zoe 4711"
+
+
+def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) -> None:
+    told = json_of(call(published, "card", "city_k5", "--json"))
+    attack = told["attack"]
+    assert isinstance(attack, dict)
+    assert attack["passed"] is True
+    assert {"crowd-size", "masking", "suppressed"} <= {clause["name"] for clause in attack["clauses"]}
+    assert all(clause["passed"] and clause["violations"] == 0 for clause in attack["clauses"])
+    left_out = told["left_out"]
+    assert isinstance(left_out, dict)
+    by_hour = sum(n for hour in left_out["by_hour"] for n in hour["left_out"].values())
+    assert by_hour == sum(left_out["in_all"]["subjects"].values()) == attack["figures"]["suppressed"]
+    text = call(published, "card", "city_k5").stdout
+    assert "masking" in text
+    assert "Promise: Whoever knows every subject's trajectory" in text
+
+
+def test_a_view_tells_in_words_what_a_real_run_left_out(published: str) -> None:
+    with psycopg.connect(published) as connection:
+        row = connection.execute("SELECT obj_description('published.city_k5'::regclass, 'pg_class')").fetchone()
+    assert row
+    assert "Left out of all that was seen: " in row[0]
+    assert "Left out of all requests: " in row[0]
+
+
+def test_releases_are_listed_withdrawn_or_not(published: str) -> None:
+    assert call(published, "unpublish", "city_k5").code == 0
+    listed = json_of(call(published, "releases", "--json"))["releases"]
+    assert isinstance(listed, list)
+    assert [(release["name"], release["live"], release["run_id"]) for release in listed] == [("city_k5", False, 1)]
+    assert "city_k5" in call(published, "releases").stdout
+
+
+def test_a_run_is_dropped_unless_it_was_published(city_url: str) -> None:
+    with psycopg.connect(city_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
+    assert json_of(call(city_url, "drop", "2", "--json")) == {"run_id": 2, "rows_dropped": 0}
+    assert call(city_url, "drop", "2").code == 2
+    assert call(city_url, "publish", "1", "city_k5").code == 0
+    done = call(city_url, "drop", "1")
+    assert done.code == 1
+    assert done.sentence.startswith("A run that was ever published must stay, withdrawn or not. Run 1 was published.")
+
+
+def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published: str) -> None:
+    name = somebody(published)
+    done = call(published, "forget", "--dataset", "city", "--subject", name, "--json")
+    erased = json_of(done)["erased"]
+    assert isinstance(erased, dict)
+    assert erased["trajectories"] == 1
+    assert "1 live release was made with this subject's data" in done.stderr
+    again = call(published, "forget", "--dataset", "city", "--subject", name)
+    assert again.code == 2
+    assert again.sentence.startswith("The subject to forget must be in the dataset. Nothing of that name is in city.")
+    for told in (done, again):
+        assert "4711" not in told.stdout + told.stderr
+
+
+def test_forgetting_is_told_as_a_table(published: str) -> None:
+    done = call(published, "forget", "--dataset", "city", "--subject", somebody(published))
+    assert done.code == 0
+    assert "erased from dataset city" in done.stdout
+    assert "4711" not in done.stdout + done.stderr
+
+
+def test_the_same_from_python(published: str) -> None:
+    with Database(server.Target(published, "test")) as database:
+        assert database.card("city_k5")["live"] is True
+        assert [release["name"] for release in database.releases()] == ["city_k5"]
+        erased, notices = database.forget("city", somebody(published))
+        assert erased["trajectories"] == 1
+        assert len(notices) == 1
+        with pytest.raises(ParameterError, match="must exist"):
+            database.drop(99)
+        with pytest.raises(ParameterError, match="never one named 'nothing'"):
+            database.card("nothing")

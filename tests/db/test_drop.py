@@ -1,0 +1,112 @@
+"""Runs that may be dropped, and those that may not."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+Login = Callable[[str], str]
+
+
+@pytest.fixture
+def operator(run: int, login: Login) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+def refusal(connection: psycopg.Connection, run: int | None = 1) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("SELECT dbanon.drop_run(%s)", [run])
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return caught.value
+
+
+def left(connection: psycopg.Connection) -> tuple[int, ...]:
+    tables = ("run", "cloak", "membership", "verification")
+    counts = ", ".join(f"(SELECT count(*) FROM dbanon.{table})" for table in tables)
+    return tuple(connection.execute(f"SELECT {counts}").fetchone() or ())
+
+
+def test_an_operator_drops_a_run_with_its_rows(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
+    connection.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')")
+    connection.execute("INSERT INTO dbanon.membership VALUES (2, 1, 100, NULL)")
+    assert operator.execute("SELECT dbanon.drop_run(1)").fetchone() == (4,)
+    assert left(connection) == (1, 0, 1, 0)
+
+
+@pytest.mark.parametrize("run_id", [99, None])
+def test_a_run_that_is_not_there_is_no_run(operator: psycopg.Connection, run_id: int | None) -> None:
+    error = refusal(operator, run_id)
+    assert error.sqlstate == "DA001"
+    assert error.diag.message_primary == f"The run to drop must exist. There is no run {run_id or 'NULL'}."
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_a_run_that_was_ever_published_stays(
+    connection: psycopg.Connection, operator: psycopg.Connection, withdrawn: bool
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    if withdrawn:
+        operator.execute("SELECT dbanon.unpublish('ten')")
+    assert refusal(operator).sqlstate == "DA007"
+    assert left(connection) == (1, 4, 10, 1)
+
+
+@pytest.mark.parametrize("todo", ["compute", "verify"])
+def test_a_run_in_the_queue_is_cancelled_first(
+    connection: psycopg.Connection, operator: psycopg.Connection, todo: str
+) -> None:
+    connection.execute("UPDATE dbanon.run SET todo = %s", [todo])
+    error = refusal(operator)
+    assert error.sqlstate == "DA013"
+    assert "Run 1 is waiting to be worked on." in str(error)
+    assert error.diag.message_hint == "Cancel it first: SELECT dbanon.cancel_run(1)."
+
+
+def test_a_run_that_somebody_works_on_is_cancelled_first(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    with psycopg.connect(login("dbanon_worker"), autocommit=True) as worker:
+        worker.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")
+        error = refusal(operator)
+        assert error.sqlstate == "DA013"
+        assert "Run 1 is being worked on." in str(error)
+        worker.execute("BEGIN")
+        worker.execute(
+            "UPDATE dbanon.run SET status = 'running'"
+        )  # holds the run's row: nobody may have to wait for it
+        operator.execute("SET statement_timeout = '5s'")
+        assert refusal(operator).sqlstate == "DA013"
+        worker.execute("ROLLBACK")
+        worker.execute("SELECT pg_advisory_unlock_all()")
+    operator.execute("SELECT dbanon.drop_run(1)")
+    assert left(connection) == (0, 0, 0, 0)
+
+
+def test_a_run_that_a_dead_worker_had_waits_for_the_next_one(
+    connection: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    connection.execute("UPDATE dbanon.run SET worker = 'host 1', todo = 'compute'")
+    assert refusal(operator).sqlstate == "DA013"
+
+
+def test_nobody_takes_a_run_while_it_is_dropped(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
+    operator.execute("BEGIN")
+    operator.execute("SELECT dbanon.drop_run(1)")
+    taken = connection.execute("SELECT pg_try_advisory_lock(dbanon.run_lock_key(1))").fetchone()
+    assert taken == (False,)
+    assert connection.execute("SELECT run_id FROM dbanon.run FOR UPDATE SKIP LOCKED").fetchall() == []
+    operator.execute("ROLLBACK")
+    assert left(connection) == (1, 4, 10, 1)
+
+
+@pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])
+def test_only_operators_drop(run: int, login: Login, role: str) -> None:
+    with psycopg.connect(login(role), autocommit=True) as other, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        other.execute("SELECT dbanon.drop_run(1)")
+
+
+def test_operators_delete_runs_in_no_other_way(operator: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        operator.execute("DELETE FROM dbanon.run")

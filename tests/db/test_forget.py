@@ -1,0 +1,347 @@
+"""A subject that is forgotten: nothing of its name remains, and the releases others rely on stay."""
+
+import unicodedata
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+Login = Callable[[str], str]
+NAME = "Zoë Ångström-7"  # nothing else of a database holds it
+EVERYTHING = {
+    "trajectories": 1,
+    "requests": 1,
+    "quasi-identifiers": 1,
+    "quarantined rows": 5,
+    "names of sources": 1,
+    "places in groups of releases": 2,
+    "runs dropped": 1,
+}
+
+# p0 becomes NAME; it is in run 1, which is published, and in 102, which is not; 103 is without it.
+_EVERYWHERE = f"""
+UPDATE dbanon.trajectory SET subject = '{NAME}' WHERE subject = 'p0';
+UPDATE dbanon.request SET subject = '{NAME}' WHERE subject = 'p0';
+INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', true, dbanon.run_digest(1);
+SELECT dbanon.publish(1, 'ten');
+SELECT dbanon.publish(1, 'other');
+SELECT dbanon.unpublish('other');
+TRUNCATE dbanon.grouping;
+INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
+SELECT release_id, '[2008-06-04 08:00+00,2008-06-04 08:02+00)', false, s FROM dbanon.release,
+    (VALUES (ARRAY['p1', 'p2', 'p3', 'p4', '{NAME}']), (ARRAY['p5', 'p6', 'p7', 'p8', 'p9'])) v (s);
+INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm, status) OVERRIDING SYSTEM VALUE
+VALUES (102, 1, 'tp-aware', 'traj-anon', 'verified'), (103, 1, 'tp-aware', 'traj-anon', 'refused');
+INSERT INTO dbanon.membership SELECT 102, record_id, trajectory_id FROM dbanon.membership WHERE run_id = 1;
+INSERT INTO dbanon.membership SELECT 103, 1, trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = 2;
+INSERT INTO dbanon.cloak SELECT 102, record_id, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = 1;
+INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, '{NAME}', now()), (1, 'p1', now());
+INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
+VALUES (901, 1, 'trajectories', '/data/{NAME}.csv', 9, 1), (902, 1, 'requests', '/data/r.csv', 9, 1);
+INSERT INTO dbanon.quarantine (load_id, line, reason, content)
+SELECT 901 + i % 2, i, 'bad', c FROM unnest(ARRAY[
+    jsonb_build_object('subject', '{NAME}', 'time', 'x'), jsonb_build_object('subject', E' \\u2003{NAME}\\t'),
+    jsonb_build_object('subject', normalize('{NAME}', NFD)), jsonb_build_object('trip', '{NAME}/morning'),
+    jsonb_build_object('cells', jsonb_build_array('{NAME}')),
+    jsonb_build_object('subject', '{NAME}7'), jsonb_build_object('subject', 'p1'), NULL]) WITH ORDINALITY AS r (c, i);
+"""
+
+
+def everywhere(connection: psycopg.Connection) -> None:
+    connection.execute(_EVERYWHERE)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def full(connection: psycopg.Connection, run: int) -> psycopg.Connection:
+    """Owner's connection to a database that has NAME wherever it can be."""
+    everywhere(connection)
+    return connection
+
+
+@pytest.fixture
+def operator(full: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def filled(scratch: psycopg.Connection) -> psycopg.Connection:
+    """The same, in a transaction that is rolled back."""
+    everywhere(scratch)
+    return scratch
+
+
+def forget(connection: psycopg.Connection, subject: str = NAME, dataset: str = "ten") -> dict[str, int]:
+    return dict(
+        connection.execute("SELECT what, rows FROM dbanon.forget_subject(%s, %s)", [dataset, subject]).fetchall()
+    )
+
+
+def refusal(connection: psycopg.Connection, subject: str | None, dataset: str | None = "ten") -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        connection.execute("SELECT dbanon.forget_subject(%s, %s)", [dataset, subject])
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return caught.value
+
+
+def value(connection: psycopg.Connection, query: str) -> object:
+    row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def holding(connection: psycopg.Connection, name: str = NAME) -> list[str]:
+    """Columns of schema dbanon, and of its statistics, that hold a name in any spelling."""
+    columns = connection.execute(
+        "SELECT c.oid::regclass::text, quote_ident(a.attname) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+        " WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind IN ('r', 'v') AND a.attnum > 0"
+        " AND a.atttypid IN ('text'::regtype, 'jsonb'::regtype, 'text[]'::regtype)"
+    ).fetchall()
+    assert len(columns) > 50
+    told = "SELECT count(*) FROM {} x WHERE strpos(normalize(x.{}::text, NFC), %s) > 0"
+    # Whoever is called Ångström7 is somebody else.
+    found = [f"{t}.{c}" for t, c in columns if connection.execute(told.format(t, c), [name]).fetchone() != (0,)]  # type: ignore[arg-type]
+    statistics = (
+        "SELECT tablename FROM pg_stats s WHERE schemaname = 'dbanon' AND strpos(normalize(s::text, NFC), %s) > 0"
+    )
+    return found + [f"statistics of {row[0]}" for row in connection.execute(statistics, [name])]
+
+
+# --- what goes --------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_has_a_subject_forgotten_and_nothing_of_the_name_remains(
+    full: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    full.execute("DELETE FROM dbanon.quarantine WHERE content ->> 'subject' = %s", [NAME + "7"])
+    full.execute("ANALYZE")
+    assert len(holding(full)) >= 8
+    assert forget(operator) == EVERYTHING
+    assert holding(full) == []
+
+
+def test_the_counts_come_in_one_order(filled: psycopg.Connection) -> None:
+    assert list(forget(filled)) == list(EVERYTHING)
+
+
+@pytest.mark.parametrize("spelt", [unicodedata.normalize("NFD", NAME), f" \t{NAME}\u2003\n"])
+def test_the_name_may_be_spelt_as_files_spell_it(filled: psycopg.Connection, spelt: str) -> None:
+    assert forget(filled, spelt) == EVERYTHING
+
+
+def test_everybody_else_stays(filled: psycopg.Connection) -> None:
+    forget(filled)
+    assert value(filled, "SELECT count(*) FROM dbanon.trajectory") == 9
+    assert value(filled, "SELECT string_agg(subject, ',') FROM dbanon.request") == "p3"
+    assert value(filled, "SELECT string_agg(subject, ',') FROM dbanon.quasi_identifier") == "p1"
+    assert value(filled, "SELECT array_agg(line ORDER BY line) FROM dbanon.quarantine") == [6, 7, 8]
+    assert value(filled, "SELECT array_agg(source ORDER BY load_id) FROM dbanon.load") == [
+        "/data/forgotten.csv",
+        "/data/r.csv",
+    ]
+    assert value(filled, "SELECT array_agg(run_id ORDER BY run_id) FROM dbanon.run") == [1, 103]
+
+
+def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connection) -> None:
+    filled.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('b', 32610, 1, 60)")
+    b = value(filled, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'b'")
+    filled.execute(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, now(), '{}')", [b, NAME]
+    )
+    filled.execute("INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (%s, %s, now())", [b, NAME])
+    filled.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, 'SRID=32610;POINT M (1 1 1)')",
+        [b, NAME],
+    )
+    filled.execute("WITH l AS (INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept)"
+                   " VALUES (%s, 'x', %s, 0, 0) RETURNING load_id)"
+                   " INSERT INTO dbanon.quarantine (load_id, reason, content) SELECT load_id, 'bad', %s FROM l",
+                   [b, NAME, f'{{"subject": "{NAME}"}}'])  # fmt: skip
+    assert forget(filled) == EVERYTHING
+    assert forget(filled, dataset="b") == {
+        **EVERYTHING, "quarantined rows": 1, "places in groups of releases": 0, "runs dropped": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("p7", '{"a": "p7"}', True),
+        ("p7", '{"a": " p7 "}', True),
+        ("p7", '{"a": "p7_1"}', True),
+        ("p7", '{"a": "(p7)"}', True),
+        ("p7", '{"a": "p70"}', False),
+        ("p7", '{"a": "xp7"}', False),
+        ("p7", '{"a": "P7"}', False),
+        ("p7", '{"p7": "x"}', False),
+        ("7", '{"a": 7}', True),
+        ("7", '{"a": "7"}', True),
+        ("7", '{"a": "2008-06-7"}', False),
+        ("a.c", '{"a": "a.c b"}', True),
+        ("a.c", '{"a": "abc b"}', False),
+        ("a\\d", '{"a": "x a\\\\d"}', True),
+        ("[x", '{"a": "y [x"}', True),
+        ("p7", '{"a": null, "b": true}', False),
+    ],
+)
+def test_a_rejected_row_names_a_subject(scratch: psycopg.Connection, name: str, content: str, named: bool) -> None:
+    row = scratch.execute("SELECT dbanon.names_subject(%s, %s)", [content, name]).fetchone()
+    assert row == (named,)
+
+
+# --- what stays of releases -------------------------------------------------------------------------------------------
+
+
+def test_groups_keep_their_sizes_and_one_random_text_takes_the_place_of_the_name(filled: psycopg.Connection) -> None:
+    forget(filled)
+    rows = [row[0] for row in filled.execute("SELECT subjects FROM dbanon.grouping")]
+    assert sorted(len(subjects) for subjects in rows) == [5, 5, 5, 5]
+    stand_ins = {name for subjects in rows for name in subjects} - {f"p{i}" for i in range(1, 10)}
+    assert len(stand_ins) == 1
+    assert len(stand_ins.pop()) == 36
+    in_order = "SELECT bool_and(subjects = ARRAY(SELECT s FROM unnest(subjects) s ORDER BY s)) FROM dbanon.grouping"
+    assert value(filled, in_order) is True
+
+
+def test_the_stand_in_differs_from_subject_to_subject(filled: psycopg.Connection) -> None:
+    forget(filled)
+    forget(filled, "p1")
+    assert value(filled, "SELECT count(DISTINCT s) FROM dbanon.grouping, unnest(subjects) s") == 10
+
+
+def notices(connection: psycopg.Connection) -> list[str]:
+    heard: list[str] = []
+    connection.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary or ""))
+    return heard
+
+
+def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Connection) -> None:
+    filled.execute("TRUNCATE dbanon.grouping")  # the members of the run tell it too
+    heard = notices(filled)
+    before = filled.execute("SELECT * FROM published.ten").fetchall()
+    forget(filled)
+    assert len(heard) == 1
+    assert heard[0].startswith("1 live release was made with this subject's data and stay as they are: ten. ")
+    assert "replace => true" in heard[0]
+    assert NAME not in heard[0]
+    assert filled.execute("SELECT * FROM published.ten").fetchall() == before
+
+
+def test_a_release_is_named_also_where_the_trajectories_are_gone(filled: psycopg.Connection) -> None:
+    filled.execute("DELETE FROM dbanon.trajectory WHERE subject = %s", [NAME])
+    heard = notices(filled)
+    assert forget(filled) == {**EVERYTHING, "trajectories": 0, "runs dropped": 0}
+    assert "ten" in heard[0]
+
+
+def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) -> None:
+    filled.execute("TRUNCATE dbanon.grouping")
+    filled.execute(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (1, 'guest', now(), '{}')"
+    )
+    heard = notices(filled)
+    assert forget(filled, "guest")["requests"] == 1
+    assert heard == []
+
+
+def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(scratch: psycopg.Connection) -> None:
+    scratch.execute("UPDATE dbanon.cloak SET crowd = 1, subjects = 1 WHERE record_id = 2")
+    scratch.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+                    " SELECT 1, 'tp-aware', true, dbanon.run_digest(1)")  # fmt: skip
+    scratch.execute("SELECT dbanon.publish(1, 'ten')")
+    heard = notices(scratch)
+    forget(scratch, "p0")
+    assert len(heard) == 1
+    forget(scratch, "p9")
+    assert heard[2].startswith("There the subject is not hidden but published as it is: ten. Withdraw it")
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subject", ["Nobody 4711", "p", "P1", "", None])
+def test_a_subject_that_is_not_there_is_not_echoed(filled: psycopg.Connection, subject: str | None) -> None:
+    error = refusal(filled, subject)
+    assert error.sqlstate == "DA001"
+    assert "4711" not in f"{error} {error.diag.message_detail} {error.diag.message_hint} {error.diag.context}"
+    assert value(filled, "SELECT count(*) FROM dbanon.audit WHERE action = 'forget'") == 0
+
+
+@pytest.mark.parametrize("dataset", ["eleven", None])
+def test_a_dataset_that_is_not_there_is_named(filled: psycopg.Connection, dataset: str | None) -> None:
+    error = refusal(filled, NAME, dataset)
+    assert error.sqlstate == "DA001"
+    assert (dataset or "NULL") in str(error)
+
+
+@pytest.mark.parametrize("number", [1, 102, 103])
+def test_nothing_is_forgotten_while_a_run_of_the_dataset_is_worked_on(
+    full: psycopg.Connection, operator: psycopg.Connection, number: int
+) -> None:
+    full.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [number])
+    error = refusal(operator, NAME)
+    assert error.sqlstate == "DA013"
+    assert f"Run {number} is being worked on." in str(error)
+    assert error.diag.message_hint == f"Cancel it first: SELECT dbanon.cancel_run({number})."
+    full.execute("SELECT pg_advisory_unlock(dbanon.run_lock_key(%s))", [number])
+    assert forget(operator) == EVERYTHING
+
+
+def test_a_run_that_a_worker_took_and_has_not_locked_is_worked_on(filled: psycopg.Connection) -> None:
+    filled.execute("UPDATE dbanon.run SET worker = 'host 1' WHERE run_id = 103")
+    assert refusal(filled, NAME).sqlstate == "DA013"
+
+
+def test_runs_in_the_queue_stay_there(filled: psycopg.Connection) -> None:
+    filled.execute(
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')"
+    )
+    forget(filled)
+    assert value(filled, "SELECT count(*) FROM dbanon.run WHERE todo = 'compute'") == 1
+
+
+def test_nobody_loads_submits_or_takes_a_run_meanwhile(full: psycopg.Connection, operator: psycopg.Connection) -> None:
+    full.execute(
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, todo) VALUES (1, 'tp-aware', 'traj-anon', 'compute')"
+    )
+    with operator.transaction():
+        forget(operator)
+        assert (
+            full.execute("SELECT run_id FROM dbanon.run WHERE todo IS NOT NULL FOR UPDATE SKIP LOCKED").fetchall() == []
+        )
+        full.execute("SET lock_timeout = '20ms'")
+        for statement in (
+            "SELECT pg_advisory_lock(hashtextextended('dbanon.load ten', 0))",
+            "INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')",
+            "UPDATE dbanon.dataset SET revision = revision",
+        ):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                full.execute(statement)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])
+def test_only_operators_have_a_subject_forgotten(full: psycopg.Connection, login: Login, role: str) -> None:
+    with psycopg.connect(login(role), autocommit=True) as other:
+        for statement in (
+            "SELECT dbanon.forget_subject('ten', 'p1')",
+            "SELECT dbanon.erase_subject(1, 'p1', '{}', 'x')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute(statement)  # type: ignore[arg-type]
+
+
+# --- what is written down ---------------------------------------------------------------------------------------------
+
+
+def test_the_audit_has_the_counts_and_no_name(full: psycopg.Connection, operator: psycopg.Connection) -> None:
+    forget(operator)
+    login_name = value(operator, "SELECT session_user")
+    rows = full.execute("SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'forget'").fetchall()
+    assert rows == [(login_name, "ten", EVERYTHING)]
+
+
+def test_forgetting_changes_the_revision_so_that_older_verdicts_are_known_to_be_old(filled: psycopg.Connection) -> None:
+    before = value(filled, "SELECT revision FROM dbanon.dataset")
+    forget(filled)
+    assert value(filled, f"SELECT revision > {before} FROM dbanon.dataset") is True

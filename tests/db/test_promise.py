@@ -1,0 +1,325 @@
+"""What a release says of itself: to analysts in comments, to administrators on its card and in dbanon.releases."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from dbanon import report
+from dbanon.methods import METHODS
+
+Login = Callable[[str], str]
+
+# Two windows of two instants at 07:00 and 08:00 UTC; in the first three of ten were absent, the second had four of six.
+SUPPRESSED = {
+    "subjects": {"absent_at_some_instant": 5, "window_below_k": 4},
+    "requests": {"sender_not_published": 1, "outside_windows": 0},
+    "windows": [
+        {"start": 1212562800, "instants": 2, "seen": 13, "present": 10, "published": 10},
+        {"start": 1212566400, "instants": 2, "seen": 6, "present": 4, "published": 0},
+    ],
+}
+FIGURES = {"published": 10, "requests": 100, "smallest_crowd": 5}
+CLAUSES = [{"name": "crowd-size", "passed": True, "violations": 0, "sentence": "Every record must hide 5."}]
+
+
+def prepare(
+    connection: psycopg.Connection, suppressed: dict[str, Any] = SUPPRESSED, figures: dict[str, Any] = FIGURES
+) -> None:
+    """Make run 1 say what it left out, verify it so, and publish it as ``ten``."""
+    connection.execute("UPDATE dbanon.run SET suppressed = %s, program_version = '0.1.0'", [Jsonb(suppressed)])
+    connection.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest, figures, clauses)"
+        " SELECT 1, 'tp-aware', true, dbanon.run_digest(1), %s, %s",
+        [Jsonb(figures), Jsonb(CLAUSES)],
+    )
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> Any:
+    row = connection.execute(query, params).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def comments(connection: psycopg.Connection) -> dict[str, str]:
+    """The comments of published.ten by column; that of the view under an empty name."""
+    rows = connection.execute(
+        "SELECT coalesce(a.attname, ''), d.description FROM pg_description d"
+        " LEFT JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid AND d.objsubid > 0"
+        " WHERE d.objoid = 'published.ten'::regclass AND d.classoid = 'pg_class'::regclass"
+    )
+    return dict(rows.fetchall())
+
+
+def promise(connection: psycopg.Connection) -> dict[str, str]:
+    """The lines of the view's comment by their first word."""
+    return dict(line.split(": ", 1) for line in comments(connection)[""].splitlines() if ": " in line)
+
+
+# --- comments ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    lines = promise(scratch)
+    family = METHODS["tp-aware"]
+    made = "Made with tp-aware (traj-anon) by dbanon 0.1.0. Method"
+    assert list(lines) == ["Rows", "Promise", "Against", "Places", "Left out", "Counting", made]
+    assert lines["Rows"] == family.row_meaning
+    assert lines["Promise"] == f"{family.guarantee} Here k is 5."
+    assert lines["Against"] == family.adversary
+    assert "metres of SRID 32610, on a grid of 1 m" in lines["Places"]
+    assert "grid of 60 s from 1970 UTC" in lines["Places"]
+    assert "add it up over the rows of one period to count people" in lines["Counting"]
+    assert lines[made] == f"{family.paper}."
+
+
+def test_every_column_has_a_comment_and_units_are_told_where_they_are(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    told = comments(scratch)
+    columns = scratch.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
+    ).fetchall()
+    assert set(told) == {"", *(name for (name,) in columns)}
+    assert "metres of SRID 32610" in told["region"]
+    assert "time zone of your session" in told["period"]
+    assert "Never add it up" in told["crowd"]
+    assert "Add it up" in told["subjects"]
+    assert told["requests"] == METHODS["tp-aware"].columns[0].comment
+
+
+def test_what_was_left_out_is_told_as_a_share(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    told = promise(scratch)["Left out"]
+    assert told.startswith(METHODS["tp-aware"].left_out)
+    assert "Left out of all that was seen: 48 %." in told  # 9 of 19
+
+
+@pytest.mark.parametrize("count", range(5))
+def test_counts_below_k_cannot_be_told_apart(scratch: psycopg.Connection, count: int) -> None:
+    left_out = {**SUPPRESSED, "subjects": {"absent_at_some_instant": count}, "requests": {"outside_windows": count}}
+    prepare(scratch, left_out)
+    told = promise(scratch)["Left out"]
+    assert "Left out of all that was seen: fewer than 5, or none." in told
+    assert "Left out of all requests: fewer than 5, or none." in told
+    assert "%" not in told
+
+
+@pytest.mark.parametrize(
+    ("total", "left_out", "k", "told"),
+    [
+        (1000, 70, 5, "7 %"),
+        (1000, 71, 5, "8 %"),
+        (10**9, 5, 5, "1 %"),
+        (10, 10, 5, "100 %"),
+        (10, 5, 5, "50 %"),
+        (10, 4, 5, "fewer than 5, or none"),
+        (None, 0, 5, "fewer than 5, or none"),
+        (None, 5, 5, None),
+        (10, 5, None, "50 %"),
+    ],
+)
+def test_shares_are_rounded_up_to_percent(
+    scratch: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
+) -> None:
+    assert value(scratch, "SELECT dbanon.tell_share(%s, %s, %s)", total, left_out, k) == told
+
+
+def test_without_figures_of_the_attack_no_share_is_made_up(scratch: psycopg.Connection) -> None:
+    prepare(scratch, figures={})
+    told = promise(scratch)["Left out"]
+    assert told.startswith(METHODS["tp-aware"].left_out)
+    assert "of all that was seen" not in told
+    assert "Left out of all requests: fewer than 5, or none." in told
+
+
+def test_comments_hold_no_seed_run_dataset_or_subject(scratch: psycopg.Connection) -> None:
+    scratch.execute("UPDATE dbanon.dataset SET name = 'very-private'")
+    prepare(scratch)
+    told = " ".join(comments(scratch).values())
+    assert "424242" not in told
+    assert "very-private" not in told
+    assert not re.search(r"\bp\d\b|\brun\b|pharmacy", told)
+    allowed = {"5", "32610", "1", "60", "1970", "48", "0.1.0", "2012"}
+    assert set(re.findall(r"\d[\d.]*\d|\d", told)) <= allowed
+
+
+def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Connection, run: int) -> None:
+    from dbanon import schema
+
+    prepare(connection)
+    before = comments(connection)
+    connection.execute("COMMENT ON VIEW published.ten IS 'old'")
+    connection.execute("SELECT dbanon.publish(1, 'gone')")
+    connection.execute("SELECT dbanon.unpublish('gone')")
+    schema.upgrade(_url(connection))
+    assert comments(connection) == before
+
+
+def _url(connection: psycopg.Connection) -> str:
+    from dbanon.server import uri
+
+    return uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
+
+
+# --- the card ---------------------------------------------------------------------------------------------------------
+
+
+def card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
+    told = value(connection, "SELECT dbanon.release_card(%s)", name)
+    assert isinstance(told, dict)
+    return told
+
+
+def test_a_card_tells_method_promise_attack_rows_and_period(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    told = card(scratch)
+    family = METHODS["tp-aware"]
+    assert (told["release"], told["live"], told["dataset"]) == ("ten", True, "ten")
+    assert (told["method"], told["algorithm"], told["k"]) == ("tp-aware", "traj-anon", 5)
+    assert told["parameters"] == {"k": 5, "step_s": 60, "instants": 2}
+    assert (told["promise"], told["adversary"], told["paper"]) == (family.guarantee, family.adversary, family.paper)
+    attack = told["attack"]
+    assert (attack["name"], attack["passed"]) == ("tp-aware", True)
+    assert (attack["figures"], attack["clauses"]) == (FIGURES, CLAUSES)
+    assert (told["rows"], told["srid"], told["grid_m"], told["grid_s"]) == (4, 32610, 1, 60)
+    assert told["period"] == {"since": "2008-06-04T08:00:00+00:00", "until": "2008-06-04T08:02:00+00:00"}
+    assert told["published_by"] == value(scratch, "SELECT session_user")
+    assert (told["withdrawn_at"], told["withdrawn_by"], told["overlap_reason"]) == (None, None, None)
+    assert told["program_version"] == "0.1.0"
+
+
+def test_a_card_counts_what_was_left_out_by_hour_and_reason(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    left_out = card(scratch)["left_out"]
+    assert left_out["in_all"] == {name: SUPPRESSED[name] for name in ("subjects", "requests")}
+    first = {"absent_at_some_instant": 3, "window_below_k": 0}
+    second = {"absent_at_some_instant": 2, "window_below_k": 4}
+    assert left_out["by_hour"] == [
+        {"hour": "2008-06-04T07:00Z", "seen": 13, "published": 10, "left_out": first},
+        {"hour": "2008-06-04T08:00Z", "seen": 6, "published": 0, "left_out": second},
+    ]
+
+
+def test_windows_of_one_hour_are_added_up_whatever_the_time_zone(scratch: psycopg.Connection) -> None:
+    scratch.execute("SET TimeZone = 'Asia/Kathmandu'")
+    windows = [{"start": s, "seen": 3, "present": 2, "published": 2} for s in (1212562800, 1212566399, -1)]
+    rows = value(scratch, "SELECT dbanon.suppressed_by_hour(%s, NULL, NULL)", Jsonb({"windows": windows}))
+    assert [(row["hour"], row["seen"]) for row in rows] == [("1969-12-31T23:00Z", 3), ("2008-06-04T07:00Z", 6)]
+    assert rows[1]["left_out"] == {"absent_at_some_instant": 2, "window_below_k": 0}
+
+
+def test_what_a_snapshot_left_out_is_told_in_its_hour(scratch: psycopg.Connection) -> None:
+    query = "SELECT dbanon.suppressed_by_hour(%s, 7, '2008-06-04 08:59:59+00')"
+    hour = {"hour": "2008-06-04T08:00Z", "seen": 9, "published": 7, "left_out": {"absent_at_instant": 2}}
+    assert value(scratch, query, Jsonb({"subjects": {"absent_at_instant": 2}})) == [hour]
+    assert value(scratch, query, Jsonb({})) == [{**hour, "seen": 7, "left_out": {}}]
+
+
+def test_a_card_never_holds_the_seed(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    assert "424242" not in json.dumps(card(scratch))
+
+
+def test_the_card_is_of_the_live_release_else_of_the_latest_withdrawn_one(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute("SELECT dbanon.unpublish('ten')")
+    told = card(scratch)
+    assert told["live"] is False
+    assert told["withdrawn_by"] == value(scratch, "SELECT session_user")
+    assert told["period"]["since"] == "2008-06-04T08:00:00+00:00"
+    scratch.execute("INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('ten', 1, '', 7)")
+    assert (card(scratch)["live"], card(scratch)["rows"]) == (True, 7)
+    scratch.execute(
+        "UPDATE dbanon.release SET withdrawn_at = withdrawn + interval '1 s', withdrawn_by = 'x'"
+        " FROM (SELECT max(withdrawn_at) FROM dbanon.release) m (withdrawn) WHERE withdrawn_at IS NULL"
+    )
+    assert card(scratch)["rows"] == 7
+
+
+def test_the_verdict_on_a_card_is_of_what_was_published(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute("DELETE FROM dbanon.request")
+    scratch.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " VALUES (1, 'tp-aware', false, dbanon.run_digest(1))"
+    )
+    assert card(scratch)["attack"]["passed"] is True
+    scratch.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT 1, 'tp-aware', false, digest FROM dbanon.release"
+    )
+    assert card(scratch)["attack"]["passed"] is False
+
+
+def test_another_attack_does_not_speak_for_a_release(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT 1, 'gentle', true, digest FROM dbanon.release"
+    )
+    assert card(scratch)["attack"]["figures"] == FIGURES
+
+
+@pytest.mark.parametrize("name", ["never", None, "x" * 99])
+def test_a_release_that_never_was_has_no_card(scratch: psycopg.Connection, name: str | None) -> None:
+    prepare(scratch)
+    with pytest.raises(psycopg.Error, match="There was never one named") as caught:
+        scratch.execute("SELECT dbanon.release_card(%s)", [name])
+    assert caught.value.sqlstate == "DA001"
+
+
+def test_a_card_reads_as_text(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    text = report.card_text(card(scratch))
+    for words in ("Promise: Whoever knows", "Adversary: Someone", "crowd-size  holds", "parameter k", "32610"):
+        assert words in text
+    assert re.search(r"2008-06-04T08:00Z +window_below_k +4", text)
+    assert re.search(r"in all +absent_at_some_instant +5", text)
+
+
+# --- who reads what ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def published(connection: psycopg.Connection, run: int) -> psycopg.Connection:
+    prepare(connection)
+    return connection
+
+
+@pytest.fixture(params=["dbanon_operator", "dbanon_worker"])
+def reader(published: psycopg.Connection, login: Login, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(login(request.param), autocommit=True) as opened:
+        yield opened
+
+
+def test_operators_and_workers_read_cards_and_the_list_of_releases(reader: psycopg.Connection) -> None:
+    assert card(reader)["rows"] == 4
+    cursor = reader.execute("SELECT * FROM dbanon.releases")
+    assert [column.name for column in cursor.description or ()] == [
+        *("name", "live", "run_id", "dataset", "method", "algorithm", "k", "rows", "published_at", "published_by"),
+        *("withdrawn_at", "withdrawn_by", "overlap", "overlap_reason"),
+    ]
+    assert [row[:8] for row in cursor] == [("ten", True, 1, "ten", "tp-aware", "traj-anon", 5, 4)]
+
+
+def test_analysts_read_the_comments_and_no_card(published: psycopg.Connection, login: Login) -> None:
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        assert "Here k is 5." in comments(analyst)[""]
+        for statement in ("SELECT dbanon.release_card('ten')", "SELECT * FROM dbanon.releases"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                analyst.execute(statement)
+
+
+def test_withdrawn_releases_stay_in_the_list(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute("SELECT dbanon.unpublish('ten')")
+    row = scratch.execute(
+        "SELECT live, withdrawn_at IS NULL, withdrawn_by = session_user FROM dbanon.releases"
+    ).fetchone()
+    assert row == (False, False, True)
