@@ -5,11 +5,12 @@ on it; cloaks and members become visible together with the status ``computed`` o
 by an attack that read the stored rows; what an attack cannot decide is a refusal.
 """
 
+import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -151,6 +152,9 @@ class Database:
         params: Mapping[str, Any] | None = None,
         seed: int | None = None,
         publish: str | None = None,
+        replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
         progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
@@ -166,6 +170,8 @@ class Database:
             Same data, parameters and seed: same cloaks. Drawn at random when not given.
         publish : str, optional
             Name of the release.
+        replace, allow_overlap, reason
+            As for `publish`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
 
@@ -178,6 +184,11 @@ class Database:
         chosen = family.algorithm(algorithm)
         parsed = family.parse(params or {})
         seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
+        if publish is None and (replace or allow_overlap or reason is not None):
+            raise ParameterError(
+                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; add "
+                "--publish."
+            )
         if publish is not None and chosen.comparison_only:
             raise ParameterError(
                 f"A run to publish must use an algorithm that gives the guarantee. {chosen.name} is for comparison; "
@@ -188,11 +199,14 @@ class Database:
             store.reap_runs(self.connection)
             data = store.dataset_row(self.connection, dataset)
             if publish is not None:
-                store.check_release_name(self.connection, publish)
+                store.check_release_name(self.connection, publish, replace=replace)
+                store.check_override(self.connection, allow_overlap, reason)
             with self._starting(data, family.name, chosen.name, asdict(parsed), seed=seed) as run_id:
                 result = self._execute(_Job(run_id, family, chosen, parsed, seed, data), progress)
             # Outside: a run that could not be published is verified all the same.
-            return self._publish_result(result, publish, progress)
+            return self._publish_result(
+                result, publish, progress, replace=replace, allow_overlap=allow_overlap, reason=reason
+            )
 
     def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
@@ -223,10 +237,33 @@ class Database:
         changed = row.dataset_revision != store.dataset_row(self.connection, row.dataset).revision
         return "the dataset has changed since that run: start another." if changed else RunResult.remedy
 
-    def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
-        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices."""
+    def publish(
+        self,
+        run_id: int,
+        name: str,
+        *,
+        replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
+    ) -> tuple[int, tuple[str, ...]]:
+        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
+
+        Parameters
+        ----------
+        run_id : int
+        name : str
+            Of the view.
+        replace : bool
+            Take the place of the live release of that name, if there is one.
+        allow_overlap : bool
+            Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
+        reason : str, optional
+            Why that is allowed, in three words or more; it is recorded.
+        """
         with store.errors_translated():
-            return store.publish(self.connection, run_id, name)
+            return store.publish(
+                self.connection, run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason
+            )
 
     def unpublish(self, name: str) -> None:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record."""
@@ -326,7 +363,7 @@ class Database:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = in_background(job.family.prepare, job.algorithm.name, job.params)
         with watch("load_s"), store.reading(self.target.url) as reader:
-            job = replace(job, dataset=reader.dataset(job.dataset.dataset_id))
+            job = dataclasses.replace(job, dataset=reader.dataset(job.dataset.dataset_id))
             revision = job.dataset.revision
             store.set_status(self.connection, job.run_id, "running", dataset_revision=revision)
             read = _Read(
@@ -346,17 +383,17 @@ class Database:
                 self.connection, job.run_id, "computed", metrics=cloaks.metrics, suppressed=cloaks.suppressed
             )
 
-    def _publish_result(self, result: RunResult, name: str | None, progress: Progress) -> RunResult:
+    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
         if name is None or not result.verdict.passed:
             return result
         progress("publishing", 0, None)
         try:
-            rows, notices = self.publish(result.run_id, name)
+            rows, notices = self.publish(result.run_id, name, **options)
         except DbanonError as error:
             remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
             error.args = (f"{error} {remains}", *error.args[1:])
             raise
-        return replace(result, release=name, rows_published=rows, notices=notices)
+        return dataclasses.replace(result, release=name, rows_published=rows, notices=notices)
 
     def _attack(self, run_id: int, method: str, progress: Progress) -> tuple[Verdict, float]:
         """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""

@@ -254,26 +254,41 @@ def add_verification(connection: Connection, run_id: int, verdict: Verdict, dige
 # ---- releases --------------------------------------------------------------------------------------------------------
 
 
-def check_release_name(connection: Connection, name: str) -> None:
+def check_release_name(connection: Connection, name: str, *, replace: bool = False) -> None:
     """Raise `ParameterError` if a release could not be given this name; spares a run that could not be published."""
     with errors_translated():
         _one(connection, "SELECT dbanon.check_name(%s)", [name])
-    if _one(connection, "SELECT count(*) FROM dbanon.release WHERE name = %s AND withdrawn_at IS NULL", [name]):
+    live = "SELECT count(*) FROM dbanon.release WHERE name = %s AND withdrawn_at IS NULL"
+    if not replace and _one(connection, live, [name]):
         raise ParameterError(
-            f"The name of a release must be free. There is a '{name}' already; choose another, or withdraw that one "
-            f"with `dbanon unpublish {name}`."
+            f"The name of a release must be free. There is a '{name}' already; choose another, take its place with "
+            f"--replace, or withdraw it with `dbanon unpublish {name}`."
         )
 
 
-def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
+def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
+    """Raise `ParameterError` if an overlap is allowed for no reason, or a reason given for nothing."""
+    with errors_translated():
+        _one(connection, "SELECT dbanon.check_override(%s, %s)", [allow_overlap, reason])
+
+
+def publish(
+    connection: Connection,
+    run_id: int,
+    name: str,
+    *,
+    replace: bool = False,
+    allow_overlap: bool = False,
+    reason: str | None = None,
+) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
     Raises
     ------
     VerificationFailed
-        If the run is not verified, or its rows changed since.
+        If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
     ParameterError
-        If there is no such run, or the name cannot be used.
+        If there is no such run, or the name or the reason cannot be used.
     """
     notices: list[str] = []
 
@@ -282,7 +297,8 @@ def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[
 
     connection.add_notice_handler(keep)
     try:
-        rows = cast("int", _one(connection, "SELECT dbanon.publish(%s, %s)", [run_id, name]))
+        given = [run_id, name, replace, allow_overlap, reason]
+        rows = cast("int", _one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s)", given))
     finally:
         connection.remove_notice_handler(keep)
     return rows, tuple(notices)

@@ -5,10 +5,10 @@
 --
 -- Errors of dbanon's own, class DA:
 --   DA001 no such run or release              DA006 a release is never changed
---   DA002 the name cannot be used             DA007 rows of a released run are never changed
+--   DA002 name or reason cannot be used       DA007 rows of a released run are never changed
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
---   DA005 rows changed since verification
+--   DA005 rows changed since verification     DA010 overlaps earlier releases
 
 CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -179,7 +179,8 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF OLD.withdrawn_at IS NULL
             AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
-                = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by) THEN
+                = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by)
+            AND (NEW.overlap, NEW.overlap_reason) IS NOT DISTINCT FROM (OLD.overlap, OLD.overlap_reason) THEN
             RETURN NEW;
         END IF;
     END IF;

@@ -17,7 +17,8 @@ GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON db
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
 GRANT INSERT (dataset_id, method, algorithm, params, seed), DELETE ON dbanon.run TO dbanon_operator;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text),
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text), dbanon.measure_overlap(bigint),
+    dbanon.check_override(boolean, text), dbanon.unpublish(text), dbanon.check_name(text),
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.

@@ -50,7 +50,8 @@ def test_a_run_that_cannot_be_published_stays_verified(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    monkeypatch.setattr(store, "check_release_name", lambda *_: None)  # somebody takes the name while it is computed
+    # Somebody takes the name while it is computed.
+    monkeypatch.setattr(store, "check_release_name", lambda *_, **__: None)
     database.publish(1, "taken")
     with pytest.raises(ParameterError, match="free"):
         database.run("tp-aware", dataset="city", publish="taken")
