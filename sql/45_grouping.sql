@@ -47,7 +47,7 @@ period, alone (false: the subjects are one group; true: each was published as th
 Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects) FROM dbanon.run_grouping(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[]) RETURNS TABLE (
-    relation text, smallest_crowd bigint, k numeric, below bigint, people bigint, met bigint[])
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -74,10 +74,10 @@ AS $$
         JOIN cut t ON t.at = upper(s.period)
         CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (piece)
     ), promise AS MATERIALIZED (
-        SELECT 0::bigint AS release_id, (r.params ->> 'k')::numeric AS k
+        SELECT 0::bigint AS release_id, ceil((r.params ->> 'k')::numeric)::bigint AS k
         FROM dbanon.run r WHERE r.run_id = intersect_grouping.run_id
         UNION ALL
-        SELECT l.release_id, (r.params ->> 'k')::numeric
+        SELECT l.release_id, ceil((r.params ->> 'k')::numeric)::bigint
         FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE l.release_id = ANY (intersect_grouping.releases)
     ), shared AS MATERIALIZED (
         SELECT h.piece, max(p.k) AS k
@@ -146,7 +146,7 @@ releases that hold the time of the smallest crowd, or all that share time. Raise
 SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1]).';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
-    relation text, smallest_crowd bigint, k numeric, below bigint, people bigint, releases text[])
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -175,7 +175,7 @@ BEGIN
                 AND EXISTS (SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && extent));
     END IF;
     IF near IS NULL OR near = '{}' THEN
-        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::numeric, 0::bigint, 0::bigint, '{}'::text[];
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[];
         RETURN;
     END IF;
     SELECT min(o.run_id) INTO unknown FROM dbanon.run o

@@ -234,3 +234,282 @@ def merged(release: Release) -> list[Group]:
         if g.alone:
             lone[g[:2]] = lone.get(g[:2], frozenset()) | g.people
     return [g for g in release.groups if not g.alone] + [Group(*w, people, True) for w, people in lone.items()]
+
+
+# --- what publish makes of it -----------------------------------------------------------------------------------------
+
+
+def verified(connection: psycopg.Connection, release: Release) -> int:
+    run = a_run(connection, release)
+    connection.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT run_id, method, true, dbanon.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
+        [run],
+    )
+    return run
+
+
+def publish(connection: psycopg.Connection, run: int, name: str, options: str = "") -> list[str]:
+    """Publish a run; returns the notices."""
+    notices: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    try:
+        connection.execute(f"SELECT dbanon.publish(%s, %s{options})", [run, name])  # type: ignore[arg-type]
+    finally:
+        connection.remove_notice_handler(keep)
+    return notices
+
+
+def refused(connection: psycopg.Connection, run: int, name: str, options: str = "") -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        publish(connection, run, name, options)
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return caught.value
+
+
+def recorded(connection: psycopg.Connection, name: str) -> tuple[object, object]:
+    row = connection.execute("SELECT overlap, overlap_reason FROM dbanon.release WHERE name = %s", [name]).fetchone()
+    assert row is not None
+    return row  # type: ignore[return-value]
+
+
+def test_the_first_release_writes_its_grouping_and_overlaps_nothing(connection: psycopg.Connection) -> None:
+    assert publish(connection, 1, "first") == []
+    assert recorded(connection, "first") == (None, None)
+    rows = connection.execute("SELECT lower(period), upper(period), alone, subjects FROM dbanon.grouping ORDER BY 4")
+    window = (datetime(2008, 6, 4, 8, tzinfo=UTC), datetime(2008, 6, 4, 8, 2, tzinfo=UTC))
+    assert rows.fetchall() == [(*window, False, [f"p{i}" for i in range(n, n + 5)]) for n in (0, 5)]
+
+
+def test_the_same_grouping_again_is_fine_and_says_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    assert publish(connection, verified(connection, Release(5, FIVES)), "again") == [
+        "The grouping is the same as in first: intersecting them tells nobody more."
+    ]
+    found, reason = recorded(connection, "again")
+    assert reason is None
+    assert found == {
+        **{"relation": "same", "smallest_crowd": None, "k": 5, "below": 0, "people": 0},
+        "releases": ["first"],
+    }
+
+
+def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    coarse = verified(connection, Release(10, (Group(0, 2, TEN),)))
+    (notice,) = publish(connection, coarse, "coarse")
+    assert notice.startswith("The grouping is coarser than in first: ")
+    finer = verified(connection, Release(2, tuple(Group(0, 2, frozenset({n, n + 5})) for n in range(5))))
+    error = refused(connection, finer, "finer")
+    assert error.sqlstate == "DA010"
+    assert error.diag.message_primary == (
+        "Whoever intersects a run with earlier releases must still find at least 10 people in every crowd. "
+        f"Run {finer} with first, coarse leaves 1."
+    )
+    assert error.diag.message_detail == "10 intersections are smaller, of 10 people in all."
+
+
+def test_a_withdrawn_release_counts_and_is_named_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    connection.execute("SELECT dbanon.unpublish('first')")
+    error = refused(connection, verified(connection, Release(5, HALVES)), "halves")
+    assert str(error.diag.message_primary).endswith("with first (withdrawn) leaves 2.")
+
+
+def test_an_override_is_recorded_with_its_reason_and_said(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    run = verified(connection, Release(5, HALVES))
+    options = ", allow_overlap => true, reason => 'one team reads both'"
+    assert publish(connection, run, "halves", options) == [
+        "Overridden: whoever intersects this with first is left with 2 where 5 were promised; 4 intersections are "
+        "smaller, of 10 people in all."
+    ]
+    found, reason = recorded(connection, "halves")
+    assert reason == "one team reads both"
+    assert found == {
+        **{"relation": "crossing", "smallest_crowd": 2, "k": 5, "below": 4, "people": 10},
+        "releases": ["first"],
+    }
+
+
+def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first", ", allow_overlap => true, reason => 'nothing was before'")
+    publish(connection, 1, "again", ", allow_overlap => true, reason => 'one team reads both'")
+    assert recorded(connection, "first") == (None, None)
+    assert recorded(connection, "again")[1] is None
+
+
+def test_other_times_and_other_datasets_overlap_nothing(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    assert publish(connection, verified(connection, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
+    assert recorded(connection, "later") == (None, None)
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60)")
+    run = a_run(connection, Release(5, HALVES))
+    connection.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = %s", [run])
+    assert measured(connection, run) == NOTHING
+
+
+def test_crowds_that_stay_large_enough_are_told(connection: psycopg.Connection) -> None:
+    first = verified(connection, Release(2, FIVES))
+    publish(connection, first, "first")
+    assert publish(connection, verified(connection, Release(2, HALVES)), "halves") == [
+        "Whoever intersects this with first still finds at least 2 people in every crowd; 2 are enough."
+    ]
+
+
+def test_releases_are_intersected_jointly(connection: psycopg.Connection) -> None:
+    """Each pair leaves two; all three leave one."""
+    quarters = [frozenset(p) for p in ({0, 1, 5, 6}, {2, 3, 7, 8})]
+    third = Release(2, tuple(Group(0, 2, people) for people in quarters))
+    only = [Release(2, tuple(Group(0, 2, g.people - {4, 9}) for g in groups)) for groups in (FIVES, HALVES)]
+    for pair in ([only[0]], [only[1]]):
+        assert counted(third, pair).smallest_crowd == 2
+    for number, release in enumerate(only):
+        a_release(connection, f"r{number}", release)
+    run = a_run(connection, third)
+    assert measured(connection, run)[:4] == ("crossing", 1, 2, 8)
+
+
+def test_who_is_left_out_on_one_side_only_is_known(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    without = Release(4, (Group(0, 2, FIVES[0].people), Group(0, 2, FIVES[1].people - {9})))
+    assert measured(connection, a_run(connection, without))[:5] == ("crossing", 1, 5, 2, 5)
+    a_release(connection, "without", Release(4, tuple(g._replace(first=5, last=7) for g in without.groups)))
+    whole = Release(4, tuple(g._replace(first=5, last=7) for g in FIVES))
+    assert measured(connection, a_run(connection, whole))[:4] == ("crossing", 1, 4, 1)
+
+
+def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(connection: psycopg.Connection) -> None:
+    exact = Release(5, (FIVES[0], FIVES[1]._replace(alone=True)))
+    assert measured(connection, a_run(connection, exact)) == NOTHING
+    sites = verified(connection, exact)
+    publish(connection, sites, "sites")
+    publish(connection, verified(connection, exact), "same")
+    assert recorded(connection, "same")[0]["relation"] == "same"  # type: ignore[index]
+    # Whoever was exact has nothing to lose in any group; whoever was hidden and is exact now has lost it all.
+    assert measured(connection, a_run(connection, Release(5, (Group(0, 2, TEN),))))[0] == "coarser"
+    swapped = Release(5, (FIVES[1], FIVES[0]._replace(alone=True)))
+    error = refused(connection, verified(connection, swapped), "swapped")
+    assert str(error.diag.message_primary).endswith("with sites, same leaves 1.")
+    assert error.diag.message_detail == "5 intersections are smaller, of 5 people in all."
+
+
+def test_the_grouping_outlives_the_trajectories(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    connection.execute("CREATE TEMP TABLE kept AS SELECT subject, path FROM dbanon.trajectory WHERE dataset_id = 1")
+    connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = 1")
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
+        " SELECT 200 + substr(subject, 2)::int, 1, subject, path FROM kept"
+    )
+    run = a_run(connection, Release(5, HALVES))
+    connection.execute("UPDATE dbanon.membership SET trajectory_id = trajectory_id + 100 WHERE run_id = %s", [run])
+    assert measured(connection, run)[:4] == ("crossing", 2, 5, 4)
+
+
+def test_a_run_that_is_not_there_or_not_computed_is_not_measured(connection: psycopg.Connection) -> None:
+    for statement, code in (
+        ("SELECT dbanon.measure_overlap(99)", "DA001"),
+        ("SELECT dbanon.measure_overlap(NULL)", "DA001"),
+    ):
+        with pytest.raises(psycopg.Error) as caught, connection.transaction():
+            connection.execute(statement)
+        assert caught.value.sqlstate == code
+    connection.execute("UPDATE dbanon.run SET status = 'running'")
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        connection.execute("SELECT dbanon.measure_overlap(1)")
+    assert caught.value.sqlstate == "DA004"
+
+
+def test_what_cannot_be_decided_is_refused(connection: psycopg.Connection) -> None:
+    a_release(connection, "first", Release(5, FIVES))
+    run = verified(connection, Release(5, FIVES))
+    connection.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
+    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(connection, run, "again").sqlstate == "DA010"
+    connection.execute(
+        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns"
+        " FROM dbanon.method WHERE name = 'tp-aware'"
+    )
+    connection.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
+    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(connection, run, "again").sqlstate == "DA004"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (", allow_overlap => true", "Got 0 words instead."),
+        (", allow_overlap => true, reason => 'because - !'", "Got 1 words instead."),
+        (", allow_overlap => true, reason => repeat('so it is ', 120)", "Got 360 words instead."),
+        (", reason => 'one team reads both'", "A reason must go with allow_overlap. Got one without it."),
+        (", allow_overlap => NULL, reason => 'one team reads both'", "A reason must go with allow_overlap."),
+    ],
+)
+def test_an_override_needs_a_reason_and_a_reason_an_override(
+    connection: psycopg.Connection, options: str, sentence: str
+) -> None:
+    error = refused(connection, 1, "first", options)
+    assert error.sqlstate == "DA002"
+    assert sentence in str(error.diag.message_primary)
+    assert "team" not in str(error)
+
+
+# --- in the place of another ------------------------------------------------------------------------------------------
+
+
+def test_a_release_takes_the_place_of_another(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    connection.execute("CREATE VIEW public.mine AS SELECT sum(subjects) AS people FROM published.ten")
+    connection.execute("CREATE ROLE dbanon_guest; GRANT SELECT ON published.ten TO dbanon_guest")
+    run = verified(connection, Release(5, (Group(10, 13, TEN),)))
+    assert publish(connection, run, "ten", ", replace => true") == []
+    assert value(connection, "SELECT people FROM public.mine") == 3
+    assert value(connection, "SELECT has_table_privilege('dbanon_guest', 'published.ten', 'SELECT')") is True
+    assert value(connection, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
+    rows = connection.execute(
+        "SELECT run_id, withdrawn_at IS NULL, withdrawn_by, to_regclass(format('dbanon.release_%s', release_id)) IS NULL"
+        " FROM dbanon.release ORDER BY release_id"
+    ).fetchall()
+    assert rows == [(1, False, value(connection, "SELECT session_user"), True), (run, True, None, False)]
+    comment = value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
+    assert "k is 5" in str(comment)
+
+
+def test_a_replaced_release_counts_and_is_measured_against(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    error = refused(connection, verified(connection, Release(5, HALVES)), "ten", ", replace => true")
+    assert error.sqlstate == "DA010"
+    assert value(connection, "SELECT count(*) FROM published.ten") == 4
+
+
+def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
+    sites = verified(connection, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True))))
+    notices = publish(connection, sites, "ten", ", replace => true")
+    assert "drop cascades to view public.mine" in notices
+    assert any(n.startswith("The columns of ten are others now") for n in notices)
+    assert value(connection, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
+
+
+def test_without_a_live_release_of_the_name_replace_just_publishes(connection: psycopg.Connection) -> None:
+    assert publish(connection, 1, "ten", ", replace => true") == []
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    publish(connection, 1, "ten", ", replace => true")
+    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL") == 1
+
+
+def test_replace_takes_no_name_of_something_else(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE VIEW published.ten AS SELECT 1 AS a")
+    assert refused(connection, 1, "ten", ", replace => true").sqlstate == "DA003"
+    connection.execute("DROP VIEW published.ten")
+    publish(connection, 1, "ten")
+    connection.execute("DROP VIEW published.ten")  # by hand: the release is live all the same
+    publish(connection, 1, "ten", ", replace => true")
+    assert value(connection, "SELECT count(*) FROM published.ten") == 4
