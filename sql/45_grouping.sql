@@ -52,7 +52,10 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
+-- Nobody knows how many subjects an array holds. Sorting keeps to work_mem whatever the planner believes.
 SET enable_nestloop = off
+SET enable_mergejoin = off
+SET enable_hashagg = off
 AS $$
     WITH grouped AS MATERIALIZED (
         -- Groups of the run have numbers below 0, those of releases above; the run stands as release 0.
@@ -89,26 +92,34 @@ AS $$
         JOIN held h ON h.piece = s.piece
         JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
         CROSS JOIN LATERAL unnest(g.subjects) u (subject)
-    ), seen AS (
+    ), seen AS MATERIALIZED (
         -- Without an order within: sorting each person's few numbers here would cost more than all the rest.
-        SELECT m.subject, m.piece,
-            array_agg(m.number) FILTER (WHERE m.number > 0) AS before,
-            array_agg(m.number) FILTER (WHERE m.number < 0) AS now,
-            coalesce(bool_or(m.alone) FILTER (WHERE m.number > 0), false) AS alone_before,
-            coalesce(bool_or(m.alone) FILTER (WHERE m.number < 0), false) AS alone_now
-        FROM member m
-        GROUP BY m.subject, m.piece
+        SELECT x.*, row_number() OVER () AS line
+        FROM (SELECT m.subject, m.piece,
+                  array_agg(m.number) FILTER (WHERE m.number > 0) AS before,
+                  array_agg(m.number) FILTER (WHERE m.number < 0) AS now,
+                  coalesce(bool_or(m.alone) FILTER (WHERE m.number > 0), false) AS alone_before,
+                  coalesce(bool_or(m.alone) FILTER (WHERE m.number < 0), false) AS alone_now
+              FROM member m
+              GROUP BY m.subject, m.piece) x
+    ), several AS MATERIALIZED (
+        SELECT s.line, ARRAY(SELECT DISTINCT b FROM unnest(s.before) b ORDER BY b) AS before,
+            ARRAY(SELECT DISTINCT b FROM unnest(s.now) b ORDER BY b) AS now
+        FROM seen s WHERE cardinality(s.before) > 1 OR cardinality(s.now) > 1
+    ), named AS MATERIALIZED (
+        -- Whoever was in the same several groups gets the least of their lines as a name.
+        SELECT v.line, min(v.line) OVER (PARTITION BY v.before) AS before, min(v.line) OVER (PARTITION BY v.now) AS now
+        FROM several v
     ), placed AS MATERIALIZED (
-        -- A class is the groups somebody was in, a crowd those they are in now; {} is being left out, which an adversary
-        -- sees as well. Whoever is alone is a class or crowd of one, named by the line.
-        SELECT l.subject, l.piece,
-            CASE WHEN l.before IS NULL THEN '{}' WHEN l.alone_before THEN ARRAY[-l.line]
-                 WHEN cardinality(l.before) = 1 THEN l.before
-                 ELSE ARRAY(SELECT DISTINCT b FROM unnest(l.before) b ORDER BY b) END AS class,
-            CASE WHEN l.now IS NULL THEN '{}' WHEN l.alone_now THEN ARRAY[l.line]
-                 WHEN cardinality(l.now) = 1 THEN l.now
-                 ELSE ARRAY(SELECT DISTINCT b FROM unnest(l.now) b ORDER BY b) END AS crowd
-        FROM (SELECT s.*, row_number() OVER () AS line FROM seen s) l
+        -- A class is the groups somebody was in, a crowd those they are in now, each told by one number: 0 is being left
+        -- out, which an adversary sees as well; the group's own; or, of the other sign, a line for several groups or for
+        -- whoever is alone, which is a class or crowd of one.
+        SELECT s.subject, s.piece,
+            CASE WHEN s.before IS NULL THEN 0 WHEN s.alone_before THEN -s.line
+                 WHEN cardinality(s.before) = 1 THEN s.before[1] ELSE -n.before END AS class,
+            CASE WHEN s.now IS NULL THEN 0 WHEN s.alone_now THEN s.line
+                 WHEN cardinality(s.now) = 1 THEN s.now[1] ELSE n.now END AS crowd
+        FROM seen s LEFT JOIN named n ON n.line = s.line
     ), counted AS (
         SELECT p.piece, p.class, p.crowd, count(*) AS n FROM placed p GROUP BY p.piece, p.class, p.crowd
     ), sized AS (
@@ -118,15 +129,15 @@ AS $$
     ), judged AS MATERIALIZED (
         -- A class that stays together is told nothing. Of those never published there is nothing to take apart, unless
         -- they are mixed with others, whom intersecting takes away.
-        SELECT z.*, s.k, CASE z.class WHEN '{}' THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
+        SELECT z.*, s.k, CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
         FROM sized z JOIN shared s ON s.piece = z.piece
     ), worst AS MATERIALIZED (
         SELECT j.piece, j.n, j.k FROM judged j WHERE j.parted ORDER BY j.n < j.k DESC, j.n, j.k DESC, j.piece LIMIT 1
     )
     SELECT
-        CASE WHEN bool_or(j.class <> '{}' AND j.crowd <> '{}') IS NOT TRUE THEN 'disjoint'
+        CASE WHEN bool_or(j.class <> 0 AND j.crowd <> 0) IS NOT TRUE THEN 'disjoint'
              WHEN bool_or(j.parted) THEN 'crossing'
-             WHEN bool_and(j.n = j.of_class AND j.n = j.of_crowd AND j.class <> '{}' AND j.crowd <> '{}') THEN 'same'
+             WHEN bool_and(j.n = j.of_class AND j.n = j.of_crowd AND j.class <> 0 AND j.crowd <> 0) THEN 'same'
              ELSE 'coarser' END,
         (SELECT w.n FROM worst w),
         coalesce((SELECT w.k FROM worst w), max(j.k)),
