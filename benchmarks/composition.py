@@ -2,8 +2,8 @@
 
 Run with ``./dev bench benchmarks/composition.py``, or with other numbers of subjects as
 ``.venv/bin/python benchmarks/composition.py 200000``. On an embedded server of its own: what was published once cannot
-be deleted again. The second part writes rows in SQL: bundles of 50 over 30 instants, and an earlier release with the same
-bundles, with halves of these, or with bundles that have at most one person in common with any of the new ones.
+be deleted again. The second part writes rows in SQL: bundles of 50 over 30 instants, and an earlier release with the
+same bundles, with halves of these, or with bundles that have at most one person in common with any of the new ones.
 """
 
 import os

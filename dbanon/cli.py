@@ -359,7 +359,7 @@ def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
 
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Take the place of the live release of that name.")]
+TakePlace = Annotated[bool, typer.Option("--replace", help="Take the place of the live release of that name.")]
 AllowOverlap = Annotated[
     bool,
     typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
@@ -389,7 +389,7 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")] = None,
     publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
-    replace: Replace = False,
+    replace: TakePlace = False,
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
 ) -> None:
@@ -430,7 +430,7 @@ def verify(run_id: RunId) -> None:
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
-    replace: Replace = False,
+    replace: TakePlace = False,
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
 ) -> None:

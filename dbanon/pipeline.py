@@ -186,8 +186,8 @@ class Database:
         seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
         if publish is None and (replace or allow_overlap or reason is not None):
             raise ParameterError(
-                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; add "
-                "--publish."
+                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
+                "add --publish."
             )
         if publish is not None and chosen.comparison_only:
             raise ParameterError(

@@ -220,7 +220,9 @@ def test_sql_measures_what_a_plain_count_does(
 
 
 def groups_of(connection: psycopg.Connection, run: int) -> Iterable[Group]:
-    rows = connection.execute("SELECT lower(period), upper(period), alone, subjects FROM dbanon.run_grouping(%s)", [run])
+    rows = connection.execute(
+        "SELECT lower(period), upper(period), alone, subjects FROM dbanon.run_grouping(%s)", [run]
+    )
     for low, high, alone, subjects in rows.fetchall():
         assert len(subjects) == len(set(subjects))
         first, last = ((t - START) // timedelta(minutes=1) for t in (low, high))
