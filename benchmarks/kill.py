@@ -151,7 +151,7 @@ class Harness:
         for dataset in ("base", "grown", "replaced"):
             self.finish("load", "trajectories", self.files["fixes"], "--dataset", dataset)
         self.finish("load", "requests", self.files["requests"], "--dataset", "base", "--columns", "poi")
-        self.finish("run", "tp-aware", "--dataset", "base", "-p", "k=10", "--publish", "first")
+        self.finish("run", "tp-aware", "--dataset", "base", "-p", "k=20", "--publish", "first")
         with self.connect() as connection:
             connection.execute(
                 "CREATE TABLE public.gps AS SELECT subject, t, position FROM dbanon.fix "

@@ -364,6 +364,12 @@ def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
 
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
+TakePlace = Annotated[bool, typer.Option("--replace", help="Take the place of the live release of that name.")]
+AllowOverlap = Annotated[
+    bool,
+    typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
+]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why that is allowed; recorded.")]
 
 
 # ---- runs ----------------------------------------------------------------------------------------------------------
@@ -392,6 +398,9 @@ def run(
     parameter: Parameters = None,
     seed: Seed = None,
     publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
+    replace: TakePlace = False,
+    allow_overlap: AllowOverlap = False,
+    reason: Reason = None,
 ) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon import report
@@ -399,7 +408,16 @@ def run(
     params = _params(parameter or [])
     with _open() as database, report.Progress() as progress:
         result = database.run(
-            method, dataset=dataset, algorithm=algorithm, params=params, seed=seed, publish=publish, progress=progress
+            method,
+            dataset=dataset,
+            algorithm=algorithm,
+            params=params,
+            seed=seed,
+            publish=publish,
+            replace=replace,
+            allow_overlap=allow_overlap,
+            reason=reason,
+            progress=progress,
         )
     _print(lambda: report.run_text(result), lambda: report.run_json(result))
     _say(result.notices)
@@ -465,12 +483,15 @@ def verify(run_id: RunId) -> None:
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    replace: TakePlace = False,
+    allow_overlap: AllowOverlap = False,
+    reason: Reason = None,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon import report
 
     with _open() as database:
-        rows, notices = database.publish(run_id, name)
+        rows, notices = database.publish(run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason)
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
     _print(lambda: report.published_text(name, rows), lambda: value)
     _say(notices)

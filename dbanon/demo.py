@@ -32,9 +32,9 @@ class Demo:
 def play(database: "Database", progress: report.Progress) -> Demo:
     """Generate, load, run, attack, publish and read as an analyst; may be played again and again."""
     loads = () if _is_loaded(database) else _load(database, progress)
-    if any(row["releases"] and RELEASE in row["releases"].split(", ") for row in database.runs()):
-        database.unpublish(RELEASE)
-    result = database.run("tp-aware", dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, progress=progress)
+    result = database.run(
+        "tp-aware", dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, replace=True, progress=progress
+    )
     result.require_verified()
     header, rows = database.release_rows(RELEASE, ROWS_SHOWN)
     return Demo(loads=loads, result=result, header=header, rows=rows)

@@ -128,6 +128,8 @@ class Database:
         seed: int | None = None,
         publish: str | None = None,
         replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
         progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
@@ -143,6 +145,8 @@ class Database:
             Same data, parameters and seed: same cloaks. Drawn at random when not given.
         publish : str, optional
             Name of the release.
+        replace, allow_overlap, reason
+            As for `publish`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
 
@@ -156,9 +160,15 @@ class Database:
         family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
+        if publish is None and (replace or allow_overlap or reason is not None):
+            raise ParameterError(
+                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
+                "add --publish."
+            )
         with store.errors_translated():
             if publish is not None:
                 store.check_release(self.connection, publish, replace=replace, method=method, algorithm=chosen.name)
+                store.check_override(self.connection, allow_overlap, reason)
             submission = (dataset, method, chosen.name, params or {})
             if queue.may_compute(self.connection):
                 result = self._at_once(lambda holder: queue.submit_run(holder, *submission, seed=seed), progress)
@@ -166,7 +176,9 @@ class Database:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
             # Outside: a run that could not be published is verified all the same.
-            return self._publish_result(result, publish, progress)
+            return self._publish_result(
+                result, publish, progress, replace=replace, allow_overlap=allow_overlap, reason=reason
+            )
 
     def submit(
         self,
@@ -262,10 +274,33 @@ class Database:
         watch = Watch(holder, claim, progress, **watching)
         return running.work(self.connection, self.target.url, holder, claim, watch)
 
-    def publish(self, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
-        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices."""
+    def publish(
+        self,
+        run_id: int,
+        name: str,
+        *,
+        replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
+    ) -> tuple[int, tuple[str, ...]]:
+        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
+
+        Parameters
+        ----------
+        run_id : int
+        name : str
+            Of the view.
+        replace : bool
+            Take the place of the live release of that name, if there is one.
+        allow_overlap : bool
+            Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
+        reason : str, optional
+            Why that is allowed, in three words or more; it is recorded.
+        """
         with store.errors_translated():
-            return store.publish(self.connection, run_id, name)
+            return store.publish(
+                self.connection, run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason
+            )
 
     def unpublish(self, name: str) -> None:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record."""
@@ -304,7 +339,7 @@ class Database:
             return result
         progress("publishing", 0, None)
         try:
-            rows, notices = self.publish(result.run_id, name)
+            rows, notices = self.publish(result.run_id, name, **options)
         except DbanonError as error:
             remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
             error.args = (f"{error} {remains}", *error.args[1:])

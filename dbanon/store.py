@@ -218,15 +218,29 @@ def check_release(connection: Connection, name: str, *, replace: bool, method: s
     one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s)", [name, replace, method, algorithm])
 
 
-def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[str, ...]]:
+def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
+    """Raise `ParameterError` if an overlap is allowed for no reason, or a reason given for nothing."""
+    with errors_translated():
+        one(connection, "SELECT dbanon.check_override(%s, %s)", [allow_overlap, reason])
+
+
+def publish(
+    connection: Connection,
+    run_id: int,
+    name: str,
+    *,
+    replace: bool = False,
+    allow_overlap: bool = False,
+    reason: str | None = None,
+) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
     Raises
     ------
     VerificationFailed
-        If the run is not verified, or its rows changed since.
+        If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
     ParameterError
-        If there is no such run, or the name cannot be used.
+        If there is no such run, or the name or the reason cannot be used.
     """
     notices: list[str] = []
 
@@ -235,7 +249,8 @@ def publish(connection: Connection, run_id: int, name: str) -> tuple[int, tuple[
 
     connection.add_notice_handler(keep)
     try:
-        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s)", [run_id, name]))
+        given = [run_id, name, replace, allow_overlap, reason]
+        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s)", given))
     finally:
         connection.remove_notice_handler(keep)
     return rows, tuple(notices)

@@ -5,10 +5,11 @@
 --
 -- Errors of dbanon's own, class DA:
 --   DA001 no such run or release              DA006 releases and the audit only grow
---   DA002 the name cannot be used             DA007 rows of a released run are never changed
+--   DA002 name or reason cannot be used       DA007 rows of a released run are never changed
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
 --   DA005 rows changed since verification     DA011 no such method, algorithm or parameter, or a wrong value
+--   DA010 overlaps earlier releases
 --   DA013 the run is being worked on, or waits for it, or nothing is to be done
 --   DA015 dbanon.anonymize within a transaction
 --   DA016 the run failed or was cancelled
@@ -183,7 +184,8 @@ BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF OLD.withdrawn_at IS NULL
             AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
-                = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by) THEN
+                = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by)
+            AND (NEW.overlap, NEW.overlap_reason) IS NOT DISTINCT FROM (OLD.overlap, OLD.overlap_reason) THEN
             RETURN NEW;
         END IF;
     END IF;

@@ -149,7 +149,32 @@ COMMENT ON FUNCTION dbanon.copy_release(bigint, bigint) IS
 drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
 of its own. Example: SELECT dbanon.copy_release(1, 1).';
 
-CREATE OR REPLACE FUNCTION dbanon.show_release(run_id bigint, release_id bigint, name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, name text, names text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    columns text[];
+BEGIN
+    -- Names and types of the columns of the new table, then of the view that is there.
+    columns := ARRAY(
+        SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+        FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', name))) v (ord, relation)
+        LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
+        GROUP BY v.ord ORDER BY v.ord);
+    IF columns[1] <> columns[2] THEN
+        EXECUTE format('DROP VIEW published.%I CASCADE', name);
+        RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than dbanon_analyst, are gone.', name;
+    END IF;
+    EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon.replace_view(bigint, text, text) IS
+'Puts the table of a new release behind the view of an old one. Views on it and grants stay where the columns are the same. Part
+of dbanon.publish. Takes: release_id; name of the view; names of the columns, quoted. Returns: nothing. Raises: nothing of its
+own; notices of what had to go. Example: SELECT dbanon.replace_view(2, ''cabs_june'', ''record_id, seq'').';
+
+CREATE OR REPLACE FUNCTION dbanon.show_release(run_id bigint, release_id bigint, name text, replaced bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -159,16 +184,21 @@ BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
-    EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+    IF replaced IS NULL THEN
+        EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+    ELSE
+        PERFORM dbanon.replace_view(release_id, name, names);
+        EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', replaced);
+    END IF;
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO dbanon_analyst', name);
     PERFORM dbanon.describe_release(release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text) IS
-'Makes the view published.<name> over a release''s table, with its promise as its comment, readable by dbanon_analyst. Part
-of dbanon.publish. Takes: run_id, release_id, name. Returns: nothing. Raises: nothing of its own. Example:
-SELECT dbanon.show_release(1, 1, ''cabs_june'').';
+COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text, bigint) IS
+'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by dbanon_analyst. Part
+of dbanon.publish. Takes: run_id, release_id, name, replaced: the release whose view it takes over and whose table it drops,
+or NULL. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.show_release(1, 1, ''cabs_june'', NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -184,7 +214,9 @@ COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
 'Says that a name is taken. Part of dbanon.publish. Takes: name. Returns: never. Raises: DA003. Example:
 SELECT dbanon.refuse_name_taken(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.publish(run_id bigint, name text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon.publish(
+    run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL)
+RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -192,32 +224,48 @@ DECLARE
     run dbanon.run;
     digest bytea;
     new_release bigint;
+    old_release bigint;
+    overlap jsonb;
     copied bigint;
     figures jsonb;
     told record;
 BEGIN
     PERFORM dbanon.check_name(publish.name);
+    PERFORM dbanon.check_override(publish.allow_overlap, publish.reason);
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         RAISE EXCEPTION 'The run to publish must exist. There is no run %.', coalesce(publish.run_id::text, 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
     END IF;
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL)
-        OR EXISTS (SELECT FROM pg_class c WHERE c.relname = publish.name AND c.relnamespace = 'published'::regnamespace) THEN
+    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL) THEN
+        IF publish.replace IS NOT TRUE THEN
+            PERFORM dbanon.refuse_name_taken(publish.name);
+        END IF;
+    ELSIF EXISTS (SELECT FROM pg_class c WHERE c.relname = publish.name AND c.relnamespace = 'published'::regnamespace) THEN
         PERFORM dbanon.refuse_name_taken(publish.name);
     END IF;
-    -- From here to the end nobody loads into the dataset, verifies the run anew or writes its rows. The run's row is
-    -- written, not just locked, so that a writer on an older snapshot fails instead of overlooking the release.
-    PERFORM FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id FOR SHARE;
+    -- From here to the end nobody loads into the dataset, publishes another run of it, verifies the run anew or writes its
+    -- rows. The rows are written, not just locked, so that a session on an older snapshot fails instead of overlooking
+    -- the release.
+    UPDATE dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
     UPDATE dbanon.run r SET status = r.status WHERE r.run_id = publish.run_id;
     digest := dbanon.check_publishable(publish.run_id);
+    overlap := dbanon.check_overlap(publish.run_id, publish.allow_overlap);
 
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon.copy_release(publish.run_id, new_release);
     BEGIN
-        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
-            VALUES (new_release, publish.name, publish.run_id, digest, copied);
-        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name);
+        IF publish.replace THEN
+            UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
+                WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
+        END IF;
+        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
+            VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
+                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
+        INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
+            SELECT new_release, g.period, g.alone, g.subjects FROM dbanon.run_grouping(publish.run_id) g;
+        -- Last: from here to the end of the transaction analysts wait for the view.
+        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name, old_release);
     EXCEPTION WHEN duplicate_table OR unique_violation THEN  -- somebody else took the name meanwhile
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;
@@ -241,11 +289,13 @@ BEGIN
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon.publish(bigint, text) IS
+COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification, copies the rows into an immutable table, and lets dbanon_analyst read the view. Takes: run_id; name
-(lower-case letters, digits and underscores). Returns: rows published. Raises: DA001 to DA005; notices of what its attack
-counted that an administrator should know. Example: SELECT dbanon.publish(1, ''cabs_june'').';
+verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an immutable
+table, and lets dbanon_analyst read the view. Takes: run_id; name (lower-case letters, digits and underscores); replace: take
+the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with earlier
+releases leaves fewer than k; reason: why, which is recorded. Returns: rows published. Raises: DA001 to DA005, DA010; notices
+of what its attack counted and of how it overlaps. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

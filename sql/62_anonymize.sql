@@ -1,6 +1,7 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
-CREATE OR REPLACE FUNCTION dbanon.demand_waiting(publish_as text, replace boolean, method text, algorithm text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
+    publish_as text, replace boolean, method text, algorithm text, allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -18,12 +19,13 @@ BEGIN
     END IF;
     IF publish_as IS NOT NULL THEN
         PERFORM dbanon.check_release(publish_as, replace, method, algorithm);
+        PERFORM dbanon.check_override(allow_overlap, reason);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method and algorithm, as given to it. Returns: nothing. Raises: DA015
-inside a transaction block; DA017 without a worker; what dbanon.check_release raises. Example: part of dbanon.anonymize.';
+COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text) IS
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it. Returns: nothing. Raises: DA015
+inside a transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -106,7 +108,7 @@ DECLARE
     news record;
     said text;
 BEGIN
-    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm);
+    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm, allow_overlap, reason);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;

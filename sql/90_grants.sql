@@ -16,12 +16,13 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site T
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), dbanon.check_name(text) TO dbanon_operator;
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text), dbanon.measure_overlap(bigint),
+    dbanon.check_override(boolean, text), dbanon.unpublish(text), dbanon.check_name(text) TO dbanon_operator;
 
 -- Both submit, watch and cancel.
 GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.find_dataset(text), dbanon.check_release(text, boolean, text, text), dbanon.demand_waiting(text, boolean, text, text),
+    dbanon.find_dataset(text), dbanon.check_release(text, boolean, text, text), dbanon.demand_waiting(text, boolean, text, text, boolean, text),
     dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.reap_runs(),
     dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)

@@ -60,22 +60,23 @@ CREATE INDEX grouping_release_idx ON dbanon.grouping (release_id);
 ALTER TABLE dbanon.release
     ADD overlap jsonb CHECK (jsonb_typeof(overlap) = 'object'),
     ADD overlap_reason text CHECK (overlap_reason <> '');
+-- A member whose trajectory was deleted since stands there as somebody unknown.
 INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-SELECT l.release_id, s.period, false, array_agg(DISTINCT t.subject ORDER BY t.subject)
+SELECT l.release_id, s.period, false, array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text))
 FROM dbanon.release l
 JOIN dbanon.run r ON r.run_id = l.run_id AND r.method = 'tp-aware'
 CROSS JOIN LATERAL (SELECT c.record_id, tstzrange(min(lower(c.period)), max(upper(c.period))) AS period
                     FROM dbanon.cloak c WHERE c.run_id = l.run_id GROUP BY c.record_id) s
 JOIN dbanon.membership m ON m.run_id = l.run_id AND m.record_id = s.record_id
-JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
+LEFT JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
 GROUP BY l.release_id, s.record_id, s.period;
 INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-SELECT l.release_id, c.period, c.crowd = 1, array_agg(DISTINCT t.subject ORDER BY t.subject)
+SELECT l.release_id, c.period, c.crowd = 1, array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text))
 FROM dbanon.release l
 JOIN dbanon.run r ON r.run_id = l.run_id AND r.method = 'sensitive-sites'
 JOIN dbanon.cloak c ON c.run_id = l.run_id
 JOIN dbanon.membership m ON m.run_id = l.run_id AND m.record_id = c.record_id
-JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
+LEFT JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
 GROUP BY l.release_id, c.period, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
 
 -- Who did what; holds no subject and no coordinate.

@@ -135,7 +135,7 @@ _REQUESTS = ("load", "requests", "{requests}", "--dataset", "city", "--columns",
 _SITES = ("load", "sites", "{sites}", "--dataset", "city", "--x", "lon", "--y", "lat", "--name", "name", "--replace")
 _IMPORT = ("import", "public.gps", "--dataset", "second", "--subject", "subject", "--time", "t", "--geom", "position")
 _SYNTH = ("synth", "--dataset", "second", "--objects", "40", "--blocks", "4")
-_RUN = ("run", "tp-aware", "--dataset", "city", "-p", "k=7", "--publish", "by_run")
+_RUN = ("run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "by_run")
 
 _MAYBE_FINISHED = frozenset({0, 2})
 

@@ -435,8 +435,8 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a name that exists": (
         name("taken"),
         2,
-        "The name of a release must be free. There is a 'taken' already; choose another, or withdraw that one with "
-        "`dbanon unpublish taken`.",
+        "The name of a release must be free. There is a 'taken' already; choose another, take its place with "
+        "--replace, or withdraw it with `dbanon unpublish taken`.",
     ),
     "publishing under a name that exists": (
         ("publish", "1", "taken"),

@@ -1,7 +1,9 @@
 """How a run may end: by the right logins, refused in its middle, published or not, interrupted."""
 
+import re
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -10,6 +12,8 @@ from psycopg import sql
 from dbanon import attacks, methods, running, server, store
 from dbanon.errors import ParameterError, StoreError, VerificationFailed
 from dbanon.pipeline import Database, open_database
+
+from .commands import call
 
 pytestmark = pytest.mark.db
 
@@ -154,3 +158,36 @@ def test_an_attack_that_breaks_down_is_a_refusal(
     assert [c.name for c in result.verdict.clauses] == ["decidable"]
     with pytest.raises(VerificationFailed):
         database.publish(run_id, "undecided")
+
+
+def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: str) -> None:
+    assert call(city_url, "publish", "1", "first").code == 0
+    again = ("run", "tp-aware", "--dataset", "city", "-p", "k=20", "--publish", "first", "--replace")
+    refused = call(city_url, *again)
+    assert refused.code == 5
+    assert "must still find at least 20 people in every crowd. Run 2 with first leaves" in refused.sentence
+    assert refused.sentence.endswith("Run 2 is verified: `dbanon publish 2 NAME` needs no other run.")
+    allowed = call(city_url, "publish", "2", "first", "--replace", "--allow-overlap", "--reason", "one team reads both")
+    assert allowed.code == 0
+    assert "Overridden: whoever intersects this with first is left with" in allowed.stderr
+    with psycopg.connect(city_url) as connection:
+        rows = connection.execute("SELECT run_id, overlap_reason FROM dbanon.release ORDER BY release_id").fetchall()
+    assert rows == [(1, None), (2, "one team reads both")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"replace": True}, "Got no name for it; add --publish."),
+        ({"reason": "one team reads both"}, "Got no name for it; add --publish."),
+        ({"publish": "x", "allow_overlap": True}, "Got 0 words instead."),
+        ({"publish": "x", "reason": "one team reads both"}, "A reason must go with allow_overlap."),
+    ],
+)
+def test_what_publishing_needs_is_asked_for_before_anything_is_computed(
+    verified_city: tuple[Database, int], options: dict[str, Any], words: str
+) -> None:
+    database, run_id = verified_city
+    with pytest.raises(ParameterError, match=re.escape(words)):
+        database.run("tp-aware", dataset="city", **options)
+    assert [row["run_id"] for row in database.runs()] == [run_id]

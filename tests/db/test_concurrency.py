@@ -61,6 +61,63 @@ def test_a_writer_that_comes_during_publishing_waits_and_is_refused(database: st
     assert caught.value.sqlstate == ("DA007" if isolation == "READ COMMITTED" else "40001")
 
 
+# Run 2 has the same people at the same time as run 1, in other bundles.
+_CROSSING = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status)
+SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FROM dbanon.run;
+INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
+INSERT INTO dbanon.membership SELECT 2, 1 + trajectory_id % 2, trajectory_id, period FROM dbanon.membership;
+INSERT INTO dbanon.verification (run_id, attack, passed, digest) VALUES (2, 'tp-aware', true, dbanon.run_digest(2));
+"""
+
+
+@pytest.mark.parametrize(
+    ("isolation", "refusal"), [("READ COMMITTED", "DA010"), ("REPEATABLE READ", "40001"), ("SERIALIZABLE", "40001")]
+)
+def test_two_who_publish_at_once_do_not_miss_each_other(
+    database: str, connection: psycopg.Connection, run: int, isolation: str, refusal: str
+) -> None:
+    connection.execute(_CROSSING)
+    with psycopg.connect(database) as first:
+        first.execute("SELECT dbanon.publish(1, 'one')")
+        begin = f"BEGIN ISOLATION LEVEL {isolation}; SELECT dbanon.publish(2, 'two'); COMMIT"
+        thread, found = in_background(database, begin)
+        thread.join(0.3)
+        assert thread.is_alive()
+        first.commit()
+    thread.join(10)
+    assert found == [refusal]
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_who_looked_before_another_published_does_not_miss_it(
+    database: str, connection: psycopg.Connection, run: int, isolation: str
+) -> None:
+    connection.execute(_CROSSING)
+    with psycopg.connect(database) as second:
+        second.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        second.execute("SELECT count(*) FROM dbanon.release")
+        connection.execute("SELECT dbanon.publish(1, 'one')")
+        with pytest.raises(psycopg.Error) as caught:
+            second.execute("SELECT dbanon.publish(2, 'two')")
+    assert caught.value.sqlstate == ("DA010" if isolation == "READ COMMITTED" else "40001")
+
+
+def test_an_analyst_sees_the_old_or_the_new_release_never_neither(
+    database: str, connection: psycopg.Connection, run: int
+) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    for number in range(4):
+        with psycopg.connect(database) as publisher:
+            publisher.execute("SELECT dbanon.publish(1, 'ten', replace => true)")
+            thread, found = in_background(database, "SELECT count(*) FROM published.ten")
+            thread.join(0.1)
+            assert thread.is_alive()
+            publisher.rollback() if number % 2 else publisher.commit()
+        thread.join(10)
+        assert found == [(4,)]
+
+
 def test_a_run_held_by_another_session_or_this_one_is_left_alone(
     database: str, connection: psycopg.Connection, run: int
 ) -> None:

@@ -152,10 +152,12 @@ def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
     publish(connection, "silent")
     assert notices == []
+    connection.execute("SELECT dbanon.unpublish('silent')")
     connection.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
     publish(connection, "three")
-    assert len(notices) == 1
-    assert str(notices[0]).startswith(sentence)
+    assert len(notices) == 2
+    assert str(notices[0]).startswith("The grouping is the same as in silent (withdrawn)")
+    assert str(notices[1]).startswith(sentence)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -313,7 +315,11 @@ def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psy
         "DELETE FROM dbanon.release",
         "UPDATE dbanon.release SET name = 'other'",
         "UPDATE dbanon.release SET digest = ''",
-        "TRUNCATE dbanon.release",
+        "TRUNCATE dbanon.release CASCADE",
+        "UPDATE dbanon.release SET overlap = '{}'",
+        "UPDATE dbanon.release SET overlap_reason = 'somebody said so'",
+        "DELETE FROM dbanon.grouping",
+        "TRUNCATE dbanon.grouping",
     ],
 )
 def test_a_release_is_never_changed(connection: psycopg.Connection, run: int, statement: str) -> None:

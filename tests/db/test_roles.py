@@ -65,7 +65,7 @@ def test_an_operator_publishes_and_withdraws(operator: psycopg.Connection) -> No
     assert operator.execute("SELECT dbanon.publish(1, 'ten')").fetchone() == (4,)
     row = operator.execute("SELECT published_by = session_user FROM dbanon.release").fetchone()
     assert row == (True,)
-    allow(operator, "SELECT dbanon.unpublish('ten')")
+    allow(operator, "SELECT * FROM dbanon.measure_overlap(1)", "SELECT dbanon.unpublish('ten')")
 
 
 def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
@@ -92,7 +92,14 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "TRUNCATE dbanon.trajectory",
         "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
         "SELECT dbanon.copy_release(1, 9)",
-        "SELECT dbanon.show_release(1, 9, 'x')",
+        "SELECT dbanon.show_release(1, 9, 'x', NULL)",
+        "SELECT dbanon.replace_view(9, 'x', 'seq')",
+        "SELECT * FROM dbanon.run_grouping(1)",
+        "SELECT * FROM dbanon.intersect_grouping(1, '{}')",
+        "SELECT dbanon.check_overlap(1, true)",
+        "SELECT * FROM dbanon.grouping",
+        "DELETE FROM dbanon.grouping",
+        "UPDATE dbanon.release SET overlap = NULL",
         "CREATE TABLE dbanon.mine (a integer)",
         "CREATE VIEW published.mine AS SELECT 1",
         "SET ROLE dbanon_worker",
@@ -131,6 +138,7 @@ def test_a_worker_loads_and_publishes_nothing(worker: psycopg.Connection) -> Non
         "DELETE FROM dbanon.verification",
         "SELECT dbanon.publish(1, 'ten')",
         "SELECT dbanon.unpublish('ten')",
+        "SELECT * FROM dbanon.measure_overlap(1)",
         "INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('x', 1, '', 0)",
         "DELETE FROM dbanon.run",
         "CREATE VIEW published.mine AS SELECT 1",

@@ -1,0 +1,283 @@
+-- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
+
+CREATE OR REPLACE FUNCTION dbanon.run_grouping(run_id bigint) RETURNS TABLE (
+    period tstzrange, alone boolean, subjects text[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+-- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
+SET enable_nestloop = off
+AS $$
+DECLARE
+    run dbanon.run;
+BEGIN
+    SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = run_grouping.run_id;
+    -- Sorted by bytes: a language's order takes ten times as long.
+    IF run.method = 'tp-aware' THEN
+        -- A bundle hides its members in each other for the whole of its window.
+        RETURN QUERY
+        SELECT w.period, false, g.subjects
+        FROM (SELECT c.record_id, tstzrange(min(lower(c.period)), max(upper(c.period))) AS period
+              FROM dbanon.cloak c WHERE c.run_id = run.run_id GROUP BY c.record_id) w
+        JOIN (SELECT m.record_id, array_agg(DISTINCT t.subject COLLATE "C") AS subjects
+              FROM dbanon.membership m
+              JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id
+              WHERE m.run_id = run.run_id AND t.dataset_id = run.dataset_id
+              GROUP BY m.record_id) g ON g.record_id = w.record_id;
+    ELSIF run.method = 'sensitive-sites' THEN
+        -- Whoever has the same rectangle is one group; all who are published as they are share a row here.
+        RETURN QUERY
+        SELECT c.period, c.crowd = 1, array_agg(DISTINCT t.subject COLLATE "C")
+        FROM dbanon.cloak c
+        JOIN dbanon.membership m ON m.run_id = c.run_id AND m.record_id = c.record_id
+        JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id
+        WHERE c.run_id = run.run_id AND m.run_id = run.run_id AND t.dataset_id = run.dataset_id
+        GROUP BY c.period, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
+    ELSE
+        RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
+            USING ERRCODE = 'DA004', DETAIL = format('Method of run %s: %s.', run.run_id, run.method),
+                  HINT = 'Publish a run of another method: dbanon methods.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.run_grouping(bigint) IS
+'Who is hidden with whom in a run, from its stored rows. Takes: run_id of a run that exists. Returns: for each group its
+period, alone (false: the subjects are one group; true: each was published as they are) and subjects, each once; in no order.
+Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects) FROM dbanon.run_grouping(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[]) RETURNS TABLE (
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+-- Nobody knows how many subjects an array holds. Sorting keeps to work_mem whatever the planner believes.
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET enable_hashagg = off
+AS $$
+    WITH grouped AS MATERIALIZED (
+        -- Groups of the run have numbers below 0, those of releases above; the run stands as release 0.
+        SELECT -row_number() OVER () AS number, 0::bigint AS release_id, g.period, g.alone, g.subjects
+        FROM dbanon.run_grouping(intersect_grouping.run_id) g
+        UNION ALL
+        SELECT row_number() OVER (), g.release_id, g.period, g.alone, g.subjects
+        FROM dbanon.grouping g WHERE g.release_id = ANY (intersect_grouping.releases)
+    ), span AS MATERIALIZED (
+        SELECT DISTINCT g.release_id, g.period FROM grouped g
+    ), cut AS MATERIALIZED (
+        SELECT b.at, row_number() OVER (ORDER BY b.at) AS place
+        FROM (SELECT lower(s.period) AS at FROM span s UNION SELECT upper(s.period) FROM span s) b
+    ), held AS MATERIALIZED (
+        -- The pieces of time between cuts, numbered, and who holds them.
+        SELECT s.release_id, s.period, p.piece
+        FROM span s
+        JOIN cut f ON f.at = lower(s.period)
+        JOIN cut t ON t.at = upper(s.period)
+        CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (piece)
+    ), promise AS MATERIALIZED (
+        SELECT 0::bigint AS release_id, ceil((r.params ->> 'k')::numeric)::bigint AS k
+        FROM dbanon.run r WHERE r.run_id = intersect_grouping.run_id
+        UNION ALL
+        SELECT l.release_id, ceil((r.params ->> 'k')::numeric)::bigint
+        FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE l.release_id = ANY (intersect_grouping.releases)
+    ), shared AS MATERIALIZED (
+        SELECT h.piece, max(p.k) AS k
+        FROM held h JOIN promise p ON p.release_id = h.release_id
+        GROUP BY h.piece HAVING bool_or(h.release_id = 0) AND bool_or(h.release_id > 0)
+    ), member AS (
+        SELECT u.subject COLLATE "C" AS subject, h.piece, g.number, g.alone
+        FROM shared s
+        JOIN held h ON h.piece = s.piece
+        JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
+        CROSS JOIN LATERAL unnest(g.subjects) u (subject)
+    ), seen AS MATERIALIZED (
+        -- Without an order within: sorting each person's few numbers here would cost more than all the rest.
+        SELECT x.*, row_number() OVER () AS line
+        FROM (SELECT m.subject, m.piece,
+                  array_agg(m.number) FILTER (WHERE m.number > 0) AS before,
+                  array_agg(m.number) FILTER (WHERE m.number < 0) AS now,
+                  coalesce(bool_or(m.alone) FILTER (WHERE m.number > 0), false) AS alone_before,
+                  coalesce(bool_or(m.alone) FILTER (WHERE m.number < 0), false) AS alone_now
+              FROM member m
+              GROUP BY m.subject, m.piece) x
+    ), several AS MATERIALIZED (
+        SELECT s.line, ARRAY(SELECT DISTINCT b FROM unnest(s.before) b ORDER BY b) AS before,
+            ARRAY(SELECT DISTINCT b FROM unnest(s.now) b ORDER BY b) AS now
+        FROM seen s WHERE cardinality(s.before) > 1 OR cardinality(s.now) > 1
+    ), named AS MATERIALIZED (
+        -- Whoever was in the same several groups gets the least of their lines as a name.
+        SELECT v.line, min(v.line) OVER (PARTITION BY v.before) AS before, min(v.line) OVER (PARTITION BY v.now) AS now
+        FROM several v
+    ), placed AS MATERIALIZED (
+        -- A class is the groups somebody was in, a crowd those they are in now, each told by one number: 0 is being left
+        -- out, which an adversary sees as well; the group's own; or, of the other sign, a line for several groups or for
+        -- whoever is alone, which is a class or crowd of one.
+        SELECT s.subject, s.piece,
+            CASE WHEN s.before IS NULL THEN 0 WHEN s.alone_before THEN -s.line
+                 WHEN cardinality(s.before) = 1 THEN s.before[1] ELSE -n.before END AS class,
+            CASE WHEN s.now IS NULL THEN 0 WHEN s.alone_now THEN s.line
+                 WHEN cardinality(s.now) = 1 THEN s.now[1] ELSE n.now END AS crowd
+        FROM seen s LEFT JOIN named n ON n.line = s.line
+    ), counted AS (
+        SELECT p.piece, p.class, p.crowd, count(*) AS n FROM placed p GROUP BY p.piece, p.class, p.crowd
+    ), sized AS (
+        SELECT c.*, sum(c.n) OVER (PARTITION BY c.piece, c.class) AS of_class,
+            sum(c.n) OVER (PARTITION BY c.piece, c.crowd) AS of_crowd
+        FROM counted c
+    ), judged AS MATERIALIZED (
+        -- A class that stays together is told nothing. Of those never published there is nothing to take apart, unless
+        -- they are mixed with others, whom intersecting takes away.
+        SELECT z.*, s.k, CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
+        FROM sized z JOIN shared s ON s.piece = z.piece
+    ), worst AS MATERIALIZED (
+        SELECT j.piece, j.n, j.k FROM judged j WHERE j.parted ORDER BY j.n < j.k DESC, j.n, j.k DESC, j.piece LIMIT 1
+    )
+    SELECT
+        CASE WHEN bool_or(j.class <> 0 AND j.crowd <> 0) IS NOT TRUE THEN 'disjoint'
+             WHEN bool_or(j.parted) THEN 'crossing'
+             WHEN bool_and(j.n = j.of_class AND j.n = j.of_crowd AND j.class <> 0 AND j.crowd <> 0) THEN 'same'
+             ELSE 'coarser' END,
+        (SELECT w.n FROM worst w),
+        coalesce((SELECT w.k FROM worst w), max(j.k)),
+        count(*) FILTER (WHERE j.parted AND j.n < j.k),
+        (SELECT count(DISTINCT p.subject) FROM judged b
+         JOIN placed p ON p.piece = b.piece AND p.class = b.class AND p.crowd = b.crowd WHERE b.parted AND b.n < b.k),
+        ARRAY(SELECT DISTINCT h.release_id FROM shared s JOIN held h ON h.piece = s.piece
+              WHERE h.release_id > 0 AND s.piece = coalesce((SELECT w.piece FROM worst w), s.piece)
+              ORDER BY h.release_id)
+    FROM judged j
+$$;
+COMMENT ON FUNCTION dbanon.intersect_grouping(bigint, bigint[]) IS
+'Intersects the groups of a run with those of releases, piece by piece of the time that both hold. Part of
+dbanon.measure_overlap. Takes: run_id; releases. Returns: one row: relation (disjoint, same, coarser or crossing),
+smallest_crowd and the k it must have, below: intersections with fewer, people: how many people are in these, met: the
+releases that hold the time of the smallest crowd, or all that share time. Raises: DA004. Example:
+SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1]).';
+
+CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    extent tstzrange;
+    near bigint[];
+    unknown bigint;
+BEGIN
+    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = measure_overlap.run_id;
+    IF run.run_id IS NULL THEN
+        RAISE EXCEPTION 'The run to measure must exist. There is no run %.', coalesce(measure_overlap.run_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
+    END IF;
+    IF run.status NOT IN ('computed', 'verified', 'refused') THEN
+        RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
+            USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
+                  HINT = format('Start another run: dbanon run %s.', run.method);
+    END IF;
+    IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
+        SELECT tstzrange(min(lower(c.period)), max(upper(c.period))) INTO extent
+            FROM dbanon.cloak c WHERE c.run_id = run.run_id HAVING count(*) > 0;
+        near := ARRAY(
+            SELECT l.release_id FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id
+            WHERE o.dataset_id = run.dataset_id
+                AND EXISTS (SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && extent));
+    END IF;
+    IF near IS NULL OR near = '{}' THEN
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[];
+        RETURN;
+    END IF;
+    SELECT min(o.run_id) INTO unknown FROM dbanon.run o
+        WHERE (o.run_id = run.run_id OR o.run_id IN (SELECT l.run_id FROM dbanon.release l WHERE l.release_id = ANY (near)))
+            AND coalesce(jsonb_typeof(o.params -> 'k') <> 'number', true);
+    IF unknown IS NOT NULL THEN
+        RAISE EXCEPTION 'The k of every release that shares time with run % must be known. That of run % is not.', run.run_id, unknown
+            USING ERRCODE = 'DA010', DETAIL = format('Parameters of run %s name no k.', unknown),
+                  HINT = 'Publish a run of another time span.';
+    END IF;
+    RETURN QUERY
+    SELECT i.relation, i.smallest_crowd, i.k, i.below, i.people,
+        ARRAY(SELECT l.name || CASE WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
+              FROM dbanon.release l WHERE l.release_id = ANY (i.met) GROUP BY l.name ORDER BY min(l.release_id))
+    FROM dbanon.intersect_grouping(run.run_id, near) i;
+END
+$$;
+COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
+'What an adversary is left with who intersects a run with all earlier releases of its dataset, withdrawn ones too. Time is cut
+where groups begin or end; a class is everybody who was in the same group, or left out, in each release that holds a piece.
+Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same; coarser: every class stays together;
+crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the largest k promised there, below: how many
+intersections have fewer, people: how many people are in these, releases: names of those involved. Raises: DA001, DA004, and
+DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
+
+CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    words integer := (SELECT count(*) FROM regexp_split_to_table(reason, '\s+') w WHERE w ~ '[[:alnum:]]');
+BEGIN
+    IF reason IS NOT NULL AND allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'A reason must go with allow_overlap. Got one without it.'
+            USING ERRCODE = 'DA002', DETAIL = 'Only an overlap that is allowed is recorded with its reason.',
+                  HINT = 'Add allow_overlap => true (--allow-overlap), or leave the reason out.';
+    END IF;
+    IF allow_overlap AND (words < 3 OR length(reason) > 1000) THEN
+        RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % words instead.',
+                words
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(reason), 0)),
+                  HINT = 'Say why it may be published all the same: reason => ''...'' (--reason).';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_override(boolean, text) IS
+'Refuses to allow an overlap without a reason, and a reason where none is needed. Takes: allow_overlap; reason. Returns:
+nothing. Raises: DA002. Example: SELECT dbanon.check_override(true, ''read by one trusted team'').';
+
+CREATE OR REPLACE FUNCTION dbanon.check_overlap(run_id bigint, allow_overlap boolean) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found record;
+    others text;
+BEGIN
+    SELECT m.* INTO STRICT found FROM dbanon.measure_overlap(check_overlap.run_id) m;
+    IF found.relation = 'disjoint' THEN
+        RETURN NULL;
+    END IF;
+    others := array_to_string(found.releases[:3], ', ')
+        || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
+    IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'Whoever intersects a run with earlier releases must still find at least % people in every crowd. '
+                        'Run % with % leaves %.', found.k, check_overlap.run_id, others, found.smallest_crowd
+            USING ERRCODE = 'DA010',
+                  DETAIL = format('%s intersections are smaller, of %s people in all.', found.below, found.people),
+                  HINT = 'Publish the same grouping again, a coarser one or another time span; or, knowing this, '
+                         'allow_overlap => true, reason => ''...'' (--allow-overlap --reason).';
+    END IF;
+    IF found.below > 0 THEN
+        RAISE NOTICE 'Overridden: whoever intersects this with % is left with % where % were promised; % intersections are '
+            'smaller, of % people in all.', others, found.smallest_crowd, found.k, found.below, found.people;
+    ELSIF found.relation = 'same' THEN
+        RAISE NOTICE 'The grouping is the same as in %: intersecting them tells nobody more.', others;
+    ELSIF found.relation = 'coarser' THEN
+        RAISE NOTICE 'The grouping is coarser than in %: who was one group there stays together, and intersecting them '
+            'tells nobody more.', others;
+    ELSE
+        RAISE NOTICE 'Whoever intersects this with % still finds at least % people in every crowd; % are enough.',
+            others, found.smallest_crowd, found.k;
+    END IF;
+    RETURN to_jsonb(found);
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_overlap(bigint, boolean) IS
+'Refuses a run that, intersected with earlier releases, leaves fewer than k. Part of dbanon.publish. Takes: run_id;
+allow_overlap: say so in a notice instead. Returns: the row of dbanon.measure_overlap as an object, NULL where nothing overlaps.
+Raises: DA010, and what measure_overlap raises; a notice of what was found. Example: SELECT dbanon.check_overlap(2, false).';
+
+DROP TRIGGER IF EXISTS refuse_delete ON dbanon.grouping;
+CREATE TRIGGER refuse_delete BEFORE DELETE OR TRUNCATE ON dbanon.grouping
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.refuse_change();

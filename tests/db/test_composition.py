@@ -1,0 +1,517 @@
+"""Releases together: what intersecting their groups leaves, held against a plain count, and what publish makes of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+START = datetime(2008, 6, 4, 8, tzinfo=UTC)
+Verify = Callable[..., None]
+
+
+class Group(NamedTuple):
+    """People hidden in each other, or each published as they are, from one minute to another."""
+
+    first: int
+    last: int
+    people: frozenset[int]
+    alone: bool = False
+
+
+class Release(NamedTuple):
+    """Some groups, the k that was promised, and whether it was withdrawn."""
+
+    k: int
+    groups: tuple[Group, ...]
+    withdrawn: bool = False
+
+
+class Measured(NamedTuple):
+    """What dbanon.measure_overlap returns."""
+
+    relation: str
+    smallest_crowd: int | None
+    k: int | None
+    below: int
+    people: int
+    releases: list[str]
+
+
+NOTHING = Measured("disjoint", None, None, 0, 0, [])
+
+
+@pytest.fixture
+def connection(scratch: psycopg.Connection) -> psycopg.Connection:
+    """Nothing here commits."""
+    return scratch
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+    row = connection.execute(query, params).fetchone()
+    assert row is not None
+    return row[0]
+
+
+# --- writing runs and releases ----------------------------------------------------------------------------------------
+
+
+def period(group: Group) -> tuple[datetime, datetime]:
+    return START + timedelta(minutes=group.first), START + timedelta(minutes=group.last)
+
+
+def a_run(connection: psycopg.Connection, release: Release) -> int:
+    """Write a computed run of tp-aware, or of sensitive-sites where anybody is alone; returns its id."""
+    sites = any(g.alone for g in release.groups)
+    run = value(
+        connection,
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status)"
+        " VALUES (1, %s, %s, jsonb_build_object('k', %s::int), 'verified') RETURNING run_id",
+        *(("sensitive-sites", "bk") if sites else ("tp-aware", "traj-anon")),
+        release.k,
+    )
+    rows = [row for place, group in enumerate(release.groups) for row in records(place, group, sites)]
+    for record, (place, group, people) in enumerate(rows, start=1):
+        connection.execute(
+            "INSERT INTO dbanon.cloak SELECT %s, %s, s, tstzrange(%s + (s - 1) * width, %s + s * width),"
+            " ST_Reverse(ST_MakeEnvelope(%s, 0, %s, 90, 32610)), %s, %s, %s"
+            " FROM generate_series(1, %s) s, LATERAL (SELECT (%s - %s) / %s AS width) w",
+            [
+                *(run, record, period(group)[0], period(group)[0], 100 * place, 100 * place + 90),
+                *(1 if group.alone else max(len(group.people), 2), 1, None),
+                *((steps := 1 if sites else group.last - group.first), *reversed(period(group)), steps),
+            ],
+        )
+        connection.execute(
+            "INSERT INTO dbanon.membership SELECT %s, %s, 100 + unnest(%s::int[]), NULL", [run, record, sorted(people)]
+        )
+    return run  # type: ignore[return-value]
+
+
+def records(place: int, group: Group, each: bool) -> list[tuple[int, Group, frozenset[int]]]:
+    """Records of a group: one of all, or one of each with the same region."""
+    return [(place, group, frozenset({p})) for p in group.people] if each else [(place, group, group.people)]
+
+
+def a_release(connection: psycopg.Connection, name: str, release: Release) -> None:
+    """Enter what is left of a release: its promise and its groups."""
+    run = value(
+        connection,
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params)"
+        " VALUES (1, 'tp-aware', 'traj-anon', jsonb_build_object('k', %s::int)) RETURNING run_id",
+        release.k,
+    )
+    number = value(
+        connection,
+        "INSERT INTO dbanon.release (name, run_id, digest, rows, withdrawn_at, withdrawn_by)"
+        " VALUES (%s, %s, '', 0, CASE WHEN %s THEN now() END, CASE WHEN %s THEN 'x' END) RETURNING release_id",
+        *(name, run, release.withdrawn, release.withdrawn),
+    )
+    for group in release.groups:
+        connection.execute(
+            "INSERT INTO dbanon.grouping VALUES (%s, tstzrange(%s, %s), %s, %s)",
+            [number, *period(group), group.alone, [f"p{p}" for p in group.people]],
+        )
+
+
+def measured(connection: psycopg.Connection, run: int) -> Measured:
+    row = connection.execute("SELECT * FROM dbanon.measure_overlap(%s)", [run]).fetchone()
+    assert row is not None
+    return Measured(*row)
+
+
+# --- the plain count --------------------------------------------------------------------------------------------------
+
+
+def counted(new: Release, earlier: list[Release]) -> Measured:
+    """Count person by person what intersecting leaves; as docs/decisions.md says it."""
+    cuts = sorted({t for r in (new, *earlier) for g in r.groups for t in (g.first, g.last)})
+    parted: list[tuple[int, int, int, frozenset[int]]] = []
+    shared: set[int] = set()
+    met = same = coarser = True
+    met = False
+    promise = 0
+    for at in cuts[:-1]:
+        holding = [n for n, r in enumerate(earlier) if any(g.first <= at < g.last for g in r.groups)]
+        if not holding or not any(g.first <= at < g.last for g in new.groups):
+            continue
+        shared.update(holding)
+        k = max(new.k, *(earlier[n].k for n in holding))
+        promise = max(promise, k)
+        before = {p: tuple(label(earlier[n], at, p) for n in holding) for p in everybody(new, earlier, at)}
+        now = {p: label(new, at, p) for p in before}
+        for crowd in {whom(before, now, p) for p in before}:
+            person = min(crowd)
+            in_class = {p for p in before if before[p] == before[person]}
+            in_group = {p for p in now if now[p] == now[person]}
+            known = any(before[person])
+            met |= known and bool(now[person])
+            same &= in_class == in_group and known and bool(now[person])
+            if crowd != (in_class if known else in_group):
+                coarser = False
+                parted.append((len(crowd), k, at, crowd))
+    if not met:
+        return NOTHING
+    below = [p for p in parted if p[0] < p[1]]
+    worst = min(parted, key=lambda p: (p[0] >= p[1], p[0], -p[1], p[2])) if parted else (None, promise, None, None)
+    who = shared if not parted else {n for n in shared if any(g.first <= worst[2] < g.last for g in earlier[n].groups)}
+    names = [f"r{n}" + (" (withdrawn)" if earlier[n].withdrawn else "") for n in sorted(who)]
+    people = frozenset[int]().union(*(p[3] for p in below))
+    relation = "crossing" if not coarser else "same" if same else "coarser"
+    return Measured(relation, worst[0], worst[1], len(below), len(people), names)
+
+
+def everybody(new: Release, earlier: list[Release], at: int) -> set[int]:
+    return {p for r in (new, *earlier) for g in r.groups if g.first <= at < g.last for p in g.people}
+
+
+def label(release: Release, at: int, person: int) -> frozenset[object]:
+    """Name the groups a person is in; one alone has a name of their own; nobody's is empty."""
+    inside = [(n, g) for n, g in enumerate(release.groups) if g.first <= at < g.last and person in g.people]
+    return frozenset((n, person if g.alone else None) for n, g in inside)
+
+
+def whom(before: dict[int, object], now: dict[int, object], person: int) -> frozenset[int]:
+    return frozenset(p for p in before if before[p] == before[person] and now[p] == now[person])
+
+
+# --- the same at random -----------------------------------------------------------------------------------------------
+
+
+def windows(alone: bool) -> st.SearchStrategy[tuple[Group, ...]]:
+    """Some windows, each with people split among few groups, perhaps some alone; the last part is left out."""
+
+    def split(drawn: tuple[int, int, list[int]]) -> list[Group]:
+        first, length, places = drawn
+        parts = [frozenset(p for p, place in enumerate(places) if place == n) for n in range(4 if alone else 3)]
+        return [Group(first, first + length, part, n == 3) for n, part in enumerate(parts) if part]
+
+    one = st.tuples(st.integers(0, 5), st.integers(1, 4), st.lists(st.integers(0, 4), min_size=10, max_size=10))
+    return st.lists(one.map(split), min_size=1, max_size=2).map(lambda w: tuple(g for part in w for g in part))
+
+
+def releases(alone: bool) -> st.SearchStrategy[Release]:
+    return st.builds(Release, st.integers(2, 4), windows(alone), st.booleans())
+
+
+TEN = frozenset(range(10))
+FIVES = (Group(0, 2, frozenset(range(5))), Group(0, 2, frozenset(range(5, 10))))
+HALVES = (Group(0, 2, frozenset({0, 2, 4, 6, 8})), Group(0, 2, frozenset({1, 3, 5, 7, 9})))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(new=st.one_of(releases(False), releases(True)), earlier=st.lists(releases(True), max_size=3))
+@example(new=Release(2, HALVES), earlier=[Release(2, FIVES), Release(2, (Group(0, 2, TEN - {0}),))])
+@example(new=Release(2, (Group(0, 4, TEN),)), earlier=[Release(3, FIVES), Release(2, HALVES, True)])
+@example(new=Release(2, (Group(0, 2, TEN - {0}),)), earlier=[Release(2, FIVES)])
+def test_sql_measures_what_a_plain_count_does(
+    connection: psycopg.Connection, new: Release, earlier: list[Release]
+) -> None:
+    with connection.transaction(force_rollback=True):
+        for number, release in enumerate(earlier):
+            a_release(connection, f"r{number}", release)
+        run = a_run(connection, new)
+        assert Counter(groups_of(connection, run)) == Counter(merged(new))
+        assert measured(connection, run) == counted(Release(new.k, tuple(merged(new))), earlier)
+
+
+def groups_of(connection: psycopg.Connection, run: int) -> Iterable[Group]:
+    rows = connection.execute(
+        "SELECT lower(period), upper(period), alone, subjects FROM dbanon.run_grouping(%s)", [run]
+    )
+    for low, high, alone, subjects in rows.fetchall():
+        assert len(subjects) == len(set(subjects))
+        first, last = ((t - START) // timedelta(minutes=1) for t in (low, high))
+        yield Group(first, last, frozenset(int(s[1:]) for s in subjects), alone)
+
+
+def merged(release: Release) -> list[Group]:
+    """All who are alone for one period are one row."""
+    lone: dict[tuple[int, int], frozenset[int]] = {}
+    for g in release.groups:
+        if g.alone:
+            lone[g[:2]] = lone.get(g[:2], frozenset()) | g.people
+    return [g for g in release.groups if not g.alone] + [Group(*w, people, True) for w, people in lone.items()]
+
+
+# --- what publish makes of it -----------------------------------------------------------------------------------------
+
+
+def verified(connection: psycopg.Connection, release: Release) -> int:
+    run = a_run(connection, release)
+    connection.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " SELECT run_id, method, true, dbanon.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
+        [run],
+    )
+    return run
+
+
+def publish(connection: psycopg.Connection, run: int, name: str, options: str = "") -> list[str]:
+    """Publish a run; returns the notices."""
+    notices: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    try:
+        connection.execute(f"SELECT dbanon.publish(%s, %s{options})", [run, name])  # type: ignore[arg-type]
+    finally:
+        connection.remove_notice_handler(keep)
+    return notices
+
+
+def refused(connection: psycopg.Connection, run: int, name: str, options: str = "") -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        publish(connection, run, name, options)
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return caught.value
+
+
+def recorded(connection: psycopg.Connection, name: str) -> tuple[object, object]:
+    row = connection.execute("SELECT overlap, overlap_reason FROM dbanon.release WHERE name = %s", [name]).fetchone()
+    assert row is not None
+    return row  # type: ignore[return-value]
+
+
+def test_the_first_release_writes_its_grouping_and_overlaps_nothing(connection: psycopg.Connection) -> None:
+    assert publish(connection, 1, "first") == []
+    assert recorded(connection, "first") == (None, None)
+    rows = connection.execute("SELECT lower(period), upper(period), alone, subjects FROM dbanon.grouping ORDER BY 4")
+    window = (datetime(2008, 6, 4, 8, tzinfo=UTC), datetime(2008, 6, 4, 8, 2, tzinfo=UTC))
+    assert rows.fetchall() == [(*window, False, [f"p{i}" for i in range(n, n + 5)]) for n in (0, 5)]
+
+
+def test_the_same_grouping_again_is_fine_and_says_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    assert publish(connection, verified(connection, Release(5, FIVES)), "again") == [
+        "The grouping is the same as in first: intersecting them tells nobody more."
+    ]
+    found, reason = recorded(connection, "again")
+    assert reason is None
+    assert found == {
+        **{"relation": "same", "smallest_crowd": None, "k": 5, "below": 0, "people": 0},
+        "releases": ["first"],
+    }
+
+
+def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    coarse = verified(connection, Release(10, (Group(0, 2, TEN),)))
+    (notice,) = publish(connection, coarse, "coarse")
+    assert notice.startswith("The grouping is coarser than in first: ")
+    finer = verified(connection, Release(2, tuple(Group(0, 2, frozenset({n, n + 5})) for n in range(5))))
+    error = refused(connection, finer, "finer")
+    assert error.sqlstate == "DA010"
+    assert error.diag.message_primary == (
+        "Whoever intersects a run with earlier releases must still find at least 10 people in every crowd. "
+        f"Run {finer} with first, coarse leaves 1."
+    )
+    assert error.diag.message_detail == "10 intersections are smaller, of 10 people in all."
+
+
+def test_a_withdrawn_release_counts_and_is_named_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    connection.execute("SELECT dbanon.unpublish('first')")
+    error = refused(connection, verified(connection, Release(5, HALVES)), "halves")
+    assert str(error.diag.message_primary).endswith("with first (withdrawn) leaves 2.")
+
+
+def test_an_override_is_recorded_with_its_reason_and_said(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    run = verified(connection, Release(5, HALVES))
+    options = ", allow_overlap => true, reason => 'one team reads both'"
+    assert publish(connection, run, "halves", options) == [
+        "Overridden: whoever intersects this with first is left with 2 where 5 were promised; 4 intersections are "
+        "smaller, of 10 people in all."
+    ]
+    found, reason = recorded(connection, "halves")
+    assert reason == "one team reads both"
+    assert found == {
+        **{"relation": "crossing", "smallest_crowd": 2, "k": 5, "below": 4, "people": 10},
+        "releases": ["first"],
+    }
+
+
+def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first", ", allow_overlap => true, reason => 'nothing was before'")
+    publish(connection, 1, "again", ", allow_overlap => true, reason => 'one team reads both'")
+    assert recorded(connection, "first") == (None, None)
+    assert recorded(connection, "again")[1] is None
+
+
+def test_other_times_and_other_datasets_overlap_nothing(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    assert publish(connection, verified(connection, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
+    assert recorded(connection, "later") == (None, None)
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60)")
+    run = a_run(connection, Release(5, HALVES))
+    connection.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = %s", [run])
+    assert measured(connection, run) == NOTHING
+
+
+def test_crowds_that_stay_large_enough_are_told(connection: psycopg.Connection) -> None:
+    first = verified(connection, Release(2, FIVES))
+    publish(connection, first, "first")
+    assert publish(connection, verified(connection, Release(2, HALVES)), "halves") == [
+        "Whoever intersects this with first still finds at least 2 people in every crowd; 2 are enough."
+    ]
+
+
+def test_releases_are_intersected_jointly(connection: psycopg.Connection) -> None:
+    """Each pair leaves two; all three leave one."""
+    quarters = [frozenset(p) for p in ({0, 1, 5, 6}, {2, 3, 7, 8})]
+    third = Release(2, tuple(Group(0, 2, people) for people in quarters))
+    only = [Release(2, tuple(Group(0, 2, g.people - {4, 9}) for g in groups)) for groups in (FIVES, HALVES)]
+    for pair in ([only[0]], [only[1]]):
+        assert counted(third, pair).smallest_crowd == 2
+    for number, release in enumerate(only):
+        a_release(connection, f"r{number}", release)
+    run = a_run(connection, third)
+    assert measured(connection, run)[:4] == ("crossing", 1, 2, 8)
+
+
+def test_who_is_left_out_on_one_side_only_is_known(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    without = Release(4, (Group(0, 2, FIVES[0].people), Group(0, 2, FIVES[1].people - {9})))
+    assert measured(connection, a_run(connection, without))[:5] == ("crossing", 1, 5, 2, 5)
+    a_release(connection, "without", Release(4, tuple(g._replace(first=5, last=7) for g in without.groups)))
+    whole = Release(4, tuple(g._replace(first=5, last=7) for g in FIVES))
+    assert measured(connection, a_run(connection, whole))[:4] == ("crossing", 1, 4, 1)
+
+
+def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(connection: psycopg.Connection) -> None:
+    exact = Release(5, (FIVES[0], FIVES[1]._replace(alone=True)))
+    assert measured(connection, a_run(connection, exact)) == NOTHING
+    sites = verified(connection, exact)
+    publish(connection, sites, "sites")
+    publish(connection, verified(connection, exact), "same")
+    assert recorded(connection, "same")[0]["relation"] == "same"  # type: ignore[index]
+    # Whoever was exact has nothing to lose in any group; whoever was hidden and is exact now has lost it all.
+    assert measured(connection, a_run(connection, Release(5, (Group(0, 2, TEN),))))[0] == "coarser"
+    swapped = Release(5, (FIVES[1], FIVES[0]._replace(alone=True)))
+    error = refused(connection, verified(connection, swapped), "swapped")
+    assert str(error.diag.message_primary).endswith("with sites, same leaves 1.")
+    assert error.diag.message_detail == "5 intersections are smaller, of 5 people in all."
+
+
+def test_the_grouping_outlives_the_trajectories(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "first")
+    connection.execute("CREATE TEMP TABLE kept AS SELECT subject, path FROM dbanon.trajectory WHERE dataset_id = 1")
+    connection.execute("DELETE FROM dbanon.trajectory WHERE dataset_id = 1")
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
+        " SELECT 200 + substr(subject, 2)::int, 1, subject, path FROM kept"
+    )
+    run = a_run(connection, Release(5, HALVES))
+    connection.execute("UPDATE dbanon.membership SET trajectory_id = trajectory_id + 100 WHERE run_id = %s", [run])
+    assert measured(connection, run)[:4] == ("crossing", 2, 5, 4)
+
+
+def test_a_run_that_is_not_there_or_not_computed_is_not_measured(connection: psycopg.Connection) -> None:
+    for statement, code in (
+        ("SELECT dbanon.measure_overlap(99)", "DA001"),
+        ("SELECT dbanon.measure_overlap(NULL)", "DA001"),
+    ):
+        with pytest.raises(psycopg.Error) as caught, connection.transaction():
+            connection.execute(statement)
+        assert caught.value.sqlstate == code
+    connection.execute("UPDATE dbanon.run SET status = 'running'")
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        connection.execute("SELECT dbanon.measure_overlap(1)")
+    assert caught.value.sqlstate == "DA004"
+
+
+def test_what_cannot_be_decided_is_refused(connection: psycopg.Connection) -> None:
+    a_release(connection, "first", Release(5, FIVES))
+    run = verified(connection, Release(5, FIVES))
+    connection.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
+    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(connection, run, "again").sqlstate == "DA010"
+    connection.execute(
+        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns"
+        " FROM dbanon.method WHERE name = 'tp-aware'"
+    )
+    connection.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
+    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(connection, run, "again").sqlstate == "DA004"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (", allow_overlap => true", "Got 0 words instead."),
+        (", allow_overlap => true, reason => 'because - !'", "Got 1 words instead."),
+        (", allow_overlap => true, reason => repeat('so it is ', 120)", "Got 360 words instead."),
+        (", reason => 'one team reads both'", "A reason must go with allow_overlap. Got one without it."),
+        (", allow_overlap => NULL, reason => 'one team reads both'", "A reason must go with allow_overlap."),
+    ],
+)
+def test_an_override_needs_a_reason_and_a_reason_an_override(
+    connection: psycopg.Connection, options: str, sentence: str
+) -> None:
+    error = refused(connection, 1, "first", options)
+    assert error.sqlstate == "DA002"
+    assert sentence in str(error.diag.message_primary)
+    assert "team" not in str(error)
+
+
+# --- in the place of another ------------------------------------------------------------------------------------------
+
+
+def test_a_release_takes_the_place_of_another(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    connection.execute("CREATE VIEW public.mine AS SELECT sum(subjects) AS people FROM published.ten")
+    connection.execute("CREATE ROLE dbanon_guest; GRANT SELECT ON published.ten TO dbanon_guest")
+    run = verified(connection, Release(5, (Group(10, 13, TEN),)))
+    assert publish(connection, run, "ten", ", replace => true") == []
+    assert value(connection, "SELECT people FROM public.mine") == 3
+    assert value(connection, "SELECT has_table_privilege('dbanon_guest', 'published.ten', 'SELECT')") is True
+    assert value(connection, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
+    rows = connection.execute(
+        "SELECT run_id, withdrawn_at IS NULL, withdrawn_by, to_regclass(format('dbanon.release_%s', release_id)) IS NULL"
+        " FROM dbanon.release ORDER BY release_id"
+    ).fetchall()
+    assert rows == [(1, False, value(connection, "SELECT session_user"), True), (run, True, None, False)]
+    comment = value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
+    assert "k is 5" in str(comment)
+
+
+def test_a_replaced_release_counts_and_is_measured_against(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    error = refused(connection, verified(connection, Release(5, HALVES)), "ten", ", replace => true")
+    assert error.sqlstate == "DA010"
+    assert value(connection, "SELECT count(*) FROM published.ten") == 4
+
+
+def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "ten")
+    connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
+    sites = verified(connection, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True))))
+    notices = publish(connection, sites, "ten", ", replace => true")
+    assert "drop cascades to view public.mine" in notices
+    assert any(n.startswith("The columns of ten are others now") for n in notices)
+    assert value(connection, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
+
+
+def test_without_a_live_release_of_the_name_replace_just_publishes(connection: psycopg.Connection) -> None:
+    assert publish(connection, 1, "ten", ", replace => true") == []
+    connection.execute("SELECT dbanon.unpublish('ten')")
+    publish(connection, 1, "ten", ", replace => true")
+    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NULL") == 1
+
+
+def test_replace_takes_no_name_of_something_else(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE VIEW published.ten AS SELECT 1 AS a")
+    assert refused(connection, 1, "ten", ", replace => true").sqlstate == "DA003"
+    connection.execute("DROP VIEW published.ten")
+    publish(connection, 1, "ten")
+    connection.execute("DROP VIEW published.ten")  # by hand: the release is live all the same
+    publish(connection, 1, "ten", ", replace => true")
+    assert value(connection, "SELECT count(*) FROM published.ten") == 4
