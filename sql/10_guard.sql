@@ -4,11 +4,12 @@
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run or release              DA006 a release is never changed
+--   DA001 no such run, release or dataset     DA006 a release is never changed
 --   DA002 the name cannot be used             DA007 rows of a released run are never changed
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
---   DA005 rows changed since verification
+--   DA005 rows changed since verification     DA011 an argument that cannot be used
+--   DA012 data that cannot be used            DA014 a table that the login may not read
 
 CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -28,3 +28,15 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;
+
+-- Imports run with the rights of whoever calls them, and so does what they share.
+GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.nearest(text, text[], double precision), dbanon.lock_dataset(text),
+    dbanon.known_dataset(text), dbanon.check_differ(text[], text), dbanon.check_zone(text), dbanon.reference_system(text),
+    dbanon.describe_source(regclass, text[], text), dbanon.check_geometry(jsonb, text), dbanon.refuse_reading(text, text),
+    dbanon.ask_source(text, text), dbanon.stage_source(text, text), dbanon.source_crs(text, text), dbanon.text_expression(text),
+    dbanon.localised_expression(text, text), dbanon.counted_expression(text, text, text, text),
+    dbanon.time_expression(text, text, jsonb, text, text), dbanon.middle_expression(text, text, boolean), dbanon.event_reasons(),
+    dbanon.position_reasons(integer, boolean), dbanon.make_staging(text), dbanon.leave_out(text, text, text),
+    dbanon.demand_some(bigint, text), dbanon.refuse_swapped(bigint[], text), dbanon.write_load(bigint, text, text[], bigint[]),
+    dbanon.moved(@postgis@.geometry, integer), dbanon.middle_span(double precision[], double precision), dbanon.reach(bigint)
+    TO dbanon_operator;
