@@ -10,9 +10,10 @@ GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analys
 
 -- Operators load, submit and publish. They set no revision, status or verdict: the columns are named.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request, dbanon.site,
-    dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
+    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
 GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
-GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site TO dbanon_operator;
+GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, dbanon.poi, dbanon.cell, dbanon.quasi_identifier
+    TO dbanon_operator;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
@@ -21,8 +22,8 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text), dbanon.unpublish(text), 
     dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.
-GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site, dbanon.method, dbanon.run,
-    dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
+GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,
+    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run, dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
 GRANT INSERT, UPDATE ON dbanon.run TO dbanon_worker;
 GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker;
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
@@ -38,5 +39,10 @@ GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.nearest(text, text
     dbanon.time_expression(text, text, jsonb, text, text), dbanon.middle_expression(text, text, boolean), dbanon.event_reasons(),
     dbanon.position_reasons(integer, boolean), dbanon.make_staging(text), dbanon.leave_out(text, text, text),
     dbanon.demand_some(bigint, text), dbanon.refuse_swapped(bigint[], text), dbanon.write_load(bigint, text, text[], bigint[]),
-    dbanon.moved(@postgis@.geometry, integer), dbanon.middle_span(double precision[], double precision), dbanon.reach(bigint)
+    dbanon.moved(@postgis@.geometry, integer), dbanon.middle_span(double precision[], double precision), dbanon.reach(bigint),
+    dbanon.stage_places(text, text, text, text, integer, boolean), dbanon.settle_places(text, bigint, integer),
+    dbanon.store_places(text, bigint, boolean), dbanon.import_places(text, regclass, text, text, text, text, boolean),
+    dbanon.import_pois(regclass, text, text, text, text, boolean), dbanon.import_cells(regclass, text, text, text, text, boolean),
+    dbanon.stage_events(regclass, text, text, text, text[]), dbanon.import_requests(regclass, text, text[], text, text, text),
+    dbanon.import_quasi_identifiers(regclass, text, text, text, text, boolean)
     TO dbanon_operator;
