@@ -138,10 +138,22 @@ def test_cells_are_stored_with_their_names_in_whole(town):
     assert stored == [("north", True), (None, True), ("north", True)]
 
 
+def test_a_cell_too_small_to_have_an_area_is_kept_aside(town):
+    corners = "0 0, 1e-170 0, 0 1e-170, 0 0"
+    table(
+        town,
+        "areas",
+        "geom geometry",
+        [("SRID=32632;POLYGON((0 0, 1 0, 0 1, 0 0))",), (f"SRID=32632;POLYGON(({corners}))",)],
+    )
+    assert call(town, CELLS) == (2, 1, {"invalid-polygon": 1})
+
+
 def test_two_cells_in_one_rectangle_are_two(town):
-    half = "POLYGON((8.2 53.1,8.21 53.1,8.21 53.11,8.2 53.1))"
-    other = "POLYGON((8.2 53.1,8.21 53.11,8.2 53.11,8.2 53.1))"
-    areas(town, ("a", half), ("a", other), ("b", half), ("a", other))
+    half = "SRID=32632;POLYGON((442000 5880000, 442100 5880000, 442100 5880100, 442000 5880000))"
+    other = "SRID=32632;POLYGON((442000 5880000, 442100 5880100, 442000 5880100, 442000 5880000))"
+    rows = [("a", half), ("a", other), ("b", half), ("a", other.replace("442000 5880100", "442000.0002 5880100"))]
+    table(town, "areas", "station text, geom geometry", rows)
     assert call(town, CELLS, ", name => 'station'") == (4, 3, {"duplicate-cell": 1})
     assert left_out(town) == [(4, "duplicate-cell")]
 
