@@ -85,6 +85,15 @@ def test_requests_that_are_there_already_add_nothing(town):
     assert told == {"subject": "a", "time": "1212562800", "poi": "pharmacy", "radius": "5"}
 
 
+@pytest.mark.parametrize(("statement", "name"), [(CALLS, "request"), (SIGHTINGS, "quasi_identifier")])
+def test_what_another_dataset_has_is_no_duplicate(town, statement, name):
+    calls(town, EVENTS[0])
+    seen(town, ("a", 1212562800))
+    call(town, statement)
+    town.execute(f"UPDATE dbanon.{name} SET dataset_id = (SELECT dataset_id FROM dbanon.dataset WHERE name = 'ten')")
+    assert call(town, statement) == (1, 1, {})
+
+
 def test_a_request_may_have_more_columns_than_a_function_arguments(town):
     names = [f"c{i}" for i in range(120)]
     columns = ", ".join(f"{i} AS {name}" for i, name in enumerate(names))

@@ -176,6 +176,16 @@ def test_what_is_there_already_adds_nothing_and_what_is_new_is_added(town):
     ]
 
 
+def test_what_another_dataset_has_is_no_duplicate(town):
+    shops(town, ("cafe", "POINT(8.2 53.1)"))
+    call(town, POIS)
+    town.execute(
+        "UPDATE dbanon.poi SET geom = ST_SetSRID(geom, 32610), dataset_id = (SELECT dataset_id FROM dbanon.dataset "
+        "WHERE name = 'ten')"
+    )
+    assert call(town, POIS) == (1, 1, {})
+
+
 def test_replacing_deletes_those_of_this_dataset_alone(town):
     town.execute(
         "INSERT INTO dbanon.poi (dataset_id, category, geom) SELECT dataset_id, 'old', "
@@ -281,7 +291,7 @@ def test_shapes_across_the_antimeridian_have_their_middle_the_short_way_round(co
         "dataset_id, 's', ST_Force3DM(ST_Transform("
         "ST_SetSRID(ST_MakePoint(-179.9, -17), 4326), 32601), 0) FROM dbanon.dataset WHERE name = 'town'"
     )
-    shops(connection, ("reef", "LINESTRING(179.99 -17, -179.99 -17)"), ("reef", "POINT(-179.95 -17)"))
+    shops(connection, ("reef", "LINESTRING(179.99 -17, -179.97 -17)"), ("reef", "POINT(-179.95 -17)"))
     assert call(connection, POIS) == (2, 2, {})
 
 
