@@ -139,7 +139,7 @@ def test_cells_are_stored_with_their_names_in_whole(town):
 
 
 def test_a_cell_too_small_to_have_an_area_is_kept_aside(town):
-    corners = "0 0, 1e-170 0, 0 1e-170, 0 0"
+    corners = "0 0, 1e-170 0, 1e-170 1e-170, 0 1e-170, 0 0"
     table(
         town,
         "areas",
