@@ -19,6 +19,7 @@ _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others
     "DA008": DataError,
     "DA011": ParameterError,
     "DA010": VerificationFailed,
+    "DA012": DataError,
 }
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."

@@ -334,7 +334,7 @@ class Database:
         with store.errors_translated():
             return store.release_rows(self.connection, name, limit)
 
-    def _publish_result(self, result: RunResult, name: str | None, progress: Progress) -> RunResult:
+    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
         if name is None or not result.verdict.passed:
             return result
         progress("publishing", 0, None)

@@ -69,7 +69,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
 
     Raises
     ------
-    Cancelled
+    CancelledError
         If somebody has asked for its end, and this is another.
     StoreError
         If the run is somebody else's by now: its lock was lost, or it has ended.
@@ -90,18 +90,18 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
         raise cancelled(connection, claim) or lost(claim.run_id)
 
 
-class Cancelled(StoreError):
+class CancelledError(StoreError):
     """Somebody asked for the end of the run; says who."""
 
 
-def cancelled(connection: Connection, claim: Claim) -> Cancelled | None:
+def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
     """Make the error of a run whose end somebody asked for, if so."""
     login = one(
         connection,
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
     )
-    return Cancelled(f"The run must be left to end. {login} cancelled it.", _CANCELLED) if login else None
+    return CancelledError(f"The run must be left to end. {login} cancelled it.", _CANCELLED) if login else None
 
 
 def lost(run_id: int) -> StoreError:

@@ -294,7 +294,7 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
             with suppress(psycopg.Error):
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
-        if watch.why == "cancel" or isinstance(error, queue.Cancelled):
+        if watch.why == "cancel" or isinstance(error, queue.CancelledError):
             asked = queue.cancelled(connection, claim) or queue.lost(claim.run_id)
             _give_up(connection, claim, "cancelled", str(asked))
             raise asked from None

@@ -1,15 +1,16 @@
 -- What keeps the tables true: dataset revisions, rows of released runs, releases.
 --
--- The five bulk tables (trajectory, request, site, cloak, membership) have no foreign keys: these statement triggers check the
+-- The bulk tables (trajectory, request, site, poi, cell, quasi_identifier, cloak, membership) have no foreign keys: these statement triggers check the
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run or release              DA006 releases and the audit only grow
+--   DA001 no such run, release, dataset         DA006 releases and the audit only grow
 --   DA002 name or reason cannot be used       DA007 rows of a released run are never changed
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
 --   DA005 rows changed since verification     DA011 no such method, algorithm or parameter, or a wrong value
 --   DA010 overlaps earlier releases
+--   DA012 data that cannot be used            DA014 a table that the login may not read
 --   DA013 the run is being worked on, or waits for it, or nothing is to be done
 --   DA015 dbanon.anonymize within a transaction
 --   DA016 the run failed or was cancelled
@@ -51,7 +52,7 @@ BEGIN
             JOIN dbanon.dataset d USING (dataset_id)
             WHERE s.low <> d.srid OR s.high <> d.srid;
         elsewhere := FOUND;
-    ELSIF TG_TABLE_NAME = 'site' THEN
+    ELSIF TG_TABLE_NAME IN ('site', 'poi', 'cell') THEN
         PERFORM FROM added a JOIN dbanon.dataset d USING (dataset_id) WHERE @postgis@.ST_SRID(a.geom) <> d.srid;
         elsewhere := FOUND;
     END IF;
@@ -64,9 +65,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.bump_revision() IS
-'Raises dataset.revision whenever trajectories, requests or sites of the dataset change, so that a verification of older data
-is known to be old; also checks that the dataset exists and that geometries are in its SRID. Trigger on dbanon.trajectory,
-dbanon.request and dbanon.site. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
+'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the dataset
+change, so that a verification of older data is known to be old; also checks that the dataset exists and that geometries are in
+its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -75,8 +76,11 @@ AS $$
 BEGIN
     IF NEW.srid <> OLD.srid AND (
             EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id)) THEN
-        RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories or sites. Got another for one that has some.'
+            OR EXISTS (SELECT FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM dbanon.poi p WHERE p.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM dbanon.cell c WHERE c.dataset_id = OLD.dataset_id)) THEN
+        RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories, sites, points of interest or cells. Got another '
+                        'for one that has some.'
             USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
                   HINT = 'Load it again: dbanon load trajectories --replace.';
     END IF;
@@ -85,8 +89,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.guard_dataset() IS
-'Keeps the SRID of a dataset that has trajectories or sites, and raises its revision when its grid changes. Trigger on dbanon.dataset.
-Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
+'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and raises its revision when its grid
+changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -96,11 +100,14 @@ BEGIN
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id;
     DELETE FROM dbanon.request q WHERE q.dataset_id = OLD.dataset_id;
     DELETE FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id;
+    DELETE FROM dbanon.poi p WHERE p.dataset_id = OLD.dataset_id;
+    DELETE FROM dbanon.cell c WHERE c.dataset_id = OLD.dataset_id;
+    DELETE FROM dbanon.quasi_identifier i WHERE i.dataset_id = OLD.dataset_id;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon.delete_dataset_rows() IS
-'Deletes the trajectories, requests and sites of a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
+'Deletes everything that was loaded into a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
 Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_run_rows() RETURNS trigger
@@ -216,7 +223,7 @@ DO $$
 DECLARE
     source text;
 BEGIN
-    FOREACH source IN ARRAY ARRAY['trajectory', 'request', 'site'] LOOP
+    FOREACH source IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier'] LOOP
         EXECUTE format('DROP TRIGGER IF EXISTS bump_insert ON dbanon.%I', source);
         EXECUTE format('DROP TRIGGER IF EXISTS bump_update ON dbanon.%I', source);
         EXECUTE format('DROP TRIGGER IF EXISTS bump_delete ON dbanon.%I', source);

@@ -36,30 +36,6 @@ COMMENT ON FUNCTION dbanon.wake_workers() IS
 'Tells every worker that there is something to do, on a channel of its own that others cannot name. Part of dbanon.submit_run,
 cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon.wake_workers().';
 
-CREATE OR REPLACE FUNCTION dbanon.find_dataset(name text) RETURNS dbanon.dataset
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    found dbanon.dataset;
-    near text;
-BEGIN
-    SELECT d.* INTO found FROM dbanon.dataset d WHERE d.name = find_dataset.name;
-    IF found.dataset_id IS NULL THEN
-        SELECT d.name INTO near FROM dbanon.dataset d
-            WHERE dbanon.likeness(d.name, find_dataset.name) >= 0.6
-            ORDER BY dbanon.likeness(d.name, find_dataset.name) DESC, d.name DESC LIMIT 1;
-        RAISE EXCEPTION 'The dataset must exist. There is none named ''%''.', left(coalesce(find_dataset.name, 'NULL'), 60)
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.',
-                  HINT = coalesce('Did you mean ''' || near || '''?', 'Load one with `dbanon load trajectories`.');
-    END IF;
-    RETURN found;
-END
-$$;
-COMMENT ON FUNCTION dbanon.find_dataset(text) IS
-'Looks a dataset up by name. Takes: name. Returns: its row. Raises: DA001, naming the nearest. Example:
-SELECT srid FROM dbanon.find_dataset(''cabs'').';
-
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
 RETURNS bigint
@@ -75,7 +51,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
     END IF;
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
-        VALUES ((dbanon.find_dataset(dataset)).dataset_id, method, dbanon.checked_algorithm(method, algorithm), checked,
+        VALUES ((dbanon.known_dataset(dataset)).dataset_id, method, dbanon.checked_algorithm(method, algorithm), checked,
                 -- 53 bits from the operating system's cryptographic source: as large as every program can hold.
                 coalesce(seed, ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 6), 'hex'))::bit(48)::bigint),
                 'compute')

@@ -9,7 +9,7 @@ COMMENT ON COLUMN dbanon.dataset.name IS 'The name users give it.';
 COMMENT ON COLUMN dbanon.dataset.srid IS 'Metric SRID of all its geometries.';
 COMMENT ON COLUMN dbanon.dataset.grid_m IS 'Side of a space cell in metres; cells start at the origin.';
 COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; slots start at 1970 UTC.';
-COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of its trajectories, requests or sites; part of every digest.';
+COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
 
@@ -43,7 +43,7 @@ COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';
 COMMENT ON TABLE dbanon.quarantine IS 'Rows a load could not use, kept with their reason.';
 COMMENT ON COLUMN dbanon.quarantine.quarantine_id IS 'Key.';
 COMMENT ON COLUMN dbanon.quarantine.load_id IS 'The load.';
-COMMENT ON COLUMN dbanon.quarantine.line IS 'Line of the file, from 1; null where the file has none.';
+COMMENT ON COLUMN dbanon.quarantine.line IS 'Line of the file, or row of the table, from 1; null where there is none.';
 COMMENT ON COLUMN dbanon.quarantine.reason IS 'Why it could not be used.';
 COMMENT ON COLUMN dbanon.quarantine.content IS 'The row as it was read.';
 

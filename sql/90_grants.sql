@@ -10,9 +10,10 @@ GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analys
 
 -- Operators load, submit and publish. They set no revision, status or verdict: the columns are named.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request, dbanon.site,
-    dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
+    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
 GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
-GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site TO dbanon_operator;
+GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, dbanon.poi, dbanon.cell, dbanon.quasi_identifier
+    TO dbanon_operator;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
@@ -22,7 +23,7 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text), 
 -- Both submit, watch and cancel.
 GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.find_dataset(text), dbanon.check_release(text, boolean, text, text), dbanon.demand_waiting(text, boolean, text, text, boolean, text),
+    dbanon.check_release(text, boolean, text, text), dbanon.demand_waiting(text, boolean, text, text, boolean, text),
     dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.reap_runs(),
     dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
@@ -31,7 +32,8 @@ GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigin
 GRANT SELECT ON dbanon.audit TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.
-GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site, dbanon.method, dbanon.run,
+GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,
+    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run,
     dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
 GRANT UPDATE ON dbanon.run TO dbanon_worker;
 GRANT SELECT, INSERT ON dbanon.worker TO dbanon_worker;
@@ -54,3 +56,19 @@ GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dban
 GRANT SELECT ON dbanon.releases TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.release_card(text) TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO dbanon_operator;
+-- Imports run with the rights of whoever calls them, and so does what they share.
+GRANT EXECUTE ON FUNCTION dbanon.nearest(text, text[], double precision), dbanon.lock_dataset(text),
+    dbanon.known_dataset(text), dbanon.check_differ(text[], text), dbanon.check_zone(text), dbanon.reference_system(text),
+    dbanon.describe_source(regclass, text[], text), dbanon.check_geometry(jsonb, text), dbanon.refuse_reading(text, text),
+    dbanon.ask_source(text, text), dbanon.stage_source(text, text), dbanon.source_crs(text, text), dbanon.text_expression(text),
+    dbanon.localised_expression(text, text), dbanon.counted_expression(text, text, text, text),
+    dbanon.time_expression(text, text, jsonb, text, text), dbanon.middle_expression(text, text, boolean), dbanon.event_reasons(),
+    dbanon.position_reasons(integer, boolean), dbanon.make_staging(text), dbanon.leave_out(text, text, text),
+    dbanon.demand_some(bigint, text), dbanon.refuse_swapped(bigint[], text), dbanon.write_load(bigint, text, text[], bigint[]),
+    dbanon.moved(@postgis@.geometry, integer), dbanon.middle_span(double precision[], double precision), dbanon.reach(bigint),
+    dbanon.stage_places(text, text, text, text, integer, boolean), dbanon.settle_places(text, bigint, integer),
+    dbanon.store_places(text, bigint, boolean), dbanon.import_places(text, regclass, text, text, text, text, boolean),
+    dbanon.import_pois(regclass, text, text, text, text, boolean), dbanon.import_cells(regclass, text, text, text, text, boolean),
+    dbanon.stage_events(regclass, text, text, text, text[]), dbanon.import_requests(regclass, text, text[], text, text, text),
+    dbanon.import_quasi_identifiers(regclass, text, text, text, text, boolean)
+    TO dbanon_operator;

@@ -22,6 +22,7 @@ from dbanon.loading import _cells, _files
 Connection = psycopg.Connection[Any]
 
 REASONS = (
+    "missing-category",
     "missing-subject",
     "subject-too-long",
     "unparsable-time",
@@ -29,9 +30,11 @@ REASONS = (
     "time-out-of-range",
     "other-reference-system",
     "unparsable-position",
+    "not-a-polygon",
     "non-finite-position",
     "swapped-axes",
     "position-out-of-range",
+    "invalid-polygon",
     "outside-bbox",
     "far-position",
     "far-time",
@@ -40,6 +43,9 @@ REASONS = (
     "empty-request",
     "duplicate-request",
     "duplicate-site",
+    "duplicate-poi",
+    "duplicate-cell",
+    "duplicate-quasi-identifier",
 )
 """Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
 

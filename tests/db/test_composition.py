@@ -1,4 +1,4 @@
-"""Releases together: what intersecting their groups leaves, held against a plain count, and what publish makes of it."""
+"""Releases together: what intersecting their groups leaves, held against a plain count, and what publish does."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -475,8 +475,8 @@ def test_a_release_takes_the_place_of_another(connection: psycopg.Connection) ->
     assert value(connection, "SELECT has_table_privilege('dbanon_guest', 'published.ten', 'SELECT')") is True
     assert value(connection, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
     rows = connection.execute(
-        "SELECT run_id, withdrawn_at IS NULL, withdrawn_by, to_regclass(format('dbanon.release_%s', release_id)) IS NULL"
-        " FROM dbanon.release ORDER BY release_id"
+        "SELECT run_id, withdrawn_at IS NULL, withdrawn_by,"
+        " to_regclass(format('dbanon.release_%s', release_id)) IS NULL FROM dbanon.release ORDER BY release_id"
     ).fetchall()
     assert rows == [(1, False, value(connection, "SELECT session_user"), True), (run, True, None, False)]
     comment = value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')")

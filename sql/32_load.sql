@@ -1,0 +1,620 @@
+-- What all imports share: whose turn it is, what a source holds, what its columns mean, and the record a load leaves.
+--
+-- Staged rows are in pg_temp.dbanon_staged (its first columns are file, line), those left out in pg_temp.dbanon_rejected (file,
+-- line, reason, content); files are counted from 0, and a table is file 0. Steps over millions of rows are single statements: a
+-- function a row would cost more than all the rest, so what a column means is told by functions that write expressions.
+
+-- ---- the dataset
+
+CREATE OR REPLACE FUNCTION dbanon.nearest(wanted text, known text[], cutoff double precision DEFAULT 0.6) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT k.name
+    FROM (SELECT u.name, dbanon.likeness(left(u.name, 200), left(wanted, 200)) AS ratio FROM unnest(known) u (name)) k
+    WHERE k.ratio >= cutoff
+    ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon.nearest(text, text[], double precision) IS
+'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be. Returns: the
+likest; NULL if none is. Raises: nothing. Example: SELECT dbanon.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
+
+CREATE OR REPLACE FUNCTION dbanon.lock_dataset(dataset text) RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || dataset, 0))
+$$;
+COMMENT ON FUNCTION dbanon.lock_dataset(text) IS
+'Waits for other loads into a dataset of this name, and holds it until the transaction ends. Takes: dataset, its name. Returns:
+nothing. Raises: nothing. Example: SELECT dbanon.lock_dataset(''taxi'').';
+
+CREATE OR REPLACE FUNCTION dbanon.known_dataset(dataset text) RETURNS dbanon.dataset
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_row dbanon.dataset;
+    near text;
+BEGIN
+    SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset;
+    IF FOUND THEN
+        RETURN found_row;
+    END IF;
+    near := dbanon.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
+    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
+        USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
+              HINT = CASE WHEN near IS NULL THEN 'Load one with `dbanon load trajectories`.'
+                          ELSE format('Did you mean %L?', near) END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.known_dataset(text) IS
+'Looks up a dataset. Takes: dataset, its name. Returns: its row. Raises: DA001, naming the nearest, if there is none. Example:
+SELECT (dbanon.known_dataset(''taxi'')).srid.';
+
+-- ---- arguments
+
+CREATE OR REPLACE FUNCTION dbanon.check_differ(named text[], told text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    twice text;
+BEGIN
+    IF array_position(named, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', told
+            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+                  HINT = 'Name each as it is called.';
+    END IF;
+    SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
+    GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', told, twice
+            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+                  HINT = 'Name each as it is called.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_differ(text[], text) IS
+'Refuses columns of which one is to be two things, or one is not named. Takes: named, their names; told, what they are for. Returns:
+nothing. Raises: DA011. Example: SELECT dbanon.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
+
+CREATE OR REPLACE FUNCTION dbanon.check_zone(tz text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west.
+    IF tz IS NOT NULL AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
+        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', quote_literal(left(tz, 60))
+            USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
+                  HINT = 'Name another, for example tz => ''UTC''.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_zone(text) IS
+'Refuses a time zone that there is not. Takes: tz, its name or NULL. Returns: nothing. Raises: DA011. Example:
+SELECT dbanon.check_zone(''Europe/Berlin'').';
+
+CREATE OR REPLACE FUNCTION dbanon.reference_system(
+    crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parts text[] := regexp_match(btrim(crs), '^(?:([A-Za-z]+):)?([0-9]{1,6})$');
+BEGIN
+    SELECT s.srid, s.proj4text ~ '[+]proj=longlat',
+        s.srtext ILIKE 'PROJCS%' AND s.proj4text ~ '[+]units=m( |$)' AND s.proj4text !~ '[+]to_meter',
+        coalesce(substring(s.proj4text from '[+]lon_0=([-0-9.]+)')::float8,
+                 6 * substring(s.proj4text from '[+]zone=([0-9]+)')::float8 - 183)
+    INTO reference_system.srid, geographic, metric, meridian
+    FROM @postgis@.spatial_ref_sys s
+    WHERE s.auth_srid = parts[2]::integer AND s.auth_name = upper(coalesce(parts[1], 'EPSG'));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'The reference system must be one of PostGIS''s spatial_ref_sys. Got %.',
+                coalesce(quote_literal(left(crs, 60)), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = format('It lists %s.', (SELECT count(*) FROM @postgis@.spatial_ref_sys)),
+                  HINT = 'Give one such as EPSG:4326.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.reference_system(text) IS
+'Looks up a reference system. Takes: crs, EPSG:n or n. Returns: its srid; whether it is in degrees (geographic), or in metres on a
+plane (metric); the longitude around which a projected one is true (meridian), in degrees, NULL where it names none. Raises: DA011.
+Example: SELECT * FROM dbanon.reference_system(''EPSG:32610'').';
+
+-- ---- the source
+
+CREATE OR REPLACE FUNCTION dbanon.describe_source(
+    source regclass, columns text[], subject text DEFAULT NULL, OUT qualified text, OUT types jsonb)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    readable boolean;
+    filtered boolean;
+    blurred boolean;
+    missing text;
+BEGIN
+    SELECT format('%I.%I', n.nspname, c.relname), row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE')
+    INTO qualified, filtered, readable
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = source AND c.relkind IN ('r', 'p', 'v', 'm', 'f');
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'The source of an import must be a table or a view. Got %.',
+                CASE WHEN source IS NULL THEN 'NULL' ELSE 'something else' END
+            USING ERRCODE = 'DA012', DETAIL = 'Partitioned and foreign tables and materialized views are tables and views, too.',
+                  HINT = 'Name it with its schema, such as public.gps.';
+    END IF;
+    IF filtered THEN
+        RAISE EXCEPTION 'The table must be read whole. Row-level security keeps rows of % from this login.', qualified
+            USING ERRCODE = 'DA012', DETAIL = 'What is missing would be missed by nobody.',
+                  HINT = 'Import it as a login that sees all of them.';
+    END IF;
+    SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
+        bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)) AND readable,
+        bool_or(NOT c.collisdeterministic OR format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '(^|\.)citext$')
+            FILTER (WHERE a.attname = subject)
+    INTO types, readable, blurred
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
+    WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped;
+    SELECT n.name INTO missing FROM unnest(columns) WITH ORDINALITY n (name, ord)
+    WHERE NOT coalesce(types ? n.name, false) ORDER BY n.ord LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% must have a column ''%''. It has: %.', qualified, missing,
+                (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped)
+            USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
+                  HINT = 'Name the right one.';
+    END IF;
+    IF NOT readable THEN
+        RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
+            USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
+                  HINT = 'Grant it SELECT, and USAGE on the schema.';
+    END IF;
+    IF blurred THEN
+        RAISE EXCEPTION 'Column ''%'' must tell one subject from another byte by byte. Its type takes different spellings for the '
+                        'same.', subject
+            USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
+                  HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.describe_source(regclass, text[], text) IS
+'Looks up a table or view to import, and refuses one that cannot be read whole by this login. Takes: source; columns, the names of
+those to read; subject, that of the subjects, where there is one. Returns: qualified, its name with its schema, quoted; types, of each
+of its columns, by name. Raises: DA012, DA014. Example: SELECT * FROM dbanon.describe_source(''public.gps'', ARRAY[''cab'']).';
+
+CREATE OR REPLACE FUNCTION dbanon.check_geometry(types jsonb, geom text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF types ->> geom !~ '(^|\.)(geometry|geography)$' THEN
+        RAISE EXCEPTION 'Column ''%'' must be a geometry. It is %.', geom, types ->> geom
+            USING ERRCODE = 'DA012', DETAIL = 'A geography will do, too.',
+                  HINT = 'Make points in a view, with ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_geometry(jsonb, text) IS
+'Refuses a column that holds no geometries. Takes: types, from dbanon.describe_source; geom, the column. Returns: nothing. Raises:
+DA012. Example: SELECT dbanon.check_geometry(''{"place": "geometry"}'', ''place'').';
+
+CREATE OR REPLACE FUNCTION dbanon.refuse_reading(qualified text, state text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Classes of what a view can do wrong; that the disk is full is none of them.
+    IF left(state, 2) IN ('21', '22', '38', '39', '42', 'P0', 'XX') THEN
+        RAISE EXCEPTION 'The table must be readable to its last row. Reading % stopped with SQLSTATE %.', qualified, state
+            USING ERRCODE = 'DA012', DETAIL = 'The server''s own words may quote a row.',
+                  HINT = 'Select all of it in psql to see why.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_reading(text, text) IS
+'Says of an error that it comes from the source, which may be a view of anything. Takes: qualified, the source; state, the SQLSTATE.
+Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon.refuse_reading(''public.gps'', ''57014'').';
+
+CREATE OR REPLACE FUNCTION dbanon.ask_source(query text, qualified text) RETURNS double precision
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    figure double precision;
+BEGIN
+    EXECUTE query INTO figure;
+    RETURN figure;
+EXCEPTION WHEN others THEN
+    PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
+    RAISE;
+END
+$$;
+COMMENT ON FUNCTION dbanon.ask_source(text, text) IS
+'Reads one number from a source. Takes: query, a SELECT; qualified, the source. Returns: the number; NULL where there is no row. Raises:
+DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
+
+CREATE OR REPLACE FUNCTION dbanon.stage_source(statement text, qualified text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+-- Rows come in the order of the table, which decides between contradicting fixes.
+SET synchronize_seqscans = off
+AS $$
+DECLARE
+    staged bigint;
+BEGIN
+    EXECUTE statement;
+    GET DIAGNOSTICS staged = ROW_COUNT;
+    RETURN staged;
+EXCEPTION WHEN others THEN
+    PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
+    RAISE;
+END
+$$;
+COMMENT ON FUNCTION dbanon.stage_source(text, text) IS
+'Copies a source into the staging table. Takes: statement, an INSERT; qualified, the source. Returns: how many rows. Raises: DA012.
+Example: SELECT dbanon.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'', ''public.gps'').';
+
+CREATE OR REPLACE FUNCTION dbanon.source_crs(qualified text, geom text) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    srid integer := dbanon.ask_source(format(
+        'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
+        geom, qualified), qualified);
+BEGIN
+    IF srid = 0 THEN
+        RAISE EXCEPTION 'The geometries in ''%'' must name their reference system. Theirs is 0.', geom
+            USING ERRCODE = 'DA012', DETAIL = 'The first of them counts.',
+                  HINT = 'Name it, for example crs => ''EPSG:4326'', or set it with ST_SetSRID.';
+    END IF;
+    RETURN coalesce(srid, 4326);
+END
+$$;
+COMMENT ON FUNCTION dbanon.source_crs(text, text) IS
+'Names the reference system of a column of geometries, that of the first of them. Takes: qualified, the source; geom, the column.
+Returns: its number; 4326 where there is no geometry. Raises: DA012. Example: SELECT dbanon.source_crs(''public.gps'', ''place'').';
+
+-- ---- what columns mean, as expressions
+
+CREATE OR REPLACE FUNCTION dbanon.text_expression(argument text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- One name in two spellings of Unicode would count as two people. The blanks are those that Arrow trims.
+    SELECT format(
+        'nullif(CASE WHEN octet_length(%1$s) = char_length(%1$s) THEN btrim(%1$s, %2$s) ELSE normalize(btrim(%1$s, %2$s), NFC) END, '''')',
+        argument,
+        quote_literal(E'\t\n\u000b\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007'
+                      '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
+$$;
+COMMENT ON FUNCTION dbanon.text_expression(text) IS
+'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left. Takes: argument, an
+expression of type text. Returns: an expression. Raises: nothing. Example: SELECT dbanon.text_expression(''raw_subject'').';
+
+CREATE OR REPLACE FUNCTION dbanon.localised_expression(argument text, tz text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The earlier of two, and none where clocks were set forward: AT TIME ZONE gives another time of day there.
+    SELECT format('CASE WHEN NOT isfinite(%1$s) THEN ''Infinity''::float8 '
+                  'WHEN %1$s < ''0001-01-02'' OR %1$s > ''5138-01-01'' THEN 1e300 '
+                  'ELSE extract(epoch FROM coalesce(%2$s))::float8 END', argument,
+                  string_agg(format('CASE WHEN %1$s AT TIME ZONE %2$L = %3$s::timestamp THEN %1$s END', m.moment, tz, argument), ', '
+                             ORDER BY m.ord))
+    FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
+          FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
+$$;
+COMMENT ON FUNCTION dbanon.localised_expression(text, text) IS
+'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and leave
+it out. Takes: argument, an expression of type timestamp or date; tz, the zone. Returns: an expression. Raises: nothing. Example:
+SELECT dbanon.localised_expression(''raw_time'', ''UTC'').';
+
+CREATE OR REPLACE FUNCTION dbanon.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- A numeric may be too large for a double.
+    number text := CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
+                                                 'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END;
+    typical double precision := coalesce(dbanon.ask_source(format(
+        'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s '
+        'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', format(number, 'raw_time'), time_column, qualified), qualified), 0);
+    unit double precision := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
+BEGIN
+    IF typical / unit > 4102444800 THEN
+        RAISE EXCEPTION 'Times must be unix seconds or milliseconds, or timestamps. Got numbers that would lie beyond the year 2100.'
+            USING ERRCODE = 'DA012', DETAIL = format('Column ''%s''.', time_column),
+                  HINT = 'If they are dates written as YYYYMMDDhhmmss, make timestamps of them in a view.';
+    END IF;
+    number := format(number, argument);
+    IF unit = 1 THEN
+        RETURN number;
+    END IF;
+    -- What is too small for the unit was counted in another.
+    RETURN format('CASE WHEN abs(%1$s) < %2$s THEN 1e11 ELSE %1$s / %3$s END', number,
+                  CASE unit WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, unit);
+END
+$$;
+COMMENT ON FUNCTION dbanon.counted_expression(text, text, text, text) IS
+'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them. Takes: argument, an
+expression; kind, its type; qualified, the source; time_column, its column of times. Returns: an expression. Raises: DA012.
+Example: SELECT dbanon.counted_expression(''raw_time'', ''bigint'', ''public.gps'', ''t'').';
+
+CREATE OR REPLACE FUNCTION dbanon.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    kind text := types ->> time_column;
+BEGIN
+    IF kind = 'timestamp with time zone' THEN
+        RETURN format('extract(epoch FROM %s)::float8', argument);
+    ELSIF kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision') THEN
+        RETURN dbanon.counted_expression(argument, kind, qualified, time_column);
+    ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
+        RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
+            USING ERRCODE = 'DA012', DETAIL = 'Texts can be read in more than one way.',
+                  HINT = 'Cast it in a view and import that.';
+    ELSIF tz IS NULL THEN
+        RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. Column ''%'' is %.', time_column, kind
+            USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
+                  HINT = 'Give the zone, for example tz => ''UTC''.';
+    END IF;
+    RETURN dbanon.localised_expression(argument, tz);
+END
+$$;
+COMMENT ON FUNCTION dbanon.time_expression(text, text, jsonb, text, text) IS
+'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Takes: argument, an expression that is
+the time; qualified and types, from dbanon.describe_source; time_column, its column of times; tz, the zone of times that name none.
+Returns: an expression. Raises: DA011, DA012. Example:
+SELECT dbanon.time_expression(''raw_time'', ''public.gps'', ''{"t": "date"}'', ''t'', ''UTC'').';
+
+CREATE OR REPLACE FUNCTION dbanon.middle_expression(argument text, axis text, geographic boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format(CASE WHEN axis = 'y' THEN '(@postgis@.ST_YMin(@postgis@.Box3D(%1$s)) + @postgis@.ST_YMax(@postgis@.Box3D(%1$s))) / 2'
+        WHEN NOT geographic THEN '(@postgis@.ST_XMin(@postgis@.Box3D(%1$s)) + @postgis@.ST_XMax(@postgis@.Box3D(%1$s))) / 2'
+        -- Across the antimeridian, the short way round.
+        ELSE '(SELECT CASE WHEN west + east > 360 AND west <= 180 THEN (west + east) / 2 - 360 '
+             'WHEN west + east < -360 AND east >= -180 THEN (west + east) / 2 + 360 ELSE (west + east) / 2 END '
+             'FROM (SELECT @postgis@.ST_XMin(b) AS west, @postgis@.ST_XMax(b) AS east FROM (SELECT @postgis@.Box3D('
+             'CASE WHEN @postgis@.ST_XMax(@postgis@.Box3D(%1$s)) - @postgis@.ST_XMin(@postgis@.Box3D(%1$s)) > 180 '
+             'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
+$$;
+COMMENT ON FUNCTION dbanon.middle_expression(text, text, boolean) IS
+'Writes the middle of the bounds of a shape on one axis. Takes: argument, an expression of type geometry; axis, x or y; geographic,
+whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example:
+SELECT dbanon.middle_expression(''raw_geom'', ''x'', true).';
+
+CREATE OR REPLACE FUNCTION dbanon.event_reasons() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'WHEN subject IS NULL THEN ''missing-subject'' '
+           'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
+           'WHEN t IS NULL THEN ''unparsable-time'' '
+           'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
+           'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
+$$;
+COMMENT ON FUNCTION dbanon.event_reasons() IS
+'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.
+Takes: nothing. Returns: the branches. Raises: nothing. Example: SELECT dbanon.event_reasons().';
+
+CREATE OR REPLACE FUNCTION dbanon.position_reasons(expected_srid integer, geographic boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('WHEN srid NOT IN (0, %s) THEN ''other-reference-system'' '
+                  'WHEN x IS NULL OR y IS NULL THEN ''unparsable-position'' '
+                  'WHEN NOT (abs(x) < ''Infinity'' AND abs(y) < ''Infinity'') THEN ''non-finite-position''', expected_srid)
+           || CASE WHEN geographic THEN
+                  ' WHEN abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180 THEN ''swapped-axes'' '
+                  'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
+$$;
+COMMENT ON FUNCTION dbanon.position_reasons(integer, boolean) IS
+'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. Takes:
+expected_srid, that of the source; geographic, whether that is in degrees. Returns: the branches. Raises: nothing. Example:
+SELECT dbanon.position_reasons(4326, true).';
+
+-- ---- staged rows
+
+CREATE OR REPLACE FUNCTION dbanon.make_staging(columns text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    old text;
+BEGIN
+    -- Two loads may be of one transaction.
+    FOREACH old IN ARRAY ARRAY['pg_temp.dbanon_staged', 'pg_temp.dbanon_rejected'] LOOP
+        IF to_regclass(old) IS NOT NULL THEN
+            EXECUTE 'DROP TABLE ' || old;
+        END IF;
+    END LOOP;
+    EXECUTE format('CREATE TEMP TABLE dbanon_staged (file integer, line bigint, %s) ON COMMIT DROP', columns);
+    CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb) ON COMMIT DROP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.make_staging(text) IS
+'Makes the temporary tables of a load, empty; they end with the transaction. Takes: columns, those of dbanon_staged after file and
+line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.make_staging(''subject text'').';
+
+CREATE OR REPLACE FUNCTION dbanon.leave_out(condition text, reason text, content text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    EXECUTE format('WITH gone AS (DELETE FROM pg_temp.dbanon_staged WHERE %s RETURNING *) INSERT INTO pg_temp.dbanon_rejected '
+                   'SELECT file, line, %s, %s FROM gone', condition, reason, content);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    RETURN gone;
+END
+$$;
+COMMENT ON FUNCTION dbanon.leave_out(text, text, text) IS
+'Moves staged rows to those left out. Takes: condition, reason and content (JSON, the row as it was read), expressions over
+dbanon_staged. Returns: how many. Raises: nothing of its own. Example: SELECT dbanon.leave_out(''false'', ''NULL'', ''NULL'').';
+
+CREATE OR REPLACE FUNCTION dbanon.demand_some(rows_read bigint, remedy text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    lost bigint;
+    told text;
+    known boolean;
+BEGIN
+    SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
+        bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix')
+    INTO lost, told, known
+    FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason) r;
+    IF lost < rows_read THEN
+        RETURN;
+    ELSIF known THEN
+        RAISE EXCEPTION 'What is added must be new. The dataset has something for % (%).',
+                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, told
+            USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = 'It was loaded before.';
+    END IF;
+    RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
+            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || told || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
+END
+$$;
+COMMENT ON FUNCTION dbanon.demand_some(bigint, text) IS
+'Refuses a load of which nothing is left, and counts the reasons. Takes: rows_read, in all; remedy, what to do. Returns: nothing.
+Raises: DA012. Example: SELECT dbanon.demand_some(10, ''Check which columns are named.'').';
+
+CREATE OR REPLACE FUNCTION dbanon.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    swapped bigint;
+BEGIN
+    SELECT s.n INTO swapped
+    FROM (SELECT j.file, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.reason = 'swapped-axes' GROUP BY j.file) s
+    WHERE 2 * s.n > rows_read[s.file + 1] LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
+            USING ERRCODE = 'DA011', DETAIL = format('%s rows are the other way round.', swapped), HINT = remedy;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_swapped(bigint[], text) IS
+'Refuses a load of which most rows of a file have x and y the wrong way round. Takes: rows_read, of each file; remedy, what to do.
+Returns: nothing. Raises: DA011. Example: SELECT dbanon.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
+
+CREATE OR REPLACE FUNCTION dbanon.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
+    load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    nth integer;
+BEGIN
+    FOR nth IN 1 .. cardinality(sources) LOOP
+        file_rows := rows_read[nth];
+        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), file_rows - coalesce(sum(r.n), 0)
+        INTO quarantined, rows_kept
+        FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 GROUP BY j.reason) r;
+        INSERT INTO dbanon.load AS l (dataset_id, kind, source, rows_read, rows_kept, quarantined)
+        VALUES (write_load.dataset_id, write_load.kind, sources[nth], file_rows, write_load.rows_kept, write_load.quarantined)
+        RETURNING l.load_id INTO write_load.load_id;
+        INSERT INTO dbanon.quarantine (load_id, line, reason, content)
+        SELECT write_load.load_id, j.line, j.reason, j.content FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 ORDER BY j.line;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.write_load(bigint, text, text[], bigint[]) IS
+'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine. Takes: dataset_id; kind; sources, what they are
+called; rows_read, of each. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined (by reason). Raises:
+nothing of its own. Example: SELECT * FROM dbanon.write_load(1, ''sites'', ARRAY[''table public.clinics''], ARRAY[10]).';
+
+-- ---- places
+
+CREATE OR REPLACE FUNCTION dbanon.moved(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    shifted @postgis@.geometry;
+BEGIN
+    shifted := @postgis@.ST_Transform(place, target);
+    RETURN CASE WHEN @postgis@.ST_XMin(@postgis@.Box3D(shifted)) > -1e12 AND @postgis@.ST_YMin(@postgis@.Box3D(shifted)) > -1e12
+                 AND @postgis@.ST_XMax(@postgis@.Box3D(shifted)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(shifted)) < 1e12
+                THEN shifted END;
+EXCEPTION WHEN internal_error THEN
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.moved(@postgis@.geometry, integer) IS
+'Reprojects a geometry. Takes: place; target, an SRID. Returns: the geometry; NULL where the projection cannot show it. Raises: nothing
+of its own. Example: SELECT dbanon.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
+
+CREATE OR REPLACE FUNCTION dbanon.middle_span(places double precision[], narrowest double precision, OUT low double precision,
+    OUT high double precision)
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    n integer := cardinality(places);
+    -- 96 percent of many places, fewer of few, so that a single wild one is no part of the middle.
+    cut integer := trunc(least(0.3::float8, 0.02::float8 + 1 / n::float8) * n);
+    ordered double precision[] := ARRAY(SELECT u.place FROM unnest(places) u (place) ORDER BY u.place);
+    margin double precision := greatest(3 * (ordered[n - cut] - ordered[cut + 1]), narrowest);
+BEGIN
+    low := ordered[cut + 1] - margin;
+    high := ordered[n - cut] + margin;
+END
+$$;
+COMMENT ON FUNCTION dbanon.middle_span(double precision[], double precision) IS
+'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around them.
+Takes: places, at least one; narrowest, what is around them in any case. Returns: low, high. Raises: nothing. Example:
+SELECT * FROM dbanon.middle_span(ARRAY[0, 100, 200], 1000).';
+
+CREATE OR REPLACE FUNCTION dbanon.reach(
+    dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    most CONSTANT double precision := 100000;
+    trajectories bigint;
+    xs double precision[];
+    ys double precision[];
+BEGIN
+    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = reach.dataset_id;
+    WITH box AS (
+        SELECT @postgis@.Box3D(coalesce(t.shape, t.path)) AS b
+        FROM dbanon.trajectory t TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
+        WHERE t.dataset_id = reach.dataset_id
+    ), corner (x, y) AS (
+        SELECT @postgis@.ST_XMin(b), @postgis@.ST_YMin(b) FROM box
+        UNION ALL SELECT @postgis@.ST_XMax(b), @postgis@.ST_YMax(b) FROM box
+    ), place AS (
+        -- Places of 100 m are counted, not trajectories: many may begin at one.
+        SELECT DISTINCT round(x / 100) * 100 AS x, round(y / 100) * 100 AS y FROM corner
+    )
+    SELECT array_agg(x), array_agg(y) INTO xs, ys FROM place;
+    west := '-Infinity';
+    east := 'Infinity';
+    south := '-Infinity';
+    north := 'Infinity';
+    IF xs IS NOT NULL THEN
+        SELECT s.low, s.high INTO west, east FROM dbanon.middle_span(xs, 1000) s;
+        SELECT s.low, s.high INTO south, north FROM dbanon.middle_span(ys, 1000) s;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.reach(bigint) IS
+'Finds what does not lie far outside where the trajectories of a dataset are. Takes: dataset_id. Returns: bounds in metres; infinite ones
+where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon.reach(1).';

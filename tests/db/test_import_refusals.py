@@ -1,0 +1,283 @@
+"""What imports in SQL refuse, for whom they work, and what they share."""
+
+import difflib
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+from psycopg import sql
+
+from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon.testing import database_url
+from tests.importing import (
+    CALLS,
+    CELLS,
+    POIS,
+    SIGHTINGS,
+    SQUARE,
+    areas,
+    call,
+    calls,
+    everything,
+    refused,
+    seen,
+    settle,
+    shops,
+)
+
+
+@pytest.fixture
+def connection(scratch: psycopg.Connection) -> psycopg.Connection:
+    """Nothing here commits, unless a test asks for a database of its own."""
+    return scratch
+
+
+@pytest.fixture
+def town(connection: psycopg.Connection) -> psycopg.Connection:
+    """A dataset in SRID 32632 of 400 people within 5 km of (8.2, 53.1)."""
+    return settle(connection)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "family", "sentence"),
+    [
+        (
+            POIS.replace("town", "twon"),
+            ParameterError,
+            "The dataset must exist. There is none named 'twon'. Did you mean 'town'?",
+        ),
+        (
+            POIS.replace("town", "xyz"),
+            ParameterError,
+            "The dataset must exist. There is none named 'xyz'. Load one with `dbanon load trajectories`.",
+        ),
+        (
+            POIS.replace("'kind'", "'knid'"),
+            DataError,
+            "public.shops must have a column 'knid'. It has: kind, geom, at. Name the right one.",
+        ),
+        (
+            POIS.replace("'kind'", "'geom'"),
+            ParameterError,
+            "The columns of category and geometry must differ. Got 'geom' twice. Name each as it is called.",
+        ),
+        (
+            POIS.replace("'kind'", "NULL"),
+            ParameterError,
+            "The columns of category and geometry must be named. Got NULL for one of them. Name each as it is called.",
+        ),
+        (
+            POIS + ", geom => 'at'",
+            DataError,
+            "Column 'at' must be a geometry. It is date. Make points in a view, with "
+            "ST_SetSRID(ST_MakePoint(lon, lat), 4326), and import that.",
+        ),
+        (
+            POIS + ", crs => 'EPSG:99'",
+            ParameterError,
+            "The reference system must be one of PostGIS's spatial_ref_sys. Got 'EPSG:99'. Give one such as EPSG:4326.",
+        ),
+        (
+            POIS.replace("'public.shops'", "'public.shops_pkey'"),
+            DataError,
+            "The source of an import must be a table or a view. Got something else. "
+            "Name it with its schema, such as public.gps.",
+        ),
+        (
+            POIS.replace("'public.shops'", "NULL"),
+            DataError,
+            "The source of an import must be a table or a view. Got NULL. Name it with its schema, such as public.gps.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_pois('public.broken', dataset => 'town', category => 'kind'",
+            DataError,
+            "The table must be readable to its last row. Reading public.broken stopped with SQLSTATE 22012. "
+            "Select all of it in psql to see why.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{}', 'kind', 'at'",
+            ParameterError,
+            "A request must have at least one column. Got none. Name them, for example columns => "
+            "ARRAY['poi', 'radius'].",
+        ),
+        (
+            "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{at}', 'kind', 'at'",
+            ParameterError,
+            "The content of a request must not name who sent it or when. Got column 'at'. Leave it out of columns.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom}', 'kind', 'at'",
+            ParameterError,
+            "Times must name their zone, or come with one for all of them. Column 'at' is date. "
+            "Give the zone, for example tz => 'UTC'.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom}', 'kind', 'at', 'UTC+2'",
+            ParameterError,
+            "The time zone must be a name such as Europe/Berlin or UTC. Got 'UTC+2'. Name another, "
+            "for example tz => 'UTC'.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'kind'",
+            DataError,
+            "Column 'kind' must be a timestamp, a date or a number of unix seconds. It is text. "
+            "Cast it in a view and import that.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'at'",
+            ParameterError,
+            "The columns of subject and time must differ. Got 'at' twice. Name each as it is called.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_quasi_identifiers('public.blurred', 'town'",
+            DataError,
+            "Column 'subject' must tell one subject from another byte by byte. Its type takes "
+            "different spellings for the "
+            "same. Bring them into one in a view, with lower(x)::text, and import it.",
+        ),
+        (
+            "SELECT * FROM dbanon.import_quasi_identifiers('public.digits', 'town'",
+            DataError,
+            "Times must be unix seconds or milliseconds, or timestamps. Got numbers that would lie "
+            "beyond the year 2100. "
+            "If they are dates written as YYYYMMDDhhmmss, make timestamps of them in a view.",
+        ),
+    ],
+)  # fmt: skip
+def test_every_refusal_is_one_sentence_and_what_to_do(town, statement, family, sentence):
+    town.execute("CREATE TABLE public.shops (kind text PRIMARY KEY, geom geometry, at date)")
+    town.execute("INSERT INTO public.shops VALUES ('cafe', 'SRID=4326;POINT(8.2 53.1)', '2008-06-04')")
+    town.execute(
+        "CREATE VIEW public.broken AS SELECT kind || 1 / length(left(kind, 0)) AS kind, geom FROM public.shops"
+    )
+    town.execute("CREATE COLLATION public.blind (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    town.execute("CREATE TABLE public.blurred (subject text COLLATE public.blind, time int)")
+    town.execute("CREATE VIEW public.digits AS SELECT 'a' AS subject, 20080604090000 AS time")
+    error = refused(town, statement)
+    assert type(error) is family
+    assert str(error) == sentence
+
+
+@pytest.fixture
+def operator(database, login) -> Iterator[psycopg.Connection]:
+    """An operator who may read table public.shops, in a database with the dataset town; `owner` made them."""
+    with psycopg.connect(database, autocommit=True) as owner:
+        settle(owner)
+        shops(owner, ("cafe", "POINT(8.2 53.1)"), ("bar", "POINT(8.2 53.1)"))
+        areas(owner, ("north", SQUARE))
+        calls(owner, ("a", 1212562800, "pharmacy", "5"))
+        seen(owner, ("a", 1212562800))
+        owner.execute("CREATE TABLE public.secret AS TABLE public.shops")
+        owner.execute("CREATE SCHEMA hidden")
+        owner.execute("CREATE TABLE hidden.shops AS TABLE public.shops")
+        url = login("dbanon_operator")
+        grant = "GRANT SELECT ON public.shops, public.areas, public.calls, public.seen, hidden.shops TO dbanon_operator"
+        owner.execute(grant)
+        owner.execute("GRANT SELECT (kind) ON public.secret TO dbanon_operator")
+    with psycopg.connect(url, autocommit=True) as opened:
+        yield opened
+
+
+def test_an_operator_imports_with_rights_of_its_own(operator):
+    for statement in (POIS, CELLS, CALLS, SIGHTINGS):
+        assert call(operator, statement)[1] >= 1
+    assert everything(operator, "SELECT DISTINCT loaded_by = session_user FROM dbanon.load") == [(True,)]
+    for statement in (POIS, CELLS, SIGHTINGS):
+        call(operator, statement, ", replace => true")
+
+
+@pytest.mark.parametrize("source", ["public.secret", "hidden"])
+def test_a_table_that_the_login_may_not_read_is_not_read(database, operator, source):
+    if source == "hidden":
+        with psycopg.connect(database) as owner:
+            found = owner.execute("SELECT 'hidden.shops'::regclass::oid").fetchone()
+        assert found
+        statement, name = POIS.replace("'public.shops'", str(found[0])), "hidden.shops"
+    else:
+        statement, name = POIS.replace("public.shops", source), source
+    error = refused(operator, statement)
+    assert isinstance(error, StoreError)
+    assert str(error) == (
+        f"The login must be allowed to read the table. It may not read {name}. Grant it SELECT, and "
+        "USAGE on the schema."
+    )
+
+
+def test_row_level_security_that_hides_rows_is_refused(database, operator):
+    with psycopg.connect(database) as owner:
+        owner.execute("ALTER TABLE public.shops ENABLE ROW LEVEL SECURITY")
+    error = refused(operator, POIS)
+    assert isinstance(error, DataError)
+    assert str(error) == (
+        "The table must be read whole. Row-level security keeps rows of public.shops from this login. "
+        "Import it as a login that sees all of them."
+    )
+
+
+@pytest.mark.parametrize("role", ["dbanon_worker", "dbanon_analyst"])
+def test_workers_and_analysts_import_nothing(operator, login, role):
+    with psycopg.connect(login(role), autocommit=True) as opened:
+        for statement in (POIS, CELLS, CALLS, SIGHTINGS):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                call(opened, statement)
+
+
+def test_a_worker_reads_what_was_imported(operator, login):
+    with psycopg.connect(login("dbanon_worker"), autocommit=True) as opened:
+        for name in ("poi", "cell", "quasi_identifier"):
+            opened.execute(sql.SQL("SELECT * FROM dbanon.{}").format(sql.Identifier(name)))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                opened.execute(sql.SQL("DELETE FROM dbanon.{}").format(sql.Identifier(name)))
+
+
+def test_one_load_into_a_dataset_waits_for_another(operator):
+    with psycopg.connect(database_url(operator.info.dsn, password=operator.info.password)) as other:
+        operator.execute("SET lock_timeout = '50ms'")
+        other.execute("SELECT dbanon.lock_dataset('town')")
+        for statement in (POIS, CELLS, CALLS, SIGHTINGS):
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                call(operator, statement)
+
+
+# ---- what imports share ----------------------------------------------------------------------------------------------
+
+
+def test_what_may_have_been_meant_is_what_difflib_says(connection):
+    draw = random.Random(7)
+    words = ["".join(draw.choice("abc\u00e9 ") for _ in range(draw.randrange(12))) for _ in range(60)]
+    pairs = connection.execute(
+        "SELECT a, b, dbanon.likeness(a, b) FROM unnest(%s::text[]) a, unnest(%s::text[]) b", [words[:30], words[30:]]
+    ).fetchall()
+    for a, b, ratio in pairs:
+        assert ratio == pytest.approx(difflib.SequenceMatcher(None, a, b).ratio(), abs=1e-12)
+    for word in words[:30]:
+        near = difflib.get_close_matches(word, sorted(set(words[30:])), n=1)
+        found = connection.execute("SELECT dbanon.nearest(%s, %s)", [word, words[30:]]).fetchone()
+        assert found == (near[0] if near else None,)
+
+
+def test_the_reach_of_a_dataset_is_three_times_the_extent_of_most_of_it(connection):
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")
+    ((dataset,),) = everything(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'town'")
+    query = f"SELECT * FROM dbanon.reach({dataset})"
+    assert everything(connection, query) == [(-np.inf, np.inf, -np.inf, np.inf)]
+    x, y = np.random.default_rng(3).uniform(0, 20000, (2, 300)).round()
+    x[0] = 9e6
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) VALUES (%s, %s, 's', "
+            "ST_SetSRID(ST_MakePointM(%s, %s, 0), 32632))",
+            [(1000 + i, dataset, *place) for i, place in enumerate(zip(x.tolist(), y.tolist(), strict=True))],
+        )
+    places = np.unique(np.round(np.column_stack([x, y]) / 100), axis=0) * 100
+    cut = int((0.02 + 1 / len(places)) * len(places))
+    spans = []
+    for axis in np.sort(places, axis=0).T:
+        low, high = axis[cut], axis[len(axis) - 1 - cut]
+        spans += [low - 3 * (high - low), high + 3 * (high - low)]
+    assert everything(connection, query) == [tuple(spans)]

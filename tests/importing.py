@@ -1,0 +1,75 @@
+"""Small tables to import in SQL, and what came of it."""
+
+import psycopg
+import pytest
+
+from dbanon import _sqlstate
+
+POIS = "SELECT * FROM dbanon.import_pois('public.shops', dataset => 'town', category => 'kind'"
+CELLS = "SELECT * FROM dbanon.import_cells('public.areas', dataset => 'town'"
+CALLS = "SELECT * FROM dbanon.import_requests('public.calls', dataset => 'town', columns => ARRAY['poi', 'radius']"
+SIGHTINGS = "SELECT * FROM dbanon.import_quasi_identifiers('public.seen', dataset => 'town'"
+SQUARE = "POLYGON((8.2 53.1,8.21 53.1,8.21 53.11,8.2 53.11,8.2 53.1))"
+
+
+def settle(connection: psycopg.Connection) -> psycopg.Connection:
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) SELECT 1000 + i, "
+        "dataset_id, 's', ST_SetSRID("
+        "ST_MakePointM(441000 + i * 37 % 10000, 5879000 + i * 91 % 10000, 0), 32632) "
+        "FROM dbanon.dataset, generate_series(1, 400) i WHERE name = 'town'"
+    )
+    return connection
+
+
+def table(connection, name, columns, rows):
+    connection.execute(f"CREATE TABLE public.{name} ({columns})")
+    marks = ", ".join(["%s"] * (columns.count(",") + 1))
+    with connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO public.{name} VALUES ({marks})", rows)
+
+
+def shops(connection, *rows):
+    table(connection, "shops", "kind text, geom geometry", [(kind, g and f"SRID=4326;{g}") for kind, g in rows])
+
+
+def areas(connection, *rows):
+    table(connection, "areas", "station text, geom geometry", [(name, g and f"SRID=4326;{g}") for name, g in rows])
+
+
+def calls(connection, *rows):
+    table(connection, "calls", "subject text, time float8, poi text, radius text", rows)
+
+
+def seen(connection, *rows, kind="float8"):
+    table(connection, "seen", f"subject text, time {kind}", rows)
+
+
+def call(connection, statement, more=""):
+    """Import, and return rows read, rows kept, and what was left out."""
+    found = connection.execute(f"{statement}{more})").fetchall()
+    assert len(found) == 1
+    return found[0][1:]
+
+
+def refused(connection, statement, more=""):
+    """Import, and return what the command line would make of the error; nothing is stored."""
+    with pytest.raises(psycopg.Error) as caught, connection.transaction():
+        connection.execute(f"{statement}{more})")
+    assert caught.value.diag.message_detail
+    assert caught.value.diag.message_hint
+    return _sqlstate.translated(caught.value)
+
+
+def everything(connection, query):
+    return connection.execute(query).fetchall()
+
+
+def left_out(connection):
+    query = "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) ORDER BY load_id, line"
+    return everything(connection, query)
+
+
+def quarantined(connection):
+    return [reason for _, reason in left_out(connection)]
