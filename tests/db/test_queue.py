@@ -1,6 +1,8 @@
 """The queue of runs in SQL: who submits, takes, watches, cancels, and what becomes of the runs of the dead."""
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -21,6 +23,17 @@ def waiting(connection: psycopg.Connection, run: int) -> int:
 def other(database: str) -> Iterator[psycopg.Connection]:
     with store.connect(database) as opened:
         yield opened
+
+
+@contextmanager
+def worker(connection: psycopg.Connection, database: str) -> Iterator[psycopg.Connection]:
+    """A session that goes away: the server lets its locks go a moment after the client has closed it."""
+    with store.connect(database) as opened:
+        pid = opened.info.backend_pid
+        yield opened
+    alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    while connection.execute(alive, [pid]).fetchone() != (0,):
+        time.sleep(0.005)
 
 
 def shown(connection: psycopg.Connection, run_id: int, columns: str = "status, progress") -> tuple[object, ...] | None:
@@ -119,8 +132,8 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
 def test_a_run_whose_worker_went_away_is_begun_again_or_cancelled(
     connection: psycopg.Connection, database: str, waiting: int, cancelled: bool, status: str
 ) -> None:
-    with store.connect(database) as worker:
-        claim = queue.claim_run(worker, "a")
+    with worker(connection, database) as session:
+        claim = queue.claim_run(session, "a")
         assert claim is not None
         with_rows(connection, waiting)
         assert queue.reap_runs(connection) == 0
@@ -135,8 +148,8 @@ def test_a_run_whose_worker_went_away_is_begun_again_or_cancelled(
 
 def test_after_three_attempts_a_run_is_failed(connection: psycopg.Connection, database: str, waiting: int) -> None:
     for attempt in (1, 2, 3):
-        with store.connect(database) as worker:
-            claim = queue.claim_run(worker, "a")
+        with worker(connection, database) as session:
+            claim = queue.claim_run(session, "a")
             assert claim is not None
             assert claim.attempt == attempt
         queue.reap_runs(connection)
@@ -151,8 +164,8 @@ def test_after_three_attempts_a_run_is_failed(connection: psycopg.Connection, da
 def test_a_run_that_its_own_command_took_is_failed_at_once(
     connection: psycopg.Connection, database: str, waiting: int
 ) -> None:
-    with store.connect(database) as command:
-        assert queue.claim_run(command, "a", waiting) is not None
+    with worker(connection, database) as session:
+        assert queue.claim_run(session, "a", waiting) is not None
     assert shown(connection, waiting, "status") == ("failed",)
     queue.reap_runs(connection)
     assert shown(connection, waiting, "status") == ("failed",)
@@ -161,8 +174,8 @@ def test_a_run_that_its_own_command_took_is_failed_at_once(
 def test_a_worker_that_lost_its_lock_writes_nothing(
     connection: psycopg.Connection, database: str, other: psycopg.Connection, waiting: int
 ) -> None:
-    with store.connect(database) as worker:
-        stale = queue.claim_run(worker, "a")
+    with worker(connection, database) as session:
+        stale = queue.claim_run(session, "a")
     queue.reap_runs(connection)
     fresh = queue.claim_run(other, "b")
     assert stale is not None
@@ -198,8 +211,8 @@ def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
     queue.ask_verification(connection, run)
     before = rows(connection, run)
     for attempt in (1, 2, 3):
-        with store.connect(database) as worker:
-            claim = queue.claim_run(worker, "a")
+        with worker(connection, database) as session:
+            claim = queue.claim_run(session, "a")
             assert claim is not None
             assert (claim.todo, claim.attempt) == ("verify", attempt)
         assert shown(connection, run, "status") == ("verified",)
@@ -224,15 +237,15 @@ def test_only_what_was_computed_is_verified(connection: psycopg.Connection, run:
 def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
-    with store.connect(database) as worker:
-        channel = queue.register_worker(worker, "here 1")
+    with worker(connection, database) as session:
+        channel = queue.register_worker(session, "here 1")
         assert abs(int(channel.removeprefix("dbanon_"))) > 2**32
         assert connection.execute("SELECT name, run_id FROM dbanon.workers").fetchall() == [("here 1", None)]
-        worker.execute(f'LISTEN "{channel}"')
+        session.execute(f'LISTEN "{channel}"')
         run_id = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)
-        (notify,) = worker.notifies(timeout=5, stop_after=1)
+        (notify,) = session.notifies(timeout=5, stop_after=1)
         assert (notify.channel, notify.payload) == (channel, "")
-        assert queue.claim_run(worker, "here 1") is not None
+        assert queue.claim_run(session, "here 1") is not None
         assert connection.execute("SELECT run_id FROM dbanon.workers").fetchall() == [(run_id,)]
     assert not queue.has_worker(connection)
     queue.reap_runs(connection)
@@ -280,8 +293,8 @@ def test_what_would_fail_later_fails_first(
     connection: psycopg.Connection, database: str, run: int, changed: tuple[str, str], state: str
 ) -> None:
     connection.execute("SELECT dbanon.publish(1, 'taken')")
-    with store.connect(database) as worker:
-        queue.register_worker(worker, "here 1")
+    with worker(connection, database) as session:
+        queue.register_worker(session, "here 1")
         assert failing(connection, CALL.replace(*changed)).sqlstate == state
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
@@ -289,11 +302,11 @@ def test_what_would_fail_later_fails_first(
 def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
     connection: psycopg.Connection, run: int, login: Callable[[str], str]
 ) -> None:
-    with store.connect(login("dbanon_operator")) as operator, store.connect(login("dbanon_worker")) as worker:
+    with store.connect(login("dbanon_operator")) as operator, store.connect(login("dbanon_worker")) as session:
         run_id = queue.submit_run(operator, "ten", "tp-aware", None, {}, seed=1)
-        claim = queue.claim_run(worker, "w")
+        claim = queue.claim_run(session, "w")
         assert claim is not None
-        assert queue.watch_run(worker, claim, "computing", 0, None) == "go on"
+        assert queue.watch_run(session, claim, "computing", 0, None) == "go on"
         assert shown(operator, run_id) == ("running", "computing")
         assert queue.cancel_run(operator, run_id) == "being cancelled"
         for call in ("claim_run('me')", "watch_run(2, 1)", "requeue_run(2, 1)", "wake_workers()"):
