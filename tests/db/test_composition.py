@@ -1,4 +1,4 @@
-"""Releases together: what intersecting their groups leaves, held against a plain count, and what publish does."""
+"""Releases together: what intersecting their groups leaves, held against a plain count, and what publish says to it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -97,13 +97,13 @@ def records(place: int, group: Group, each: bool) -> list[tuple[int, Group, froz
     return [(place, group, frozenset({p})) for p in group.people] if each else [(place, group, group.people)]
 
 
-def a_release(connection: psycopg.Connection, name: str, release: Release) -> None:
+def a_release(connection: psycopg.Connection, name: str, release: Release, dataset: int = 1) -> None:
     """Enter what is left of a release: its promise and its groups."""
     run = value(
         connection,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params)"
-        " VALUES (1, 'tp-aware', 'traj-anon', jsonb_build_object('k', %s::int)) RETURNING run_id",
-        release.k,
+        " VALUES (%s, 'tp-aware', 'traj-anon', jsonb_build_object('k', %s::int)) RETURNING run_id",
+        *(dataset, release.k),
     )
     number = value(
         connection,
@@ -202,12 +202,22 @@ TEN = frozenset(range(10))
 FIVES = (Group(0, 2, frozenset(range(5))), Group(0, 2, frozenset(range(5, 10))))
 HALVES = (Group(0, 2, frozenset({0, 2, 4, 6, 8})), Group(0, 2, frozenset({1, 3, 5, 7, 9})))
 
+# Two of five are enough for the releases at first; later three of six are not.
+TWO_AND_THREE = Release(
+    2,
+    (
+        *(Group(0, 2, frozenset({0, 1, 5, 6})), Group(0, 2, frozenset({2, 3, 4, 7, 8, 9}))),
+        *(Group(3, 5, frozenset({0, 1, 2})), Group(3, 5, frozenset({3, 4, 5}))),
+    ),
+)
+
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(new=st.one_of(releases(False), releases(True)), earlier=st.lists(releases(True), max_size=3))
 @example(new=Release(2, HALVES), earlier=[Release(2, FIVES), Release(2, (Group(0, 2, TEN - {0}),))])
 @example(new=Release(2, (Group(0, 4, TEN),)), earlier=[Release(3, FIVES), Release(2, HALVES, True)])
 @example(new=Release(2, (Group(0, 2, TEN - {0}),)), earlier=[Release(2, FIVES)])
+@example(new=TWO_AND_THREE, earlier=[Release(2, FIVES), Release(4, (Group(3, 5, frozenset(range(6))),))])
 def test_sql_measures_what_a_plain_count_does(
     connection: psycopg.Connection, new: Release, earlier: list[Release]
 ) -> None:
@@ -351,9 +361,9 @@ def test_other_times_and_other_datasets_overlap_nothing(connection: psycopg.Conn
     assert publish(connection, verified(connection, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
     assert recorded(connection, "later") == (None, None)
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60)")
-    run = a_run(connection, Release(5, HALVES))
-    connection.execute("UPDATE dbanon.run SET dataset_id = 2 WHERE run_id = %s", [run])
-    assert measured(connection, run) == NOTHING
+    a_release(connection, "elsewhere", Release(5, HALVES), dataset=2)
+    found = measured(connection, a_run(connection, Release(5, FIVES)))
+    assert (found.relation, found.releases) == ("same", ["first"])
 
 
 def test_crowds_that_stay_large_enough_are_told(connection: psycopg.Connection) -> None:
@@ -383,7 +393,9 @@ def test_who_is_left_out_on_one_side_only_is_known(connection: psycopg.Connectio
     assert measured(connection, a_run(connection, without))[:5] == ("crossing", 1, 5, 2, 5)
     a_release(connection, "without", Release(4, tuple(g._replace(first=5, last=7) for g in without.groups)))
     whole = Release(4, tuple(g._replace(first=5, last=7) for g in FIVES))
-    assert measured(connection, a_run(connection, whole))[:4] == ("crossing", 1, 4, 1)
+    run = verified(connection, whole)
+    assert measured(connection, run)[:4] == ("crossing", 1, 4, 1)
+    assert refused(connection, run, "whole").sqlstate == "DA010"
 
 
 def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(connection: psycopg.Connection) -> None:
