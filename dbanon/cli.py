@@ -398,6 +398,24 @@ def run(
 
 
 @app.command(epilog=GLOBAL)
+def plan(
+    method: Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")],
+    dataset: Dataset,
+    algorithm: Annotated[str | None, typer.Option(help="The algorithm; else the family's first.")] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")
+    ] = None,
+) -> None:
+    """Say what a run would meet, how much it would write and about how long it would take; writes nothing."""
+    from dbanon import report
+
+    params = _params(parameter or [])
+    with _open() as database:
+        items = database.plan(method, dataset=dataset, algorithm=algorithm, params=params)
+    _print(lambda: report.plan_text(items), lambda: report.plan_json(items))
+
+
+@app.command(epilog=GLOBAL)
 def verify(run_id: RunId) -> None:
     """Attack the stored rows of a run again."""
     from dbanon import report
