@@ -76,8 +76,10 @@ CREATE OR REPLACE FUNCTION dbanon.plan_windows(
 RETURNS TABLE (number bigint, length bigint, seen bigint, present bigint, members bigint, requests bigint, letters bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
--- The planner knows nothing of how many rows a step leaves: hashing and sorting are never far off.
+-- The planner does not know how many rows a step leaves, nor of which dataset. Hashing, sorting and reading pages in their order
+-- are never far off; an index scan jumps between the pages of millions of requests.
 SET enable_nestloop = off
+SET enable_indexscan = off
 SET jit = off
 SET work_mem = '128MB'
 AS $$
@@ -181,13 +183,13 @@ DECLARE
     told text;
 BEGIN
     IF step_s % grid_s <> 0 THEN
-        RETURN jsonb_build_object('code', 2, 'sentence', format(
+        RETURN jsonb_build_object('code', 2, 'sure', true, 'sentence', format(
             'The ''step_s'' parameter of tp-aware must be a multiple of the dataset''s grid_s, %s s. Got %s instead.', grid_s, step_s));
     END IF;
     IF (about ->> 'fixes')::bigint > 0 THEN
         start_s := coalesce((params ->> 'start')::bigint, floor((about ->> 'first_s')::double precision / step_s)::bigint * step_s);
         IF start_s % grid_s <> 0 THEN
-            RETURN jsonb_build_object('code', 2, 'sentence', format(
+            RETURN jsonb_build_object('code', 2, 'sure', true, 'sentence', format(
                 'The ''start'' parameter of tp-aware must be a multiple of the dataset''s grid_s, %s s. Got %s instead.',
                 grid_s, params ->> 'start'));
         END IF;
@@ -195,7 +197,7 @@ BEGIN
     END IF;
     windows := (total + instants - 1) / instants;
     IF windows > (limits ->> 'windows')::bigint THEN
-        RETURN jsonb_build_object('code', 3, 'sentence', format(
+        RETURN jsonb_build_object('code', 3, 'sure', true, 'sentence', format(
             'The data must span at most %s windows of %s instants. Got %s. Remove fixes at wild times, or raise step_s or instants.',
             limits ->> 'windows', instants, windows));
     END IF;
@@ -213,7 +215,7 @@ BEGIN
               round(p.members * s.scale) AS members, round(p.requests * s.scale) AS requests, p.letters * s.scale AS letters
           FROM dbanon.plan_windows((about ->> 'dataset_id')::bigint, (about ->> 'share')::double precision, grid_s, start_s,
                                    step_s::integer, instants::integer, total, params ->> 'align', (params ->> 'max_gap_s')::integer) p
-          CROSS JOIN (SELECT (about ->> 'subjects')::numeric / (about ->> 'looked_at')::numeric AS scale) s) w
+          CROSS JOIN (SELECT (about ->> 'subjects')::numeric / greatest((about ->> 'looked_at')::numeric, 1) AS scale) s) w
     WHERE total > 0;
     SELECT count(*), count(*) FILTER (WHERE NOT coalesce(q.sent_at >= to_timestamp(start_s)
                                                          AND q.sent_at < to_timestamp(start_s + total * step_s), false))
@@ -295,7 +297,7 @@ DECLARE
     fails jsonb;
 BEGIN
     IF at_s % grid_s <> 0 THEN
-        fails := jsonb_build_object('code', 2, 'sentence', format(
+        fails := jsonb_build_object('code', 2, 'sure', true, 'sentence', format(
             'The ''at'' parameter of sensitive-sites must be a multiple of the dataset''s grid_s, %s s. Got another time; choose the '
             'start of a slot.', grid_s));
     ELSIF at_s IS NULL AND (about ->> 'fixes')::bigint > subjects THEN
@@ -322,7 +324,7 @@ BEGIN
             - floor(least((about ->> 'ymin')::double precision, @postgis@.ST_YMin(box)) / grid_m) + 1];
     -- In the order in which the run looks.
     IF sites = 0 THEN
-        fails := jsonb_build_object('code', 3, 'sentence',
+        fails := jsonb_build_object('code', 3, 'sure', true, 'sentence',
             'The dataset must have sensitive sites. Got none; load some with `dbanon load sites`.');
     ELSIF greatest(cells[1], cells[2]) > (limits ->> 'cells')::double precision THEN
         fails := jsonb_build_object('code', 3, 'sentence', format(
@@ -394,16 +396,16 @@ CREATE OR REPLACE FUNCTION dbanon.plan_cost(method text, work jsonb) RETURNS jso
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT jsonb_build_object('fixed_s', r.rates -> 'fixed_s', 'fixed_mb', r.rates -> 'fixed_mb',
-        's', sum((r.rates ->> (w.key || '_us'))::numeric * w.value::numeric) / 1e6,
-        'mb', sum((r.rates ->> (w.key || '_b'))::numeric * w.value::numeric) / 1e6)
+    SELECT jsonb_build_object(
+        's', (r.rates ->> 'fixed_s')::numeric + sum((r.rates ->> (w.key || '_us'))::numeric * w.value::numeric) / 1e6,
+        'mb', (r.rates ->> 'fixed_mb')::numeric + sum((r.rates ->> (w.key || '_b'))::numeric * w.value::numeric) / 1e6)
     FROM (SELECT dbanon.plan_rates() -> plan_cost.method AS rates) r
     CROSS JOIN jsonb_each_text(plan_cost.work) w
     GROUP BY r.rates
 $$;
 COMMENT ON FUNCTION dbanon.plan_cost(text, jsonb) IS
 'Seconds and memory of a run by dbanon.plan_rates. Takes: method; work, an object of counts: fix, position, row, request, hidden.
-Returns: fixed_s and fixed_mb, which any run takes, and s and mb, which this work adds. Raises: nothing.
+Returns: an object: s and mb, what any run takes included. Raises: nothing.
 Example: SELECT dbanon.plan_cost(''tp-aware'', ''{"fix": 1000000, "position": 500000}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_earlier(method text, algorithm text, dataset_id bigint) RETURNS jsonb
@@ -491,7 +493,7 @@ BEGIN
         'algorithm', chosen, 'params', checked, 'share', share, 'looked_at', looked_at,
         'crowd', coalesce(earlier -> 'crowd', rates -> 'crowd'));
     IF read.wild > 0 THEN
-        outcome := jsonb_build_object('code', 3, 'sentence', format(
+        outcome := jsonb_build_object('code', 3, 'sure', true, 'sentence', format(
             'Every time must be unix seconds before the year 5138. Got %s that are not; load without them.', read.wild));
     ELSIF plan_run.method = 'tp-aware' THEN
         outcome := dbanon.plan_tp_aware(about);
@@ -544,17 +546,15 @@ BEGIN
                 THEN format('at most %s, and a run may write %s', bytes_most, largest)
                 ELSE format('at most %s', bytes_most) END);
         RETURN QUERY
-            SELECT c.item, CASE WHEN before IS NULL THEN round((cost ->> c.fixed)::numeric + (cost ->> c.unit)::numeric, c.digits)
-                    ELSE round((cost ->> c.fixed)::numeric + greatest(0, (earlier ->> c.unit)::numeric - (cost ->> c.fixed)::numeric)
-                               * (cost ->> c.unit)::numeric / greatest((before ->> c.unit)::numeric, 1e-9), c.digits) END,
-                false, CASE WHEN before IS NULL THEN 'no run yet to compare with: by rates measured on two cores'
+            SELECT c.item, round((cost ->> c.unit)::numeric
+                    * coalesce((earlier ->> c.unit)::numeric / (before ->> c.unit)::numeric, 1), c.digits), false, CASE WHEN before IS NULL THEN 'no run yet to compare with: by rates measured on two cores'
                             ELSE format('by run %s, which took %s', earlier ->> 'run_id', round((earlier ->> c.unit)::numeric, c.digits))
-                       END || c.besides
-            FROM (VALUES ('seconds', 's', 'fixed_s', 1, '; some more where the method is not compiled yet'),
-                         ('memory_mb', 'mb', 'fixed_mb', 0, '')) c (item, unit, fixed, digits, besides);
+                END || c.besides
+            FROM (VALUES ('seconds', 's', 1, '; some more where the method is not compiled yet'),
+                         ('memory_mb', 'mb', 0, '')) c (item, unit, digits, besides);
     END IF;
     RETURN QUERY VALUES ('exit_code'::text, code::numeric,
-        share >= 1 AND (code NOT IN (0, 5) OR told IS NULL) AND (plan_run.method IN ('tp-aware', 'sensitive-sites')), CASE
+        (share >= 1 OR outcome ? 'sure') AND (code NOT IN (0, 5) OR told IS NULL) AND outcome <> '{}', CASE
         WHEN code = 5 THEN format('%s is for comparison only: the attack refuses what it publishes.', chosen)
         WHEN code <> 0 THEN told
         WHEN told IS NOT NULL THEN format('It may end with %s: %s', outcome ->> 'may', told)
