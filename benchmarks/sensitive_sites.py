@@ -27,7 +27,7 @@ Run = tuple[float, float]
 
 def run(data: Trajectories, places: Places, algorithm: str, k: int, **params: object) -> Run:
     """Seconds, the median of three runs, and GGC in percent."""
-    chosen = FAMILY.parse({"k": k, **params})
+    chosen = FAMILY.parse({"k": k, **params}, algorithm)
     seconds = []
     for _ in range(3):
         began = time.perf_counter()

@@ -17,6 +17,7 @@ _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others
     "DA004": VerificationFailed,
     "DA005": VerificationFailed,
     "DA008": DataError,
+    "DA011": ParameterError,
 }
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."

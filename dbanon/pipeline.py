@@ -176,7 +176,7 @@ class Database:
         """
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
-        parsed = family.parse(params or {})
+        parsed = family.parse(params or {}, chosen.name)
         seed = secrets.randbelow(2**53) if seed is None else _checked_seed(seed)
         if publish is not None and chosen.comparison_only:
             raise ParameterError(

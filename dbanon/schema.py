@@ -6,6 +6,7 @@ nothing behind and two at once do no harm. The tables are in ``migrations/``, wh
 """
 
 import hashlib
+import importlib.metadata
 import json
 import logging
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from dbanon.errors import SchemaMismatch, StoreError
-from dbanon.methods import METHODS, Method
+from dbanon.methods import METHODS, Method, describe
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -52,7 +53,7 @@ def check(connection: psycopg.Connection) -> None:
 
 
 def is_current(url: str) -> bool:
-    """Say whether `upgrade` would change nothing: same revision, same SQL files, same methods."""
+    """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
@@ -158,6 +159,7 @@ def _migrate(connection: "sqlalchemy.Connection") -> None:
     config.set_main_option("script_location", str(_folder("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["sql"] = _folder("sql")
+    config.attributes["version"] = _version()
     try:
         command.upgrade(config, "head")
     except CommandError as error:
@@ -173,10 +175,17 @@ def _folder(name: str) -> Path:
     return packed if packed.is_dir() else _REPOSITORY / name
 
 
+def _version() -> str:
+    return importlib.metadata.version("dbanon")
+
+
 def _stamp() -> str:
-    """Describe what an upgrade leaves, as the comment of the table that holds the revision."""
-    content = [file.read_bytes() for file in sorted(_folder("sql").glob("*.sql"))]
-    content += [json.dumps(_row(method)).encode() for method in METHODS.values()]
+    """Describe what an upgrade leaves, as the comment of the table that holds the revision.
+
+    The methods go in as source, because every command asks for the stamp and their modules are slow to import.
+    """
+    files = [*sorted(_folder("sql").glob("*.sql")), *sorted((_INSTALLED / "methods").glob("*.py"))]
+    content = [_version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
 
@@ -184,11 +193,13 @@ def _stamp() -> str:
 def _sync_methods(connection: "sqlalchemy.Connection") -> None:
     for method in METHODS.values():
         connection.exec_driver_sql(
-            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns)"
-            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s)"
+            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper,"
+            " parameters)"
+            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s,"
+            " %(paper)s, %(parameters)s)"
             " ON CONFLICT (name) DO UPDATE SET summary = excluded.summary, guarantee = excluded.guarantee,"
             " region_type = excluded.region_type, attack = excluded.attack, algorithms = excluded.algorithms,"
-            " columns = excluded.columns",
+            " columns = excluded.columns, paper = excluded.paper, parameters = excluded.parameters",
             _row(method),
         )
 
@@ -208,6 +219,8 @@ def _row(method: Method) -> dict[str, str]:
         "attack": method.attack,
         "algorithms": json.dumps(algorithms),
         "columns": json.dumps(columns),
+        "paper": method.paper,
+        "parameters": json.dumps(describe(method)),
     }
 
 

@@ -1,7 +1,8 @@
 """Runs the revisions, then every file of ``sql/``, as role dbanon_admin and in one transaction.
 
-The caller hands over an open connection in a transaction of its own (``config.attributes["connection"]``) and the
-folder of SQL files (``config.attributes["sql"]``). A broken revision or file rolls everything back.
+The caller hands over an open connection in a transaction of its own (``config.attributes["connection"]``), the folder
+of SQL files (``config.attributes["sql"]``) and the program's version (``config.attributes["version"]``). A broken
+revision or file rolls everything back.
 """
 
 from pathlib import Path
@@ -68,7 +69,14 @@ def script(connection: Connection, text: str) -> None:
         found = cursor.fetchone()
         if found is None:
             raise RuntimeError("Extension postgis must be in the database before the revisions run.")
-        cursor.execute(text.replace("@postgis@", found[0]).replace("@postgis_text@", found[1]))
+        version = context.config.attributes["version"]
+        for mark, meant in {
+            "@postgis@": found[0],
+            "@postgis_text@": found[1],
+            "@version_text@": "'" + version.replace("'", "''") + "'",
+        }.items():
+            text = text.replace(mark, meant)
+        cursor.execute(text)
 
 
 def run() -> None:

@@ -8,7 +8,7 @@
 --   DA002 the name cannot be used             DA007 rows of a released run are never changed
 --   DA003 the name is taken                   DA008 wrong SRID
 --   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
---   DA005 rows changed since verification
+--   DA005 rows changed since verification     DA011 no such method, algorithm or parameter, or a wrong value
 
 CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -90,6 +90,31 @@ COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from e
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
 COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
+COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';
+COMMENT ON COLUMN dbanon.methods.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.methods.algorithm IS 'One way to compute it.';
+COMMENT ON COLUMN dbanon.methods.is_default IS 'Whether it is taken where no algorithm is named.';
+COMMENT ON COLUMN dbanon.methods.comparison_only IS 'Whether it gives no guarantee and is never published.';
+COMMENT ON COLUMN dbanon.methods.summary IS 'What the method does.';
+COMMENT ON COLUMN dbanon.methods.algorithm_summary IS 'What the algorithm does.';
+COMMENT ON COLUMN dbanon.methods.guarantee IS 'What is promised; null where nothing is.';
+COMMENT ON COLUMN dbanon.methods.attack IS 'The attack a run must withstand to be published.';
+COMMENT ON COLUMN dbanon.methods.paper IS 'Where the method is from.';
+
+COMMENT ON VIEW dbanon.method_parameters IS 'The parameters of the methods: what dbanon.check_params goes by.';
+COMMENT ON COLUMN dbanon.method_parameters.method IS 'The method family.';
+COMMENT ON COLUMN dbanon.method_parameters.parameter IS 'The parameter.';
+COMMENT ON COLUMN dbanon.method_parameters.place IS 'Its place among those of the method, from 1.';
+COMMENT ON COLUMN dbanon.method_parameters.type IS 'integer, number, choice, switch (on or off) or instant.';
+COMMENT ON COLUMN dbanon.method_parameters.unit IS 'Its unit; null where it has none.';
+COMMENT ON COLUMN dbanon.method_parameters.default_value IS 'What it is where it is not given.';
+COMMENT ON COLUMN dbanon.method_parameters.minimum IS 'The least it may be; null: no limit.';
+COMMENT ON COLUMN dbanon.method_parameters.maximum IS 'The most it may be; null: no limit.';
+COMMENT ON COLUMN dbanon.method_parameters.choices IS 'What it may be; null where it is no choice.';
+COMMENT ON COLUMN dbanon.method_parameters.requirement IS 'What it must be, in words.';
+COMMENT ON COLUMN dbanon.method_parameters.algorithms IS 'With which algorithms it may be given; null: with all.';
+COMMENT ON COLUMN dbanon.method_parameters.help IS 'What it does.';
+
 COMMENT ON TABLE dbanon.run IS 'Method, algorithm, parameters, seed and dataset, and what came out.';
 COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
 COMMENT ON COLUMN dbanon.run.dataset_id IS 'The dataset.';

@@ -35,3 +35,10 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint), dbanon.reap_runs(), dbanon.run_lock_key(bigint) TO dbanon_worker;
+
+-- The registry may be read, and parameters be checked, by both.
+GRANT SELECT ON dbanon.methods, dbanon.method_parameters TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dbanon.stripped(jsonb), dbanon.is_number(text),
+    dbanon.shown(jsonb), dbanon.as_number(jsonb), dbanon.as_instant(jsonb), dbanon.as_parameter(jsonb, jsonb),
+    dbanon.refuse_name(text, text, text[]), dbanon.checked_algorithm(text, text), dbanon.checked_value(text, jsonb, jsonb),
+    dbanon.check_params(text, text, jsonb), dbanon.version() TO dbanon_operator, dbanon_worker;

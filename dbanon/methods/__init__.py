@@ -9,7 +9,6 @@ listing and the docs are all made from the class's fields. Same data, parameters
 import dataclasses
 import difflib
 import importlib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbanon.errors import ParameterError
+from dbanon.methods import _values
 from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
 
@@ -30,6 +30,7 @@ def parameter(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    algorithms: tuple[str, ...] = (),
 ) -> Any:
     """Describe one parameter of a method, once.
 
@@ -39,16 +40,19 @@ def parameter(
         Its default; ``None`` means "derived from the data", and the help says how.
     help : str
         One sentence for someone who has not read the paper.
-    type : {"integer", "number", "text", "choice", "switch"}
+    type : {"integer", "number", "choice", "switch", "instant"}
+        An instant is given as ISO 8601 with a zone or as unix seconds, and held as unix seconds.
     unit : str
         "s", "m", "" for counts.
     minimum, maximum : float, optional
         Inclusive limits.
     choices : tuple of str
         For ``type="choice"``.
+    algorithms : tuple of str
+        With which algorithms it may be given; empty: with all.
     """
-    described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum, "choices": choices}
-    return dataclasses.field(default=default, metadata=described)
+    described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum}
+    return dataclasses.field(default=default, metadata={**described, "choices": choices, "algorithms": algorithms})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,21 +103,36 @@ class Method:
                 return algorithm
         raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
 
-    def parse(self, given: Mapping[str, Any]) -> Any:
-        """Make parameters from names and values (text or JSON), checked.
+    def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
+        """Make parameters from names and values (text or JSON), checked: all checks that need no data.
+
+        Of several faults it is told the same one in whatever order they are given, as `dbanon.check_params` does.
 
         Raises
         ------
         ParameterError
-            For an unknown name or a value outside its limits.
+            For an unknown name, a value outside its limits, or one the algorithm (by default the first) would not use.
         """
-        by_name = {f.name: f for f in dataclasses.fields(self.parameters)}
-        values = {}
-        for name, value in given.items():
-            if name not in by_name:
-                raise _unknown(f"parameter of {self.name}", name, by_name)
-            values[name] = _value(self.name, by_name[name], value)
-        return self.parameters(**values)
+        chosen = self.algorithm(algorithm)
+        items = dataclasses.fields(self.parameters)
+        known = [item.name for item in items]
+        unknown = set(given).difference(known)
+        if unknown:
+            raise _unknown(f"parameter of {self.name}", min(unknown), known)
+        values = {item.name: _value(self.name, item, given[item.name]) for item in items if item.name in given}
+        parsed = self.parameters(**values)
+        self._demand_used(chosen.name, parsed)
+        return parsed
+
+    def _demand_used(self, algorithm: str, params: Any) -> None:
+        """Raise `ParameterError` for what the algorithm would not do."""
+        for item in dataclasses.fields(params):
+            only = item.metadata["algorithms"]
+            if only and algorithm not in only and getattr(params, item.name) != item.default:
+                raise ParameterError(
+                    f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. "
+                    f"Got it for {algorithm}; leave it out."
+                )
 
     def prepare(self, algorithm: str, params: Any) -> None:
         """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
@@ -129,6 +148,7 @@ class Method:
         places: Places | None = None,
     ) -> Cloaks:
         """Compute the cloaks; pure. Families with ``reads_places`` are given the sites and shapes."""
+        self._demand_used(algorithm, params)
         run = cast("Callable[..., Cloaks]", importlib.import_module(self.module).anonymise)
         return run(data, params, rng, algorithm=algorithm, **({"places": places} if self.reads_places else {}))
 
@@ -219,53 +239,27 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return ParameterError(f"There is no {what} named '{name}'. {hint}")
+    return ParameterError(f"There is no {what} named {_values.quoted(name)}. {hint}")
 
 
-def _value(method_name: str, item: "dataclasses.Field[Any]", value: Any) -> Any:
-    about = item.metadata
+def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
+    value = _values.plain(given)
     if value is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    try:
-        converted = _converted(about, value)
-    except (TypeError, ValueError, OverflowError):
-        converted = None
-    if converted is None or not _within(about, converted):
-        got = f"{converted:g}" if isinstance(converted, float) else repr(value if converted is None else converted)
-        must = requirement(about)
+    converted = _values.converted(item.metadata, value)
+    if converted is None:
+        must, got = requirement(item.metadata), _values.shown(value)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
-
-
-_SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
-
-
-def _converted(about: Mapping[str, Any], value: Any) -> Any:
-    if about["type"] == "switch":
-        return value if isinstance(value, bool) else _SWITCH.get(str(value).strip().lower())
-    if isinstance(value, bool):
-        return None
-    if about["type"] == "integer":
-        number = float(value)
-        return int(number) if number.is_integer() else None
-    if about["type"] == "number":
-        number = float(value)
-        return number if math.isfinite(number) else None
-    return str(value)
-
-
-def _within(about: Mapping[str, Any], value: Any) -> bool:
-    if about["choices"]:
-        return value in about["choices"]
-    low, high = about["minimum"], about["maximum"]
-    return (low is None or value >= low) and (high is None or value <= high)
 
 
 def requirement(about: Mapping[str, Any]) -> str:
     """Say in words what a parameter must be, from its metadata."""
     if about["choices"]:
         return "one of " + ", ".join(about["choices"])
-    words = {"integer": "an integer", "number": "a number", "text": "a text", "switch": "on or off"}[about["type"]]
+    if about["type"] == "instant":
+        return "ISO 8601 with a zone, or unix seconds, in whole seconds"
+    words = {"integer": "an integer", "number": "a number", "switch": "on or off"}[about["type"]]
     if about["minimum"] is not None:
         words += f" >= {about['minimum']:g}"
     if about["maximum"] is not None:
@@ -285,7 +279,8 @@ def describe(family: Method) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``name, type, unit, default, default_text, requirement, help`` of each, in order.
+        ``name, type, unit, default, default_text, minimum, maximum, choices, requirement, help, algorithms`` of each,
+        in order.
     """
     return [
         {
@@ -294,8 +289,12 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "unit": item.metadata["unit"],
             "default": item.default,
             "default_text": _default_text(item.default),
+            "minimum": item.metadata["minimum"],
+            "maximum": item.metadata["maximum"],
+            "choices": list(item.metadata["choices"]),
             "requirement": requirement(item.metadata),
             "help": item.metadata["help"],
+            "algorithms": list(item.metadata["algorithms"]),
         }
         for item in dataclasses.fields(family.parameters)
     ]

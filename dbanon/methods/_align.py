@@ -7,21 +7,19 @@ no fix is copied; else O(fixes) are held, and what is returned.
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
-import math
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError
+from dbanon.methods._values import LATEST_S
 from dbanon.trajectory import Float, Int, Trajectories, _freeze
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
-LATEST_S = 10**11  # the year 5138: what lies beyond is no unix time
 LAST, EXACT, LINEAR = 0, 1, 2
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
 
@@ -91,30 +89,6 @@ class Timeline:
     def fixes(self) -> tuple[Float, Float, Float, int]:
         """What kernels take to find positions."""
         return self.t, self.x, self.y, self.grid_s
-
-
-def unix_seconds(text: str, name: str, family: str) -> int:
-    """Read a parameter that is a moment: unix seconds, or ISO 8601 with a zone; whole seconds.
-
-    Raises
-    ------
-    ParameterError
-        If it is none.
-    """
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
-            moment = None
-        seconds = moment.timestamp() if moment is not None and moment.tzinfo is not None else math.nan
-    if not seconds.is_integer() or abs(seconds) > LATEST_S:
-        raise ParameterError(
-            f"The '{name}' parameter of {family} must be ISO 8601 with a zone, or unix seconds, in whole seconds. "
-            f"Got {text!r} instead."
-        )
-    return int(seconds)
 
 
 def demand_sane_times(data: Trajectories) -> None:

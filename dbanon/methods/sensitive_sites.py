@@ -43,11 +43,11 @@ class Parameters:
     """What a run of sensitive-sites can be asked for."""
 
     k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2)
-    at: str | None = parameter(
+    at: int | None = parameter(
         None,
         "Instant at which to look where everybody is, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
         "by default everybody must have one fix only, and its time does not matter.",
-        type="text",
+        type="instant",
     )
     max_gap_s: int = parameter(
         300,
@@ -71,23 +71,27 @@ class Parameters:
         unit="m",
         minimum=0,
         maximum=100_000,
+        algorithms=("bk", "mk", "knn"),
     )
     guard_inside: bool = parameter(
-        False, "Whether everybody inside a site's rectangle is hidden with it too.", type="switch"
+        False,
+        "Whether everybody inside a site's rectangle is hidden with it too.",
+        type="switch",
+        algorithms=("bk", "mk", "knn"),
     )
     improve: bool = parameter(
-        True, "Whether bk is followed by a search for smaller rectangles, which is not in the paper.", type="switch"
+        True,
+        "Whether bk is followed by a search for smaller rectangles, which is not in the paper.",
+        type="switch",
+        algorithms=("bk",),
     )
     local_format: str = parameter(
         "secure",
         "What local publishes, for comparison: one rectangle a site, or one for each user and site.",
         type="choice",
         choices=("secure", "2-by-2"),
+        algorithms=("local",),
     )
-
-    def __post_init__(self) -> None:
-        if self.at is not None:
-            _align.unix_seconds(self.at, "at", "sensitive-sites")
 
 
 def anonymise(
@@ -126,30 +130,17 @@ def anonymise(
         If there are too few users for the sites.
     """
     _align.demand_sane_times(data)
-    at = None if params.at is None else _align.unix_seconds(params.at, "at", "sensitive-sites")
     places = places if places is not None else _nowhere()
-    seen = _snapshot.look(data, places, at, params.max_gap_s)
+    seen = _snapshot.look(data, places, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, places, seen, params.curve_order)
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
             f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
             "positions out when loading, or load with a coarser --grid-m."
         )
-    _demand_used(params, algorithm)
     if algorithm == "local":
         return _shared(data, scene, seen, params)
     return _disjoint(data, scene, seen, params, ALGORITHMS[algorithm](scene, params, rng))
-
-
-def _demand_used(params: Parameters, algorithm: str) -> None:
-    """Raise `ParameterError` for what the algorithm would not do."""
-    local = algorithm == "local"
-    if local and (params.guard_m or params.guard_inside):
-        raise ParameterError(
-            "local, which is for comparison, must have no guards. Got some; leave them out, or use bk."
-        )
-    if not local and params.local_format != "secure":
-        raise ParameterError(f"The 'local_format' parameter must go with local. Got it for {algorithm}; leave it out.")
 
 
 def prepare(params: Parameters, *, algorithm: str = "bk") -> None:
@@ -172,7 +163,7 @@ def prepare(params: Parameters, *, algorithm: str = "bk") -> None:
         shape_trajectory=np.empty(0, np.int64),
         shape_bounds=np.empty((0, 4)),
     )
-    few = dataclasses.replace(params, k=2, at=None if params.at is None else "0")
+    few = dataclasses.replace(params, k=2, at=None if params.at is None else 0)
     anonymise(data, few, np.random.default_rng(0), algorithm=algorithm, places=places)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import _align, _binary_us_tree, parameter
+from dbanon.methods._values import LATEST_S
 from dbanon.trajectory import Cloaks, Float, Int, Requests, Trajectories
 
 MOST_WINDOWS = 100_000
@@ -35,11 +36,11 @@ class Parameters:
     instants: int = parameter(
         30, "Instants in a window: the length of a published trajectory.", type="integer", minimum=1, maximum=10_000
     )
-    start: str | None = parameter(
+    start: int | None = parameter(
         None,
         "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
         "by default the data's first time, floored to step_s.",
-        type="text",
+        type="instant",
     )
     align: str = parameter(
         "last",
@@ -69,10 +70,6 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
-
-    def __post_init__(self) -> None:
-        if self.start is not None:
-            _align.unix_seconds(self.start, "start", "tp-aware")
 
 
 def anonymise(
@@ -143,7 +140,7 @@ def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
         grid_m=1.0,
         grid_s=1,
     )
-    few = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start="0", min_cloak_m=None)
+    few = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start=0, min_cloak_m=None)
     anonymise(data, few, np.random.default_rng(0), algorithm=algorithm)
 
 
@@ -168,7 +165,7 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
     """
     span = cloaks.suppressed["windows"]
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
-    time = np.floor(np.clip(requests.t, -2 * _align.LATEST_S, 2 * _align.LATEST_S)).astype(np.int64)
+    time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     step = int(cloaks.end[0] - cloaks.start[0])
     window_start = np.array([w["start"] for w in span], np.int64)
     last = span[-1]["start"] + span[-1]["instants"] * step
@@ -272,15 +269,11 @@ def _windows(data: Trajectories, params: Parameters) -> list[_align.Instants]:
         )
     if not data.fixes:
         return []
-    start = (
-        _align.unix_seconds(params.start, "start", "tp-aware")
-        if params.start is not None
-        else _first_start(data, params.step_s)
-    )
+    start = params.start if params.start is not None else _first_start(data, params.step_s)
     if start % data.grid_s:
         raise ParameterError(
             f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            f"Got {params.start!r} instead."
+            f"Got {params.start} instead."
         )
     last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
     total = max(0, (last - start) // params.step_s + 1)

@@ -31,7 +31,8 @@ def sites(points, shapes=None):
 
 
 def run(data, places, algorithm="bk", seed=1, **params):
-    return FAMILY.anonymise(data, algorithm, FAMILY.parse({"k": 2, **params}), np.random.default_rng(seed), places)
+    chosen = FAMILY.parse({"k": 2, **params}, algorithm)
+    return FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(seed), places)
 
 
 def rows(cloaks):

@@ -1,8 +1,12 @@
 """Every parameter of every family: good values are taken, bad ones get the one sentence."""
 
 import dataclasses
+import itertools
+import math
 import re
+from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +24,11 @@ SENTENCE = re.compile(r"The '(\w+)' parameter of ([\w-]+) must be .+\. Got .+ in
 TP_AWARE = METHODS["tp-aware"]
 
 
+def used_by(family, field):
+    """Name an algorithm that the parameter may be given with."""
+    return (field.metadata["algorithms"] or [None])[0]
+
+
 def refusal(family, name, value):
     with pytest.raises(ParameterError) as caught:
         family.parse({name: value})
@@ -27,9 +36,7 @@ def refusal(family, name, value):
 
 
 def sentence(family, field, value):
-    return (
-        f"The '{field.name}' parameter of {family.name} must be {requirement(field.metadata)}. Got {value!r} instead."
-    )
+    return f"The '{field.name}' parameter of {family.name} must be {requirement(field.metadata)}. Got {value} instead."
 
 
 @pytest.mark.parametrize("family", METHODS.values(), ids=lambda f: f.name)
@@ -43,7 +50,8 @@ def test_defaults_are_taken_and_survive_being_stored(family):
 def test_every_parameter_has_a_help_a_type_and_a_default_within_its_own_limits(family, field):
     about = field.metadata
     assert about["help"].endswith(".")
-    assert about["type"] in {"integer", "number", "text", "choice", "switch"}
+    assert about["type"] in {"integer", "number", "choice", "switch", "instant"}
+    assert set(about["algorithms"]) <= {algorithm.name for algorithm in family.algorithms}
     assert bool(about["choices"]) == (about["type"] == "choice")
     assert family.parse({field.name: field.default}) == family.parse({})
 
@@ -61,19 +69,20 @@ def test_limits_are_inclusive_and_what_lies_beyond_them_is_refused(family, field
 @given(value=st.one_of(st.text(), st.booleans(), st.floats(), st.integers(), st.just(10**400), st.lists(st.integers())))
 def test_any_value_is_taken_or_refused_with_the_sentence(family, field, value):
     try:
-        taken = getattr(family.parse({field.name: value}), field.name)
+        taken = getattr(family.parse({field.name: value}, used_by(family, field)), field.name)
     except ParameterError as error:
         named = SENTENCE.fullmatch(str(error))
         assert named is not None
         assert named.groups() == (field.name, family.name)
     else:
-        kinds = {"integer": int, "number": float, "text": str, "choice": str, "switch": bool}
+        kinds = {"integer": int, "number": float, "choice": str, "switch": bool, "instant": int}
         assert type(taken) is kinds[field.metadata["type"]]
 
 
 def test_the_sentence_is_the_house_form():
     assert refusal(TP_AWARE, "k", 1) == "The 'k' parameter of tp-aware must be an integer >= 2. Got 1 instead."
-    assert refusal(TP_AWARE, "k", "2.5") == "The 'k' parameter of tp-aware must be an integer >= 2. Got '2.5' instead."
+    assert refusal(TP_AWARE, "k", "2.5") == "The 'k' parameter of tp-aware must be an integer >= 2. Got 2.5 instead."
+    assert refusal(TP_AWARE, "k", "two") == "The 'k' parameter of tp-aware must be an integer >= 2. Got 'two' instead."
     assert refusal(TP_AWARE, "align", "first") == (
         "The 'align' parameter of tp-aware must be one of last, exact, linear. Got 'first' instead."
     )
@@ -96,16 +105,85 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         TP_AWARE.algorithm("magic")
 
 
-@pytest.mark.parametrize("start", ["0", "1767600000", "1.7676e9", "2026-01-05T08:00:00Z", "2026-01-05 09:00+01:00"])
-def test_start_is_unix_seconds_or_iso_8601_with_a_zone(start):
-    assert TP_AWARE.parse({"start": start}).start == start
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"), (True, "true"), (False, "false"), (1, "1"), (-10, "-10"), (-0.0, "0"), (1e-7, "0.0000001"),
+        (1e20, "1" + "0" * 20), (10**70, "1" + "0" * 56 + "..."), (1.50, "1.5"), (math.nan, "NaN"),
+        (-math.inf, "-Infinity"), (np.int64(1), "1"), (np.True_, "true"), (" 1.50 ", "1.50"), ("+1e0", "+1e0"),
+        ("1e999", "1e999"), ("1e1000", "'1e1000'"), (".", "'.'"), ("", "''"), (" ", "' '"), ("1_0", "'1_0'"),
+        ("١٢", "'١٢'"), ("it's", "'it's'"), ("a\nb\x1b", "'a?b?'"), ("x" * 60, f"'{'x' * 60}'"),
+        ("x" * 61, f"'{'x' * 57}...'"), ("0" * 61, f"'{'0' * 57}...'"), ([], "a list"), ((1, 2), "a list"),
+        ({"k": 1}, "an object"),
+    ],
+)  # fmt: skip
+def test_an_error_shows_what_was_given(value, shown):
+    assert refusal(TP_AWARE, "align", value).endswith(f" Got {shown} instead.")
 
 
 @pytest.mark.parametrize(
-    "start", ["", "soon", "2026-01-05T08:00:00", "2026-01-05", "nan", "inf", "1e300", "0.5", "2026-01-05T08:00:00.5Z"]
+    ("value", "taken"),
+    [
+        ("2", 2), (" 2 ", 2), ("+2.0", 2), ("20e-1", 2), ("2.", 2), (2.0, 2), (np.int32(2), 2), (Decimal(2), 2),
+        (2**60 + 1, 2**60 + 1), (str(2**60 + 1), 2**60 + 1), ("1e300", 10**300),
+    ],
+)  # fmt: skip
+def test_an_integer_is_taken_whole(value, taken):
+    assert TP_AWARE.parse({"k": value}).k == taken
+
+
+@pytest.mark.parametrize(
+    "value", ["1e301", "2e-1", "1_0", "\xa02", "٢", "2,0", "0x2", "1e0000", 10**301, "", True, "2" * 61]
 )
+def test_any_other_is_no_integer(value):
+    assert refusal(TP_AWARE, "k", value).startswith("The 'k' parameter of tp-aware must be an integer >= 2. Got ")
+
+
+def test_of_several_faults_the_same_is_told_in_whatever_order_they_are_given():
+    faults = {"min_cloak_m": -1, "k": 1, "zzz": 1, "aaa": 1}
+    while faults:
+        told = {str(caught_by(dict(items))) for items in itertools.permutations(faults.items())}
+        assert len(told) == 1
+        first = next(name for name in ("aaa", "zzz", "k", "min_cloak_m") if name in faults)
+        assert f"'{first}'" in told.pop()
+        del faults[first]
+
+
+def caught_by(given):
+    with pytest.raises(ParameterError) as caught:
+        TP_AWARE.parse(given)
+    return caught.value
+
+
+EIGHT = 1767600000
+
+
+@pytest.mark.parametrize(
+    ("start", "seconds"),
+    [
+        ("0", 0), (EIGHT, EIGHT), ("1767600000", EIGHT), ("1.7676e9", EIGHT), (1.7676e9, EIGHT), (-60, -60),
+        (10**11, 10**11), ("2026-01-05T08:00:00Z", EIGHT), ("2026-01-05 09:00+01:00", EIGHT),
+        ("2026-01-05T07:30:00.000-0030", EIGHT), ("2026-01-05T03:00-05", EIGHT), (" 2026-01-05T08:00Z\n", EIGHT),
+        ("0001-01-01T00:00+23:59", -62135683140), ("2024-02-29T00:00Z", 1709164800),
+    ],
+)  # fmt: skip
+def test_an_instant_is_unix_seconds_or_iso_8601_with_a_zone(start, seconds):
+    assert TP_AWARE.parse({"start": start}).start == seconds
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "", "soon", "2026-01-05T08:00:00", "2026-01-05", "nan", "inf", "1e300", "0.5", "2026-01-05T08:00:00.5Z",
+        "2026-02-29T08:00Z", "2026-13-05T08:00Z", "0000-01-05T08:00Z", "2026-01-00T08:00Z", "2026-01-05T24:00Z",
+        "2026-01-05T08:60Z", "2026-01-05T08:00:60Z", "2026-01-05T08:00+24", "2026-01-05T08:00+01:60", "2026-01-05T08Z",
+        "20260105T080000Z", "2026-W02-1T08:00Z", "2026-01-05_08:00Z", "9999-01-05T08:00Z", "100000000001",
+        "2026-01-05T08:00z", "٢٠٢٦-01-05T08:00Z", "2026-01-05T08:00:00.0000000Z",
+    ],
+)  # fmt: skip
 def test_any_other_start_is_refused(start):
+    shown = start if start in {"1e300", "0.5", "100000000001"} else f"'{start}'"
     assert refusal(TP_AWARE, "start", start) == (
         "The 'start' parameter of tp-aware must be ISO 8601 with a zone, or unix seconds, in whole seconds. "
-        f"Got {start!r} instead."
+        f"Got {shown} instead."
     )

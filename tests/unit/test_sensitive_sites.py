@@ -407,11 +407,18 @@ def test_positions_too_far_apart_are_bad_data():
 
 def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
     data, places = users([(0, 0)] * 5), sites([(0, 0)])
-    for guard in ({"guard_m": 5}, {"guard_inside": True}):
-        with pytest.raises(ParameterError, match=r"local, which is for comparison, must have no guards\."):
-            run(data, places, "local", **guard)
-    with pytest.raises(ParameterError, match=r"The 'local_format' parameter must go with local\. Got it for mk;"):
-        run(data, places, "mk", local_format="2-by-2")
+    for algorithm, given, name, goes in (
+        ("local", {"guard_m": 5}, "guard_m", "bk or mk or knn"),
+        ("local", {"guard_inside": True}, "guard_inside", "bk or mk or knn"),
+        ("mk", {"local_format": "2-by-2"}, "local_format", "local"),
+        ("knn", {"improve": "off"}, "improve", "bk"),
+    ):
+        told = f"The '{name}' parameter of sensitive-sites must go with {goes}. Got it for {algorithm}; leave it out."
+        with pytest.raises(ParameterError, match=re.escape(told)):
+            run(data, places, algorithm, **given)
+        parsed_for_another = FAMILY.parse(given, goes.split(" or ", maxsplit=1)[0])
+        with pytest.raises(ParameterError, match=re.escape(told)):
+            FAMILY.anonymise(data, algorithm, parsed_for_another, np.random.default_rng(0), places)
 
 
 def test_local_is_refused_where_it_would_take_too_long():

@@ -1,0 +1,280 @@
+-- Methods, algorithms and parameters, checked with the sentences of the registry, from which upgrades fill dbanon.method.
+--
+-- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_values.py; a test holds the two
+-- against each other. Session settings play no part in it.
+
+CREATE OR REPLACE FUNCTION dbanon.likeness(a text, b text) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The longest stretch that both share counts, the first of equals; then what lies left and right of it, in the same way.
+    WITH RECURSIVE part (a, b, shared) AS (
+        SELECT likeness.a, likeness.b, 0
+        UNION ALL
+        SELECT side.a, side.b, side.shared
+        FROM part p
+        CROSS JOIN LATERAL (
+            SELECT i, strpos(p.b, substr(p.a, i, size)) AS j, size
+            FROM generate_series(1, length(p.a)) i
+            CROSS JOIN LATERAL generate_series(1, least(length(p.a) - i + 1, length(p.b))) size
+            WHERE strpos(p.b, substr(p.a, i, size)) > 0
+            ORDER BY size DESC, i LIMIT 1) k
+        CROSS JOIN LATERAL (VALUES (left(p.a, k.i - 1), left(p.b, k.j - 1), k.size),
+                                   (substr(p.a, k.i + k.size), substr(p.b, k.j + k.size), 0)) side (a, b, shared)
+    )
+    SELECT coalesce(2 * sum(p.shared)::double precision / nullif(length(likeness.a) + length(likeness.b), 0), 1)
+    FROM part p
+$$;
+COMMENT ON FUNCTION dbanon.likeness(text, text) IS
+'How alike two texts are, from 0 to 1: twice the characters in the stretches they share, over all they have (Ratcliff and
+Obershelp; as Python''s difflib for less than 200 characters). Takes: a, b. Returns: the ratio. Raises: nothing. Example:
+SELECT dbanon.likeness(''tp-aware'', ''tp-awar'').';
+
+CREATE OR REPLACE FUNCTION dbanon.quoted(content text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
+    FROM regexp_replace(content COLLATE "C", '[\x01-\x1f\x7f]', '?', 'g') t
+$$;
+COMMENT ON FUNCTION dbanon.quoted(text) IS
+'A text as an error shows it: in quotes, control characters as question marks, at most 60 characters of it. Takes: content.
+Returns: the quoted text. Raises: nothing. Example: SELECT dbanon.quoted(''soon'').';
+
+CREATE OR REPLACE FUNCTION dbanon.stripped(value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
+$$;
+COMMENT ON FUNCTION dbanon.stripped(jsonb) IS
+'A JSON text without blanks around it. Takes: value. Returns: the text, empty if the value is no text. Raises: nothing. Example:
+SELECT dbanon.stripped(''" 5 "'').';
+
+CREATE OR REPLACE FUNCTION dbanon.is_number(content text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT length(content) <= 60
+        AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
+$$;
+COMMENT ON FUNCTION dbanon.is_number(text) IS
+'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent. Takes: content. Returns: true or
+false. Raises: nothing. Example: SELECT dbanon.is_number(''1e3'').';
+
+CREATE OR REPLACE FUNCTION dbanon.shown(value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE jsonb_typeof(value)
+        WHEN 'array' THEN 'a list'
+        WHEN 'object' THEN 'an object'
+        WHEN 'string' THEN CASE WHEN dbanon.is_number(dbanon.stripped(value)) THEN dbanon.stripped(value)
+                                ELSE dbanon.quoted(value #>> '{}') END
+        WHEN 'number' THEN (SELECT CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END
+                            FROM CAST(trim_scale((value #>> '{}')::numeric) AS text) t)
+        ELSE value #>> '{}'
+    END
+$$;
+COMMENT ON FUNCTION dbanon.shown(jsonb) IS
+'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it. Takes: value.
+Returns: the text; null for JSON''s null is SQL''s. Raises: nothing. Example: SELECT dbanon.shown(''"soon"'').';
+
+CREATE OR REPLACE FUNCTION dbanon.as_number(value jsonb) RETURNS numeric
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Between the limits every number has a float64, with which the methods work.
+    SELECT CASE WHEN v.number = 0 OR abs(v.number) BETWEEN 1e-300 AND 1e300 THEN v.number END
+    FROM (SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN (value #>> '{}')::numeric
+                      WHEN dbanon.is_number(dbanon.stripped(value)) THEN dbanon.stripped(value)::numeric END) v (number)
+$$;
+COMMENT ON FUNCTION dbanon.as_number(jsonb) IS
+'A JSON number, or a text that is one. Takes: value. Returns: the number; null if it is none, or beyond 1e300. Raises: nothing.
+Example: SELECT dbanon.as_number(''"1e3"'').';
+
+CREATE OR REPLACE FUNCTION dbanon.as_instant(value jsonb) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    seconds numeric := dbanon.as_number(value);
+    part text[];
+    first_of_month date;
+BEGIN
+    IF seconds IS NULL THEN
+        part := regexp_match(dbanon.stripped(value) COLLATE "C",
+            '^([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.0{1,6})?)?'
+            '(?:Z|([+-](?:[01][0-9]|2[0-3]))(?::?([0-5][0-9]))?)$');
+        IF part IS NULL OR part[1]::integer = 0 OR part[2]::integer NOT BETWEEN 1 AND 12 THEN
+            RETURN NULL;
+        END IF;
+        first_of_month := make_date(part[1]::integer, part[2]::integer, 1);
+        IF part[3]::integer NOT BETWEEN 1 AND extract(day FROM first_of_month + interval '1 month -1 day') THEN
+            RETURN NULL;
+        END IF;
+        seconds := 86400 * (first_of_month - date '1970-01-01' + part[3]::integer - 1)::bigint
+            + 3600 * part[4]::integer + 60 * part[5]::integer + coalesce(part[6]::integer, 0)
+            - coalesce(3600 * part[7]::integer + concat(left(part[7], 1), 60 * coalesce(part[8], '0')::integer)::integer, 0);
+    END IF;
+    RETURN CASE WHEN seconds = trunc(seconds) AND abs(seconds) <= 1e11 THEN seconds END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.as_instant(jsonb) IS
+'An instant in whole seconds: unix seconds, or ISO 8601 with a zone. Takes: value. Returns: unix seconds; null if it is none, or
+beyond the year 5138. Raises: nothing. Example: SELECT dbanon.as_instant(''"2026-01-05T08:00:00Z"'').';
+
+CREATE OR REPLACE FUNCTION dbanon.as_parameter(about jsonb, value jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+AS $$
+DECLARE
+    kind text := about ->> 'type';
+    word text := dbanon.stripped(value);
+    number numeric;
+BEGIN
+    IF kind = 'switch' THEN
+        RETURN CASE WHEN jsonb_typeof(value) = 'boolean' THEN value
+                    WHEN lower(word COLLATE "C") IN ('on', 'true', 'yes') THEN 'true'
+                    WHEN lower(word COLLATE "C") IN ('off', 'false', 'no') THEN 'false' END;
+    ELSIF kind = 'choice' THEN
+        RETURN CASE WHEN jsonb_typeof(value) = 'string' AND about -> 'choices' ? (value #>> '{}') THEN value END;
+    ELSIF kind = 'instant' THEN
+        RETURN to_jsonb(dbanon.as_instant(value));
+    END IF;
+    number := dbanon.as_number(value);
+    IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN
+        RETURN NULL;
+    ELSIF kind = 'number' THEN
+        RETURN to_jsonb(number::double precision);
+    END IF;
+    RETURN CASE WHEN number = trunc(number) THEN to_jsonb(trunc(number)) END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.as_parameter(jsonb, jsonb) IS
+'A value as a parameter holds it. Takes: about (an element of dbanon.method.parameters), value. Returns: the value in the type of
+the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon.as_parameter(''{"type": "switch"}'', ''"on"'').';
+
+CREATE OR REPLACE FUNCTION dbanon.refuse_name(what text, name text, known text[]) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    near text;
+BEGIN
+    SELECT k.name INTO near
+    FROM (SELECT u.name, dbanon.likeness(u.name, refuse_name.name) AS ratio FROM unnest(known) u (name)) k
+    WHERE k.ratio >= 0.6 ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1;
+    RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon.quoted(name), 'NULL')
+        USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
+              HINT = coalesce('Did you mean ''' || near || '''?',
+                  'Choose one of: ' || (SELECT string_agg(k, ', ' ORDER BY k COLLATE "C") FROM unnest(known) k) || '.');
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_name(text, text, text[]) IS
+'Refuses a name that is none of those known, naming the nearest. Takes: what it should name, name, known. Returns: never.
+Raises: DA011. Example: SELECT dbanon.refuse_name(''method'', ''tp-awar'', ''{tp-aware}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.checked_algorithm(method text, algorithm text) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known text[];
+BEGIN
+    SELECT ARRAY(SELECT a.value ->> 'name' FROM jsonb_array_elements(m.algorithms) WITH ORDINALITY a (value, ord) ORDER BY a.ord)
+        INTO known FROM dbanon.method m WHERE m.name = checked_algorithm.method;
+    IF known IS NULL THEN
+        PERFORM dbanon.refuse_name('method', method, ARRAY(SELECT m.name FROM dbanon.method m));
+    ELSIF algorithm <> ALL (known) THEN
+        PERFORM dbanon.refuse_name('algorithm of ' || method, algorithm, known);
+    END IF;
+    RETURN coalesce(algorithm, known[1]);
+END
+$$;
+COMMENT ON FUNCTION dbanon.checked_algorithm(text, text) IS
+'Finds an algorithm of a method. Takes: method, algorithm (null: the first). Returns: the algorithm''s name. Raises: DA011.
+Example: SELECT dbanon.checked_algorithm(''sensitive-sites'', NULL).';
+
+CREATE OR REPLACE FUNCTION dbanon.checked_value(method text, about jsonb, value jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    converted jsonb;
+BEGIN
+    -- Left out, or "derived from the data", which the parameters of a run say in JSON.
+    IF value IS NULL OR (value = 'null' AND about -> 'default' = 'null') THEN
+        RETURN about -> 'default';
+    END IF;
+    converted := dbanon.as_parameter(about, value);
+    IF converted IS NULL THEN
+        RAISE EXCEPTION 'The ''%'' parameter of % must be %. Got % instead.', about ->> 'name', method,
+                about ->> 'requirement', coalesce(dbanon.shown(value), 'null')
+            USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', about ->> 'help', about ->> 'default_text');
+    END IF;
+    RETURN converted;
+END
+$$;
+COMMENT ON FUNCTION dbanon.checked_value(text, jsonb, jsonb) IS
+'Checks the value of one parameter. Takes: method, about (an element of dbanon.method.parameters), value (null: not given).
+Returns: the value in the type of the parameter, or its default. Raises: DA011. Example: SELECT dbanon.checked_value(''tp-aware'',
+m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
+
+CREATE OR REPLACE FUNCTION dbanon.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    chosen text := dbanon.checked_algorithm(method, algorithm);
+    given jsonb := coalesce(params, '{}');
+    items jsonb := (SELECT m.parameters FROM dbanon.method m WHERE m.name = check_params.method);
+    known text[] := ARRAY(SELECT i.value ->> 'name' FROM jsonb_array_elements(items) i);
+    unknown text;
+    item jsonb;
+    checked jsonb := '{}';
+BEGIN
+    IF jsonb_typeof(given) <> 'object' THEN
+        RAISE EXCEPTION 'The parameters must be an object of names and values. Got % instead.',
+                coalesce(dbanon.shown(given), 'null')
+            USING ERRCODE = 'DA011', DETAIL = format('%s has %s parameters.', method, cardinality(known)),
+                  HINT = 'Write them as in ''{"k": 20}''.';
+    END IF;
+    -- Of several faults the same one is told, in whatever order they are given: JSON keeps none.
+    unknown := (SELECT min(k COLLATE "C") FROM jsonb_object_keys(given) k WHERE k <> ALL (known));
+    IF unknown IS NOT NULL THEN
+        PERFORM dbanon.refuse_name('parameter of ' || method, unknown, known);
+    END IF;
+    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
+        checked := checked || jsonb_build_object(
+            item ->> 'name', dbanon.checked_value(method, item, given -> (item ->> 'name')));
+    END LOOP;
+    FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
+        IF item -> 'algorithms' <> '[]' AND NOT item -> 'algorithms' ? chosen
+            AND checked -> (item ->> 'name') <> item -> 'default' THEN
+            RAISE EXCEPTION 'The ''%'' parameter of % must go with %. Got it for %; leave it out.', item ->> 'name', method,
+                    (SELECT string_agg(a.value, ' or ' ORDER BY a.ord)
+                     FROM jsonb_array_elements_text(item -> 'algorithms') WITH ORDINALITY a (value, ord)), chosen
+                USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', item ->> 'help', item ->> 'default_text');
+        END IF;
+    END LOOP;
+    RETURN checked;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_params(text, text, jsonb) IS
+'Checks the parameters of a run by dbanon.method, as far as that needs no data. Takes: method, algorithm (null: the first), params
+(an object; values may be JSON''s or texts; null: none). Returns: all parameters, those not given at their defaults, in their own
+types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon.check_params(''tp-aware'', NULL, ''{"k": 20}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('dbanon %s, schema %s, PostgreSQL %s, PostGIS %s', @version_text@,
+                  (SELECT max(v.version_num) FROM dbanon.alembic_version v),
+                  split_part(current_setting('server_version'), ' ', 1), @postgis@.postgis_lib_version())
+$$;
+COMMENT ON FUNCTION dbanon.version() IS
+'What is installed: the program that upgraded the schema last, the schema''s revision, server and PostGIS. Takes: nothing.
+Returns: the versions, as one text. Raises: nothing. Example: SELECT dbanon.version().';

@@ -1,0 +1,36 @@
+-- Views for those who work with dbanon in SQL.
+
+-- The registry.
+
+CREATE OR REPLACE VIEW dbanon.methods AS
+SELECT
+    m.name AS method,
+    a.value ->> 'name' AS algorithm,
+    a.ord = 1 AS is_default,
+    (a.value ->> 'comparison_only')::boolean AS comparison_only,
+    m.summary,
+    a.value ->> 'summary' AS algorithm_summary,
+    CASE WHEN NOT (a.value ->> 'comparison_only')::boolean THEN m.guarantee END AS guarantee,
+    m.attack,
+    m.paper
+FROM dbanon.method m
+CROSS JOIN LATERAL jsonb_array_elements(m.algorithms) WITH ORDINALITY AS a (value, ord)
+ORDER BY m.name, a.ord;
+
+CREATE OR REPLACE VIEW dbanon.method_parameters AS
+SELECT
+    m.name AS method,
+    p.value ->> 'name' AS parameter,
+    p.ord::integer AS place,
+    p.value ->> 'type' AS type,
+    nullif(p.value ->> 'unit', '') AS unit,
+    p.value ->> 'default_text' AS default_value,
+    (p.value ->> 'minimum')::numeric AS minimum,
+    (p.value ->> 'maximum')::numeric AS maximum,
+    nullif(ARRAY(SELECT jsonb_array_elements_text(p.value -> 'choices')), '{}') AS choices,
+    p.value ->> 'requirement' AS requirement,
+    nullif(ARRAY(SELECT jsonb_array_elements_text(p.value -> 'algorithms')), '{}') AS algorithms,
+    p.value ->> 'help' AS help
+FROM dbanon.method m
+CROSS JOIN LATERAL jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, ord)
+ORDER BY m.name, p.ord;

@@ -1,0 +1,306 @@
+"""The registry in SQL says what the registry in Python says, of whatever it is asked."""
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dbanon import _sqlstate, schema
+from dbanon.errors import ParameterError
+from dbanon.methods import METHODS, describe, method
+
+# What the answers must not depend on.
+SETTINGS = """
+SET extra_float_digits = 0; SET TimeZone = 'Asia/Kolkata'; SET DateStyle = 'German, DMY';
+SET IntervalStyle = 'sql_standard'
+"""
+
+
+@pytest.fixture(scope="module")
+def reader(verified: str) -> Iterator[psycopg.Connection]:
+    """Connection for tests that change nothing."""
+    with psycopg.connect(verified, autocommit=True) as connection:
+        connection.execute(SETTINGS)
+        yield connection
+
+
+def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dict[str, Any] | str:
+    try:
+        return dataclasses.asdict(method(name).parse(params, algorithm))
+    except ParameterError as error:
+        return str(error)
+
+
+def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None, params: Any) -> dict[str, Any] | str:
+    try:
+        row = reader.execute("SELECT dbanon.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]).fetchone()
+    except psycopg.Error as error:
+        return f"{'' if error.sqlstate == 'DA011' else error.sqlstate}{_sqlstate.translated(error)}"
+    assert row is not None
+    return dict(row[0])
+
+
+PARAMETERS = {p["name"]: p for family in METHODS.values() for p in describe(family)}
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+def nearly(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Texts, and the same with some characters cut out, doubled or replaced."""
+
+    def changed(text: str, place: int, size: int, added: str) -> str:
+        place %= len(text) + 1
+        return text[:place] + added + text[place + size :]
+
+    return texts | st.builds(changed, texts, st.integers(0, 80), st.integers(0, 2), st.sampled_from(" .-+:eT0Zé"))
+
+
+def words(known: Any) -> st.SearchStrategy[str]:
+    return nearly(st.sampled_from(sorted(known))) | TEXT
+
+
+LIMITS = {limit for p in PARAMETERS.values() for limit in (p["minimum"], p["maximum"]) if limit is not None}
+NUMBERS = (
+    st.sampled_from(sorted(LIMITS)).flatmap(lambda n: st.sampled_from([n, n - 1, n + 1, n + 0.5, n - 1e-9]))
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(
+        [10**300, 10**300 + 1, 10**400, 1e300, 1.1e300, 1e-300, 9e-301, 5e-324, -0.0, 10**11, -(10**11) - 1, 2**63]
+    )
+)
+NUMBER_LIKE = st.builds(
+    "{}{}{}{}{}".format,
+    st.sampled_from(["", "", " ", "\t", "\xa0"]),
+    st.sampled_from(["", "", "+", "-", "−"]),
+    st.sampled_from(
+        ["5", "60", "05", "1.5", "2.0", ".5", "5.", ".", "1_0", "٢", "nan", "inf", "1" * 60, "0." + "0" * 50 + "1"]
+    ),
+    st.sampled_from(["", "", "", "e1", "E+2", "e-3", "e301", "e-999", "e1000", "e"]),
+    st.sampled_from(["", "", " ", "\n", "\x0b"]),
+)
+INSTANTS = st.builds(
+    "{}-{}-{}{}{}:{}{}{}".format,
+    st.sampled_from(["2026", "2024", "1900", "0001", "0000", "5138", "9999", "26"]),
+    st.sampled_from(["01", "02", "12", "00", "13"]),
+    st.sampled_from(["01", "28", "29", "30", "31", "32", "00"]),
+    st.sampled_from(["T", "T", " ", "t", ""]),
+    st.sampled_from(["00", "09", "23", "24"]),
+    st.sampled_from(["00", "59", "60"]),
+    st.sampled_from(["", "", ":00", ":59", ":60", ":07.0", ":07.000000", ":07.0000000", ":07.5"]),
+    st.sampled_from(["Z", "Z", "+00:00", "-00:30", "+0130", "-05", "+23:59", "-23:59", "+24:00", "+01:60", "", "z"]),
+)
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    NUMBERS,
+    NUMBERS.map(str),
+    NUMBER_LIKE,
+    INSTANTS,
+    nearly(INSTANTS),
+    nearly(
+        st.sampled_from(["on", "OFF", "True", "no", "yes", *(c for p in PARAMETERS.values() for c in p["choices"])])
+    ),
+    TEXT,
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(TEXT, st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=200)
+@given(
+    name=st.sampled_from(sorted(METHODS)),
+    algorithm=st.none() | words(a.name for family in METHODS.values() for a in family.algorithms),
+    params=st.dictionaries(words(PARAMETERS), VALUES, max_size=2),
+)
+def test_sql_and_python_say_the_same_of_names(
+    reader: psycopg.Connection, name: str, algorithm: str | None, params: dict[str, Any]
+) -> None:
+    assert from_sql(reader, name, algorithm, params) == from_python(name, algorithm, params)
+
+
+@settings(max_examples=100)
+@given(name=words(METHODS))
+@example(name="tp-awar")
+def test_sql_and_python_say_the_same_of_methods(reader: psycopg.Connection, name: str) -> None:
+    assert from_sql(reader, name, None, {}) == from_python(name, None, {})
+
+
+@pytest.mark.parametrize(
+    ("family", "algorithm"), [pytest.param(f, a.name, id=a.name) for f in METHODS.values() for a in f.algorithms]
+)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_sql_and_python_say_the_same_of_values(
+    reader: psycopg.Connection, family: Any, algorithm: str, data: st.DataObject
+) -> None:
+    names = st.sampled_from([p["name"] for p in describe(family)])
+    params = data.draw(st.dictionaries(names, VALUES, min_size=1, max_size=3))
+    told = from_sql(reader, family.name, algorithm, params)
+    assert told == from_python(family.name, algorithm, params)
+    if isinstance(told, dict):  # the types are those of Python too, but that JSON tells no float from an integer
+        assert from_sql(reader, family.name, algorithm, told) == told
+        kinds = {"integer": int, "instant": int, "number": (int, float), "choice": str, "switch": bool}
+        for item in describe(family):
+            assert told[item["name"]] is None or isinstance(told[item["name"]], kinds[item["type"]])
+
+
+@settings(max_examples=300)
+@given(value=INSTANTS | nearly(INSTANTS))
+def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, value: str) -> None:
+    assert from_sql(reader, "tp-aware", None, {"start": value}) == from_python("tp-aware", None, {"start": value})
+
+
+@settings(max_examples=300)
+@given(a=st.text("ab-é", max_size=30) | TEXT, b=st.text("ab-é", max_size=30) | TEXT)
+@example(a="", b="")
+@example(a="abcd", b="bcde")
+@example(a="tide", b="diet")
+def test_likeness_is_that_of_difflib(reader: psycopg.Connection, a: str, b: str) -> None:
+    ratio = difflib.SequenceMatcher(None, a, b).ratio()
+    assert reader.execute("SELECT dbanon.likeness(%s, %s) = %s::float8", [a, b, ratio]).fetchone() == (True,)
+
+
+def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
+    told = from_sql(reader, "tp-aware" * 100_000, None, {})
+    assert (
+        told == f"There is no method named '{('tp-aware' * 8)[:57]}...'. Choose one of: {', '.join(sorted(METHODS))}."
+    )
+
+
+def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection) -> None:
+    assert from_sql(reader, "tp-awar", None, {}) == "There is no method named 'tp-awar'. Did you mean 'tp-aware'?"
+    assert from_sql(reader, "tp-aware", "magic", {}) == (
+        "There is no algorithm of tp-aware named 'magic'. Choose one of: traj-anon."
+    )
+    assert from_sql(reader, "tp-aware", None, {"instant": 3}) == (
+        "There is no parameter of tp-aware named 'instant'. Did you mean 'instants'?"
+    )
+    told = "The 'k' parameter of tp-aware must be an integer >= 2. Got 1 instead."
+    assert from_sql(reader, "tp-aware", None, {"k": 1}) == told
+    assert from_sql(reader, "tp-aware", None, {"k": "1"}) == told
+    assert from_sql(reader, "sensitive-sites", "local", {"guard_m": 5}) == (
+        "The 'guard_m' parameter of sensitive-sites must go with bk or mk or knn. Got it for local; leave it out."
+    )
+
+
+def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) -> None:
+    params = {"k": "1e1", "start": "2026-01-05 09:00+01:00", "min_cloak_m": "2.50", "align": "exact"}
+    assert from_sql(reader, "tp-aware", None, params) == {
+        **{p["name"]: p["default"] for p in describe(METHODS["tp-aware"])},
+        **{"k": 10, "start": 1767600000, "min_cloak_m": 2.5, "align": "exact"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "shown"),
+    [(None, "null"), ([], "a list"), (5, "5"), ("k=5", "'k=5'"), (True, "true")],
+    ids=["null", "list", "number", "text", "boolean"],
+)
+def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, shown: str) -> None:
+    assert from_sql(reader, "tp-aware", None, params) == (
+        f"The parameters must be an object of names and values. Got {shown} instead. Write them as in '{{\"k\": 20}}'."
+    )
+
+
+def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
+    row = reader.execute("SELECT dbanon.check_params('tp-aware', NULL, NULL)").fetchone()
+    assert row == (from_python("tp-aware", None, {}),)
+    assert from_sql(reader, None, None, {}) == (
+        f"There is no method named NULL. Choose one of: {', '.join(sorted(METHODS))}."
+    )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_algorithm_is_the_first_unless_one_is_named(reader: psycopg.Connection, name: str) -> None:
+    known = [algorithm.name for algorithm in METHODS[name].algorithms]
+    for asked, found in [(None, known[0]), *zip(known, known, strict=True)]:
+        assert reader.execute("SELECT dbanon.checked_algorithm(%s, %s)", [name, asked]).fetchone() == (found,)
+
+
+def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None:
+    rows = reader.execute("SELECT * FROM dbanon.methods").fetchall()
+    assert rows == [
+        (
+            *(family.name, algorithm.name, algorithm is family.algorithms[0], algorithm.comparison_only),
+            *(family.summary, algorithm.summary, None if algorithm.comparison_only else family.guarantee),
+            *(family.attack, family.paper),
+        )
+        for family in sorted(METHODS.values(), key=lambda f: f.name)
+        for algorithm in family.algorithms
+    ]
+
+
+def test_the_view_of_parameters_is_the_registry(reader: psycopg.Connection) -> None:
+    rows = reader.execute("SELECT * FROM dbanon.method_parameters").fetchall()
+    assert rows == [
+        (
+            *(family.name, p["name"], place, p["type"], p["unit"] or None, p["default_text"]),
+            *(None if limit is None else Decimal(limit) for limit in (p["minimum"], p["maximum"])),
+            *(p["choices"] or None, p["requirement"], p["algorithms"] or None, p["help"]),
+        )
+        for family in sorted(METHODS.values(), key=lambda f: f.name)
+        for place, p in enumerate(describe(family), 1)
+    ]
+
+
+@pytest.mark.parametrize(("role", "may"), [("operator", True), ("worker", True), ("analyst", False)])
+def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str], str], role: str, may: bool) -> None:
+    asked = [
+        'SELECT dbanon.check_params(\'sensitive-sites\', \'mk\', \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
+        "SELECT count(*) FROM dbanon.methods",
+        "SELECT count(*) FROM dbanon.method_parameters",
+        "SELECT dbanon.version()",
+    ]
+    with psycopg.connect(login(f"dbanon_{role}"), autocommit=True) as connection:
+        for statement in asked:
+            if may:
+                assert connection.execute(statement).fetchone()
+            else:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(statement)
+        if may:
+            with pytest.raises(psycopg.Error, match="There is no method named 'tp-awar'"):
+                connection.execute("SELECT dbanon.check_params('tp-awar', NULL, NULL)")
+            with pytest.raises(psycopg.Error, match="Got 'x' instead"):
+                connection.execute("SELECT dbanon.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
+
+
+def test_the_version_names_all_that_is_installed(
+    database: str, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_version", lambda: "9.8.7'rc")
+    assert not schema.is_current(database)
+    schema.upgrade(database)
+    assert schema.is_current(database)
+    row = connection.execute("SELECT dbanon.version(), postgis_lib_version()").fetchone()
+    assert row is not None
+    server = connection.info.parameter_status("server_version")
+    assert server is not None
+    assert row[0] == (
+        f"dbanon 9.8.7'rc, schema {schema.EXPECTED_REVISION}, PostgreSQL {server.split()[0]}, PostGIS {row[1]}"
+    )
+    assert re.fullmatch(r"\d+(\.\d+)+", row[1])
+
+
+def test_another_registry_is_written_by_the_next_upgrade(
+    database: str, connection: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection.execute("UPDATE dbanon.method SET parameters = '[]', paper = ''")
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "another.py").write_text("k = 2")
+    monkeypatch.setattr(schema, "_INSTALLED", tmp_path)
+    assert not schema.is_current(database)
+    schema.upgrade(database)
+    assert schema.is_current(database)
+    rows = connection.execute("SELECT name, parameters, paper FROM dbanon.method").fetchall()
+    assert {row[0]: row[1:] for row in rows} == {
+        name: (describe(family), family.paper) for name, family in METHODS.items()
+    }
