@@ -469,6 +469,17 @@ def worker(
 
 
 @app.command(epilog=GLOBAL)
+def plan(method: Method, dataset: Dataset, algorithm: AlgorithmName = None, parameter: Parameters = None) -> None:
+    """Say what a run would meet, how much it would write and about how long it would take; writes nothing."""
+    from dbanon import report
+
+    params = _params(parameter or [])
+    with _open() as database:
+        items = database.plan(method, dataset=dataset, algorithm=algorithm, params=params)
+    _print(lambda: report.plan_text(items), lambda: report.plan_json(items))
+
+
+@app.command(epilog=GLOBAL)
 def verify(run_id: RunId) -> None:
     """Attack the stored rows of a run again."""
     from dbanon import report

@@ -193,6 +193,19 @@ class Database:
         with store.errors_translated():
             return queue.submit_run(self.connection, dataset, method, algorithm, params or {}, seed=seed)
 
+    def plan(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[store.PlanItem, ...]:
+        """Say what `run` would meet with the same arguments, without writing anything."""
+        with store.errors_translated():
+            store.dataset_row(self.connection, dataset)  # names the nearest where there is none
+            return store.plan_run(self.connection, dataset, method, algorithm, params or {})
+
     def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with store.errors_translated():

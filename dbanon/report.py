@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dbanon.load import LoadReport
     from dbanon.methods import Method
     from dbanon.pipeline import RunResult
+    from dbanon.store import PlanItem
     from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]
@@ -228,6 +229,18 @@ def card_text(card: Mapping[str, Any]) -> str:
 def published_text(name: str, rows: int) -> str:
     """Say that a release is there, and how to read it."""
     return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"
+
+
+def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
+    """A plan as ``--json`` prints it: an object of the items by name."""
+    return {"plan": {i.item: {"value": i.value, "exact": i.exact, "note": i.note} for i in items}}
+
+
+def plan_text(items: Sequence["PlanItem"]) -> str:
+    """A plan for people: estimates are marked, and what would become of the run comes last."""
+    counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
+    ending = items[-1]
+    return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"
 
 
 def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> dict[str, Any]:

@@ -163,6 +163,36 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
         ).fetchall()
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanItem:
+    """A row of ``dbanon.plan_run``; what is not `exact` is an estimate."""
+
+    item: str
+    value: int | float
+    exact: bool
+    note: str
+
+
+def plan_run(
+    connection: Connection, dataset: str, method: str, algorithm: str | None, params: Mapping[str, Any]
+) -> tuple[PlanItem, ...]:
+    """Ask the database what a run would meet; nothing is written.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such dataset, method, algorithm or parameter, or a value is outside its limits.
+    """
+    rows = connection.execute(
+        "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
+        [dataset, method, _json(params), algorithm],
+    ).fetchall()
+    return tuple(
+        PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
+        for item, value, exact, note in rows
+    )
+
+
 def delete_rows(connection: Connection, run_id: int) -> None:
     """Delete the cloaks and members of a run that did not come to its end."""
     for table in ("cloak", "membership"):

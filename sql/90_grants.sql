@@ -30,6 +30,13 @@ GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigin
     TO dbanon_operator;
 
 GRANT SELECT ON dbanon.audit TO dbanon_operator;
+-- A plan is made with the rights of whoever asks, so each of its steps is granted.
+GRANT EXECUTE ON FUNCTION dbanon.plan_run(text, text, jsonb, text), dbanon.plan_rates(), dbanon.plan_figure(double precision),
+    dbanon.plan_looks_at(text, double precision), dbanon.plan_read(bigint),
+    dbanon.plan_windows(bigint, double precision, integer, bigint, integer, integer, bigint, text, integer),
+    dbanon.plan_tp_aware(jsonb), dbanon.plan_sensitive_sites(jsonb),
+    dbanon.plan_site_users(text, bigint, bigint, bigint, bigint), dbanon.plan_cost(text, jsonb),
+    dbanon.plan_earlier(text, text, bigint) TO dbanon_operator;
 
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,

@@ -114,6 +114,58 @@ VALUES = st.one_of(
 )
 
 
+EDGES = [
+    *(limit + step for limit in sorted(LIMITS) for step in (-1, 0, 1)),
+    *(10**300, 10**300 + 1, 1.1e300, "1e300", "1e301", 1e-300, 9e-301, 0.1 + 0.2, 1e11 + 1, 2**60 + 1, 10**70),
+    *(
+        "\r5 ",
+        "\t60\n",
+        "\x0b5",
+        "5\xa0",
+        "5.",
+        "+.5e1",
+        "e5",
+        "0" * 60 + "5",
+        "a\x7fb\x1fc",
+        "x" * 61,
+        "on\r",
+        "ON",
+        "oN ",
+    ),
+    *(
+        "2026-01-05T07:30:00.000-0030",
+        "2026-01-05 09:00+01",
+        "2024-02-29T00:00Z",
+        "2023-02-29T00:00Z",
+        "0000-02-01T00:00Z",
+    ),
+    *("2026-12-31T23:59:59-23:59", "2026-13-01T00:00Z", "2026-00-01T00:00Z", "2026-01-00T00:00Z", "2026-01-05T08:00"),
+    *("5138-11-16T09:46:40Z", "5138-11-16T09:46:41Z", "0001-01-01T00:00+23:59"),
+    *("exact", " exact", "Exact", True, False, None, [], {}),
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_sql_and_python_say_the_same_at_the_edges(reader: psycopg.Connection, name: str) -> None:
+    for item in describe(METHODS[name]):
+        algorithm = (item["algorithms"] or [None])[-1]
+        for value in EDGES:
+            params = {item["name"]: value}
+            assert from_sql(reader, name, algorithm, params) == from_python(name, algorithm, params), value
+
+
+@settings(max_examples=100)
+@given(name=st.text("ab-", max_size=6), known=st.sets(st.text("ab-é", min_size=1, max_size=6), min_size=1, max_size=6))
+@example(name="ab", known={"aab", "abb"})  # equally near
+@example(name="aab", known={"aaabbbb"})  # at 0.6, which is near
+def test_the_nearest_name_is_that_of_difflib(reader: psycopg.Connection, name: str, known: set[str]) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        reader.execute("SELECT dbanon.refuse_name('name', %s, %s)", [name, list(known)])
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(sorted(known))}."
+    assert caught.value.diag.message_hint == hint
+
+
 @settings(max_examples=200)
 @given(
     name=st.sampled_from(sorted(METHODS)),
@@ -192,10 +244,10 @@ def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection)
 
 
 def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) -> None:
-    params = {"k": "1e1", "start": "2026-01-05 09:00+01:00", "min_cloak_m": "2.50", "align": "exact"}
+    params = {"k": "1e1", "start": "2026-01-05 09:00+01:00", "min_cloak_m": "0.30000000000000004", "align": "exact"}
     assert from_sql(reader, "tp-aware", None, params) == {
         **{p["name"]: p["default"] for p in describe(METHODS["tp-aware"])},
-        **{"k": 10, "start": 1767600000, "min_cloak_m": 2.5, "align": "exact"},
+        **{"k": 10, "start": 1767600000, "min_cloak_m": 0.1 + 0.2, "align": "exact"},
     }
 
 

@@ -1,0 +1,50 @@
+"""`dbanon plan` on a loaded city: what it foretells is what the run then reports."""
+
+import pytest
+
+from dbanon.pipeline import Database
+from tests.acceptance.commands import call, json_of
+
+pytestmark = pytest.mark.db
+
+
+def test_what_is_planned_is_what_a_run_reports(verified_city: tuple[Database, int]) -> None:
+    database, earlier = verified_city
+    plan = {i.item: i for i in database.plan("tp-aware", dataset="city", params={"k": "7", "instants": 10})}
+    result = database.run("tp-aware", dataset="city", params={"k": 7, "instants": 10})
+    counted = {name: value for name, value in result.metrics.items() if name in plan}
+    counted |= result.suppressed["subjects"] | result.suppressed["requests"]
+    assert len(counted) == 9
+    assert {name: plan[name].value for name in counted} == counted
+    rows = database.connection.execute(
+        "SELECT count(*) FROM dbanon.cloak WHERE run_id = %s", [result.run_id]
+    ).fetchone()[0]
+    assert plan["rows"].value == pytest.approx(rows, rel=0.2)
+    assert plan["seconds"].note.startswith(f"by run {earlier}, ")
+
+
+def test_a_plan_is_a_table_or_one_object_and_an_ending(city_url: str) -> None:
+    words = ("plan", "tp-aware", "--dataset", "city", "-p", "k=5")
+    shown = call(city_url, *words)
+    assert shown.code == 0
+    assert "all of them" in shown.stdout
+    assert "about " in shown.stdout
+    ending = "It would be computed, and attacked before anyone may read it."
+    assert shown.stdout.splitlines()[-1] == f"Exit code 0: {ending}"
+    plan = json_of(call(city_url, "--json", *words))["plan"]
+    assert plan["exit_code"] == {"value": 0, "exact": True, "note": ending}
+    assert plan["subjects"] == {"value": 300, "exact": True, "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("tp-awar", "--dataset", "city"), "There is no method named 'tp-awar'. Did you mean 'tp-aware'?"),
+        (("tp-aware", "--dataset", "cit"), "The dataset must exist. There is none named 'cit'. Did you mean 'city'?"),
+        (("tp-aware", "--dataset", "city", "-p", "k=1"), "The 'k' parameter of tp-aware must be an integer >= 2."),
+    ],
+)
+def test_what_no_run_would_take_no_plan_takes(city_url: str, words: tuple[str, ...], sentence: str) -> None:
+    done = call(city_url, "plan", *words)
+    assert done.code == 2
+    assert done.sentence.startswith(sentence)
