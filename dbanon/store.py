@@ -185,7 +185,7 @@ def plan_run(
     """
     rows = connection.execute(
         "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [dataset, method, _json(params), algorithm],
+        [dataset, method, jsonb(params), algorithm],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)
