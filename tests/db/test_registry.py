@@ -44,7 +44,8 @@ def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None
     try:
         row = reader.execute("SELECT dbanon.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]).fetchone()
     except psycopg.Error as error:
-        return f"{'' if error.sqlstate == 'DA011' else error.sqlstate}{_sqlstate.translated(error)}"
+        told = _sqlstate.translated(error)
+        return str(told) if isinstance(told, ParameterError) else repr(told)
     assert row is not None
     return dict(row[0])
 

@@ -95,6 +95,14 @@ def test_a_switch_is_on_or_off(value, meant):
     assert METHODS["sensitive-sites"].parse({"improve": value}).improve is meant
 
 
+def test_a_parameter_goes_with_its_algorithms_only_unless_it_is_the_default():
+    family = METHODS["sensitive-sites"]
+    with pytest.raises(ParameterError, match="The 'guard_m' parameter of sensitive-sites must go with bk or mk or knn"):
+        family.parse({"guard_m": 5}, "local")
+    assert family.parse({"guard_m": 5}).guard_m == family.parse({"guard_m": 5}, "knn").guard_m == 5
+    assert family.parse(dataclasses.asdict(family.parse({})), "local") == family.parse({})
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     assert refusal(TP_AWARE, "instant", 3) == (
         "There is no parameter of tp-aware named 'instant'. Did you mean 'instants'?"
