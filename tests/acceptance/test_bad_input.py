@@ -365,10 +365,10 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "k of 0": (parameter("k=0"), 2, K.format(0)),
     "k below 0": (parameter("k=-7"), 2, K.format(-7)),
     "k no number": (parameter("k=many"), 2, K.format("'many'")),
-    "k no whole number": (parameter("k=2.5"), 2, K.format("'2.5'")),
+    "k no whole number": (parameter("k=2.5"), 2, K.format("2.5")),
     "k nothing": (parameter("k="), 2, K.format("''")),
     "k above the subjects": (run("-p", "k=5", "-p", "instants=3"), 4, WINDOW.format(5, 4)),
-    "k far above the subjects": (run("-p", "k=99999999999999999999"), 4, WINDOW.format("100000000000000000000", 4)),
+    "k far above the subjects": (run("-p", "k=99999999999999999999"), 4, WINDOW.format("99999999999999999999", 4)),
     "one subject": (run("-p", "k=2", dataset="alone"), 4, WINDOW.format(2, 1)),
     "nobody in any window": (
         parameter("start=2100-01-01T00:00:00Z"),
