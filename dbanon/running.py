@@ -38,6 +38,7 @@ _KINDS: dict[type[DbanonError], str] = {
     StoreError: "store",
     SchemaMismatch: "store",
 }
+_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # whoever pressed Ctrl-C is waiting
 _AGAIN = "run it again, and report it if it is refused again."
 
 
@@ -291,7 +292,8 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
         if watch.why == "lost":
             raise queue.lost(claim.run_id) from None
         if watch.why == "stop":
-            with suppress(psycopg.Error):
+            with suppress(psycopg.Error), connection.transaction():
+                connection.execute(_IMPATIENT)
                 queue.requeue_run(connection, claim)
             raise KeyboardInterrupt from None
         if watch.why == "cancel" or isinstance(error, queue.CancelledError):
@@ -334,7 +336,7 @@ def _undo(connection: store.Connection, claim: queue.Claim, status: str, error: 
     A run that was only to be verified keeps its rows and its status.
     """
     with suppress(psycopg.Error, StoreError), connection.transaction():
-        connection.execute("SET LOCAL lock_timeout = '3s'")  # whoever pressed Ctrl-C is waiting
+        connection.execute(_IMPATIENT)
         if claim.todo == "compute":
             store.delete_rows(connection, claim.run_id)
             queue.set_status(connection, claim, status, error=error, error_kind=kind)

@@ -195,9 +195,7 @@ def plan_run(
 
 def delete_rows(connection: Connection, run_id: int) -> None:
     """Delete the cloaks and members of a run that did not come to its end."""
-    for table in ("cloak", "membership"):
-        query = sql.SQL("DELETE FROM {} WHERE run_id = %s").format(sql.Identifier("dbanon", table))
-        connection.execute(query, [run_id])
+    connection.execute("SELECT dbanon.delete_rows(%s)", [run_id])
 
 
 def run_digest(connection: Connection, run_id: int) -> bytes:

@@ -122,6 +122,24 @@ COMMENT ON FUNCTION dbanon.watch_run(bigint, integer, text, bigint, bigint) IS
 stage, done and total. Returns: go on; cancel, if somebody asked for its end; lost, if the run is somebody else''s by now.
 Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing cloaks'', 10, 100).';
 
+CREATE OR REPLACE FUNCTION dbanon.delete_rows(run_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Mostly there are none; then this waits for nobody who has locked the tables.
+    IF EXISTS (SELECT FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id) THEN
+        DELETE FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id;
+    END IF;
+    IF EXISTS (SELECT FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id) THEN
+        DELETE FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.delete_rows(bigint) IS
+'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it was released. Example:
+SELECT dbanon.delete_rows(1).';
+
 CREATE OR REPLACE FUNCTION dbanon.requeue_run(run_id bigint, attempt integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -135,8 +153,7 @@ BEGIN
         RETURN false;
     END IF;
     IF state.todo = 'compute' THEN
-        DELETE FROM dbanon.cloak c WHERE c.run_id = state.run_id;
-        DELETE FROM dbanon.membership m WHERE m.run_id = state.run_id;
+        PERFORM dbanon.delete_rows(state.run_id);
     END IF;
     UPDATE dbanon.run r
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL, rows = CASE r.todo WHEN 'verify' THEN r.rows END,
@@ -169,8 +186,7 @@ BEGIN
         CONTINUE WHEN dbanon.is_held(dead.lock_key) OR NOT pg_try_advisory_xact_lock(dead.lock_key);
         over := dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts;
         IF dead.todo = 'compute' THEN
-            DELETE FROM dbanon.cloak c WHERE c.run_id = dead.run_id;
-            DELETE FROM dbanon.membership m WHERE m.run_id = dead.run_id;
+            PERFORM dbanon.delete_rows(dead.run_id);
         END IF;
         UPDATE dbanon.run r
             SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,

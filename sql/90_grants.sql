@@ -49,7 +49,7 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker
 GRANT INSERT ON dbanon.verification TO dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint),
-    dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
+    dbanon.delete_rows(bigint), dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
     TO dbanon_worker;
 
 -- The registry may be read, and parameters be checked, by both.
