@@ -172,6 +172,21 @@ COMMENT ON FUNCTION dbanon.box_reasons(double precision[]) IS
 'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL for none.
 Returns: the branches. Raises: nothing. Example: SELECT dbanon.box_reasons(''{8,53,9,54}'').';
 
+-- ---- shapes
+
+CREATE OR REPLACE FUNCTION dbanon.is_endless(shape @postgis@.geometry) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A corner that is no number may not show in the bounds, but it does in the text; bounds beyond half of the greatest double have no middle.
+    SELECT @postgis@.ST_AsText(@postgis@.ST_Force2D(shape)) ~* 'nan|inf'
+        OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
+    FROM (SELECT @postgis@.Box3D(shape) AS b) box
+$$;
+COMMENT ON FUNCTION dbanon.is_endless(@postgis@.geometry) IS
+'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for an empty one. Raises:
+nothing. Example: SELECT dbanon.is_endless(ST_MakePoint(1, 1)).';
+
 -- ---- staged rows
 
 CREATE OR REPLACE FUNCTION dbanon.staged_content(cells jsonb) RETURNS text

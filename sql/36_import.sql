@@ -98,8 +98,8 @@ BEGIN
         'FROM (SELECT *, CASE %2$s END AS reason '
         '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, %3$s AS subject, %4$s AS trip, %5$s AS t, is_point, '
         '                @postgis@.ST_SRID(raw_geom) AS srid, '
-        '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) ELSE %6$s END AS x, '
-        '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) ELSE %7$s END AS y '
+        '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon.is_endless(raw_geom) THEN ''NaN'' ELSE %6$s END AS x, '
+        '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon.is_endless(raw_geom) THEN ''NaN'' ELSE %7$s END AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
         '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
@@ -328,14 +328,13 @@ AS $$
 DECLARE
     rows_read bigint;
 BEGIN
-    -- A shape one of whose corners is not finite has bounds that may be; its text shows it.
     rows_read := dbanon.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, name, x, y, shape, reason, content) '
         'SELECT 0, line, %1$s, x, y, @postgis@.ST_Force2D(raw_geom), reason, CASE WHEN reason IS NOT NULL THEN jsonb_build_object(%2$s) END '
-        'FROM (SELECT *, CASE WHEN curved THEN ''unparsable-position'' WHEN endless THEN ''non-finite-position'' %3$s END AS reason '
-        '      FROM (SELECT line, raw_name, raw_geom, @postgis@.ST_SRID(raw_geom) AS srid, curved, endless, '
-        '                CASE WHEN NOT endless THEN %4$s END AS x, CASE WHEN NOT endless THEN %5$s END AS y '
-        '            FROM (SELECT row_number() OVER () AS line, *, @postgis@.ST_AsText(@postgis@.ST_Force2D(raw_geom)) ~* ''nan|inf'' AS endless, '
+        'FROM (SELECT *, CASE WHEN curved THEN ''unparsable-position'' %3$s END AS reason '
+        '      FROM (SELECT line, raw_name, raw_geom, @postgis@.ST_SRID(raw_geom) AS srid, curved, '
+        '                CASE WHEN endless THEN ''NaN'' ELSE %4$s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %5$s END AS y '
+        '            FROM (SELECT row_number() OVER () AS line, *, dbanon.is_endless(raw_geom) AS endless, '
         '                      @postgis@.ST_AsText(raw_geom) ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' AS curved '
         '                  FROM (SELECT %6$s AS raw_name, %7$I::@postgis@.geometry AS raw_geom FROM %8$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         dbanon.text_expression('raw_name'),

@@ -46,7 +46,7 @@ GRANT EXECUTE ON FUNCTION dbanon.check_dataset(text, text, double precision, dou
     dbanon.claim_dataset(text, text, double precision, double precision, integer),
     dbanon.write_dataset(text, text, integer, double precision, integer), dbanon.check_metric(integer),
     dbanon.check_bbox(double precision[], boolean), dbanon.inside_box(text, text, double precision[]),
-    dbanon.box_reasons(double precision[]), dbanon.staged_content(jsonb), dbanon.say(text), dbanon.grouped(bigint),
+    dbanon.box_reasons(double precision[]), dbanon.is_endless(@postgis@.geometry), dbanon.staged_content(jsonb), dbanon.say(text), dbanon.grouped(bigint),
     dbanon.tell(text),
     dbanon.begin_load(text, text, text, integer, double precision, double precision, double precision, double precision[]),
     dbanon.draw_sample(bigint, integer), dbanon.distinct_places(double precision[], double precision[], double precision),

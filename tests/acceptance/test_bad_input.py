@@ -291,7 +291,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "sites twice": (
         sites("sites.csv", "--name", "name"),
         3,
-        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site); it was ",
+        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site). It was ",
     ),
     "sites outside the box": (
         sites("sites.csv", "--bbox", "179,50,-179,60", "--replace"),

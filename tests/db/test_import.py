@@ -363,12 +363,14 @@ def test_areas_that_cannot_be_used_are_left_out_with_their_reason(areas):
         ("a", 0, "LINESTRING (7 53, 7.2 53)"),
         srid=4326,
     )
+    middle = "ST_SetSRID(ST_MakeLine(ARRAY[ST_MakePoint(8, 53), ST_MakePoint('NaN', 53), ST_MakePoint(8, 53)]), 4326)"
+    connection.execute(f"INSERT INTO gps VALUES ('a', 0, {middle})")
     for north in ("Infinity", "NaN"):
         endless = f"ST_SetSRID(ST_MakeLine(ST_MakePoint(8, 53), ST_MakePoint(8, '{north}')), 4326)"
         connection.execute(f"INSERT INTO gps VALUES ('a', 0, {endless})")
     report = _import(connection, bbox=(5, 50, 18, 60))
     assert report.quarantined == {
-        "non-finite-position": 2,
+        "non-finite-position": 3,
         "outside-bbox": 2,
         "swapped-axes": 1,
         "unparsable-position": 2,
