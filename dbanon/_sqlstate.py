@@ -3,6 +3,8 @@
 The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do: they do not.
 """
 
+import re
+
 import adbc_driver_manager
 import psycopg
 
@@ -93,10 +95,25 @@ def _other(error: DriverError, state: str | None) -> str:
     return f"The server must accept the statement. It refused ({about}); see its log, or use --debug."
 
 
+_ARGUMENT = re.compile(r"""(?<!\w)"?([a-z_]+)"? => ('[^']*'|\.\.\.|\w+(?:\.\w+)*)""")
+
+
+def as_options(text: str) -> str:
+    """Name the arguments of SQL functions as the command line does: ``grid_m => 1`` is ``--grid-m 1``."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1].replace("_", "-"), found[2].strip("'")
+        if name == "mode":
+            return f"--{value}"
+        return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
+
+    return _ARGUMENT.sub(option, text)
+
+
 def _translate_own(error: DriverError, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
-    sentence = " ".join(part for part in (message, diag.message_hint if diag else None) if part)
+    sentence = as_options(" ".join(part for part in (message, diag.message_hint if diag else None) if part))
     family = _OWN.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 

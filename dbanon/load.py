@@ -1,28 +1,32 @@
 """From files and tables to trajectories, requests and sites: stage, sort out, reproject, store; in one transaction.
 
 Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
-and never both; fixes of a subject that contradict each other are decided by their order in the source; lines are made
-and reprojected in PostGIS, so M and SRID are right by construction. No message holds a coordinate or a subject.
+and never both; fixes of a subject that contradict each other are decided by their order in the source; what is staged
+is judged, made into lines and reprojected by SQL functions (``sql/33_staging.sql`` to ``36_import.sql``), which read
+tables by themselves. No message holds a coordinate or a subject.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
-from dbanon import _arrow, _utm, binary_copy, store
+from dbanon import binary_copy, store
 from dbanon._progress import Progress, silent
-from dbanon.errors import ParameterError
-from dbanon.loading import _boxes, _cells, _copies, _crs, _datasets, _files, _from_files, _making, _staging, _survey
+from dbanon.errors import DataError, ParameterError
+from dbanon.loading import _cells, _datasets, _files, _from_files, _staging
 from dbanon.loading._boxes import Box
 from dbanon.loading._datasets import Mode
 from dbanon.loading._from_files import Columns, Files
-from dbanon.loading._from_table import Table, TableColumns
 from dbanon.loading._sites import SiteColumns, load_sites
 from dbanon.loading._staging import LoadReport
 
@@ -42,8 +46,18 @@ Connection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """Which column of a table holds what; `geom` is a point or shape, `trip` tells a subject's trajectories apart."""
+
+    subject: str
+    time: str
+    geom: str
+    trip: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """How trajectories are loaded.
+    """How trajectories are loaded; the SQL functions check it.
 
     Attributes
     ----------
@@ -76,17 +90,25 @@ class Options:
     bbox: Box | None = None
     drop_outliers: bool = False
 
-    def __post_init__(self) -> None:
-        _cells.check_zone(self.tz)
-        _datasets.check(self.dataset, self.mode, grid_m=self.grid_m, grid_s=self.grid_s)
-        if self.split_gap_s is not None and not self.split_gap_s > 0:
-            raise ParameterError(
-                f"The gap that splits must be seconds above 0. Got {self.split_gap_s!r}; change --split-gap-s."
-            )
-        _boxes.check(self.bbox)
+    def arguments(self) -> dict[str, Any]:
+        """Name them as the SQL functions do."""
+        return {**vars(self), "bbox": None if self.bbox is None else [float(side) for side in self.bbox]}
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------
+
+_BEGIN = """SELECT geographic, first_number FROM dbanon.begin_load(
+    %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::float8, %(split_gap_s)s::float8,
+    %(bbox)s::float8[])"""
+_MADE = """rows_kept, quarantined, trajectories, subjects, far, first_time AT TIME ZONE 'UTC' AS first_time,
+    last_time AT TIME ZONE 'UTC' AS last_time"""
+_FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon.finish_load(
+    %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
+    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s)"""
+_IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
+    %(table)s::oid, %(dataset)s, %(subject)s, %(time)s, %(geom)s, %(trip)s, %(crs)s, %(srid)s::integer,
+    %(grid_m)s::float8, least(%(grid_s)s::numeric, 2147483647)::integer, %(mode)s, %(split_gap_s)s::float8, %(tz)s,
+    %(bbox)s::float8[], %(drop_outliers)s)"""
 
 
 def load_trajectories(
@@ -122,14 +144,30 @@ def load_trajectories(
     DataError
         If a file is no table or no row is usable; nothing is stored then.
     """
-    chosen, columns = Options(**options), columns or Columns()
+    chosen, columns, progress = Options(**options), columns or Columns(), progress or silent
+    _cells.check_zone(chosen.tz)
     _from_files.check_files(files)
     columns.check()
+    _from_files.refuse_names_of_each_other(columns.x, columns.y)
     source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
-    if _survey.mean_each_other(columns.x, columns.y):
-        raise _survey.swapped_axes(source.remedy)
-    with store.errors_translated(), connection.transaction():
-        return _load(connection, source, chosen, chosen.crs or "EPSG:4326", progress or silent)
+    arguments = {**chosen.arguments(), "crs": chosen.crs or "EPSG:4326"}
+    with store.errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        begun = connection.execute(_BEGIN, arguments).fetchone()
+        geographic, first = cast("tuple[bool, int]", begun)
+        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
+        source.stage(staging, progress, geographic=geographic, first=first)
+        arguments |= {
+            "sources": source.sources,
+            "read": staging.read,
+            "cells": Jsonb(staging.cells),
+            "alone": columns.subject == _from_files.ITS_OWN,
+            "swap": source.remedy,
+            "none": staging.remedy,
+        }
+        with connection.cursor(row_factory=dict_row) as cursor:
+            loads = cursor.execute(_FINISH, arguments).fetchall()
+        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
+    return _report(chosen.dataset, source.sources, loads, notices)
 
 
 def import_trajectories(
@@ -159,107 +197,72 @@ def import_trajectories(
     StoreError
         If the login may not read the table.
     """
-    chosen = Options(**options)
-    columns.check()
-    source = Table(table, columns, chosen.tz, chosen.bbox)
-    with store.errors_translated(), connection.transaction():
-        source.find(connection)
-        connection.execute(_arrow.POSTGIS_PATH)
-        return _load(connection, source, chosen, chosen.crs or source.crs(connection), progress or silent)
+    chosen, progress = Options(**options), progress or silent
+    arguments = {**chosen.arguments(), **vars(columns)}
+    with store.errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        arguments["table"] = _found(connection, table)
+        with connection.cursor(row_factory=dict_row) as cursor:
+            loads = cursor.execute(_IMPORT, arguments).fetchall()
+        query = "SELECT source FROM dbanon.load WHERE load_id = %s"
+        sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
+        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
+    return _report(chosen.dataset, sources, loads, notices)
 
 
-def _load(connection: Connection, source: Files | Table, options: Options, crs: str, progress: Progress) -> LoadReport:
-    """Load from either kind of source, in the caller's transaction."""
-    connection.execute(_arrow.POSTGIS_PATH)
-    old = _datasets.claim(
-        connection, options.dataset, options.mode, grid_m=options.grid_m, grid_s=options.grid_s, srid=options.srid
-    )
-    meant = _crs.named(connection, crs)
-    _boxes.check_crossing(options.bbox, meant)
-    wanted = old.srid if old is not None and options.mode == "append" else options.srid
-    if wanted is not None:
-        _crs.check_metric(_crs.named(connection, f"EPSG:{wanted}"))
-    staging = _stage(connection, source, meant, _datasets.rows_before(connection, old) + 1, progress)
-    if staging.shapes:
-        _check_uncut(source, options)
-    progress("looking for wild positions", 0, None)
-    found = _survey.take(connection, meant, staging.usable(), source.remedy)
-    target = wanted or _utm.zone(found.lon, found.lat)
-    reference = _crs.named(connection, f"EPSG:{target}")
-    _survey.check_axes(found, reference, source.remedy)
-    _survey.sort_out(staging, found, drop=options.drop_outliers)
-    _survey.refuse_swapped(staging, source.remedy)
-    dataset_id = _datasets.write(
-        connection, options.dataset, old, options.mode, srid=target, grid_m=options.grid_m, grid_s=options.grid_s
-    )
-    progress("making trajectories", 0, None)
-    kind = _making.ShapeMaker if staging.shapes else _making.Maker
-    append = old is not None and options.mode == "append"
-    newest = _copies.newest(connection)
-    maker = kind(staging, dataset_id, meant.srid, target, options.split_gap_s, append=append)
-    made = maker.make()
-    staging.demand_some()
-    alone = source.columns.subject == _from_files.ITS_OWN
-    copies = _copies.notices(connection, dataset_id, newest) if alone else ()
-    quarantined, kept = _staging.write_load(staging, dataset_id, "trajectories", source.sources)
-    far = _survey.kept_far(connection, found)
-    first, last = maker.span()
-    progress("making trajectories", made[0], made[0])
+def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
+    """Tell what became of trajectories: `loads` has a row for each source."""
+    quarantined, kept = _staging.totals([(load["rows_kept"], load["quarantined"]) for load in loads])
+    made = loads[0]
+    first, last = (cast("datetime", made[name]).replace(tzinfo=UTC) for name in ("first_time", "last_time"))
     return LoadReport(
-        dataset=options.dataset,
+        dataset=dataset,
         kind="trajectories",
-        source=source.sources,
-        read=sum(staging.read),
+        source=sources,
+        read=sum(load["rows_read"] for load in loads),
         kept=kept,
         quarantined=quarantined,
-        trajectories=made[0],
-        subjects=made[1],
-        srid=target,
-        far=far,
+        trajectories=made["trajectories"],
+        subjects=made["subjects"],
+        srid=made["srid"],
+        far=dict(sorted(made["far"].items())),
         first_time=first,
         last_time=last,
-        notices=(*_survey.notices(found, reference, far), *_shape_notices(staging), *copies),
+        notices=tuple(notices),
     )
 
 
-def _check_uncut(source: Files | Table, options: Options) -> None:
-    """Raise `ParameterError` if trajectories are to be cut although each of them is a single fix."""
-    cut = "--trip" if source.columns.trip is not None else "--split-gap-s"
-    if source.columns.trip is not None or options.split_gap_s is not None:
-        raise ParameterError(
-            f"Where a table holds lines or areas, each row is a trajectory of one fix, which cannot be cut. Got {cut}; "
-            "leave it out, or take lines apart with ST_DumpPoints in a view and import that."
+def _found(connection: Connection, table: str) -> int:
+    """Look a table or view up by its name; the SQL functions take what ``regclass`` makes of it.
+
+    Raises
+    ------
+    DataError
+        If there is none, naming the nearest.
+    """
+    row = None
+    try:
+        with connection.transaction():
+            row = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchone()
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
+        pass
+    if row is None or row[0] is None:
+        raise DataError(f"The table to import must exist. There is no '{table}'. {_nearest(connection, table)}")
+    return int(row[0])
+
+
+def _nearest(connection: Connection, name: str) -> str:
+    known = [
+        row[0]
+        for row in connection.execute(
+            "SELECT DISTINCT format('%I.%I', n.nspname, c.relname) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_type t ON t.oid = a.atttypid "
+            "WHERE t.typname IN ('geometry', 'geography') AND c.relkind IN ('r', 'p', 'v', 'm', 'f') "
+            "AND n.nspname NOT IN ('dbanon', 'published') ORDER BY 1 LIMIT 1000"
         )
-
-
-def _shape_notices(staging: _staging.Staging) -> tuple[str, ...]:
-    """Say what became of lines and areas: somebody's lines may have been meant as trajectories."""
-    if not staging.shapes:
-        return ()
-    rows = (
-        "1 row holds a line or an area; it"
-        if staging.shapes == 1
-        else f"{staging.shapes:,} rows hold lines or areas; each"
-    )
-    return (
-        f"Notice: {rows} became the rectangle around it, at one time. Take "
-        "lines of positions apart with ST_DumpPoints in a view and import that.",
-    )
-
-
-def _stage(
-    connection: Connection, source: Files | Table, crs: _crs.Crs, first: int, progress: Progress
-) -> _staging.Staging:
-    """Read the source into the staging tables, and see that there is something to go on with."""
-    staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
-    # "C" compares bytes: the fastest order there is, and any will do.
-    staging.create(
-        'file int, line bigint, subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8'
-    )
-    source.stage(staging, crs, first, progress)
-    _survey.refuse_swapped(staging, source.remedy)
-    staging.demand_some()
-    return staging
+    ]
+    near = difflib.get_close_matches(name, [*known, *(k.split(".")[-1] for k in known)], n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else "Name it with its schema, such as public.gps."
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
@@ -314,9 +317,9 @@ def load_requests(
         known = store.dataset_row(connection, dataset)
         told = {subject: "subject", time: "sent_at", **{name: f"cell_{i}" for i, name in enumerate(columns)}}
         staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
-        staging.remedy = "check which columns are named, and the times"
-        types = "file int, line bigint, subject text, sent_at timestamptz, "
-        staging.create(types + _cell_columns(columns, " text"))
+        staging.remedy = "Check which columns are named, and the times."
+        types = "subject text, sent_at timestamptz, " + _cell_columns(columns, " text")
+        connection.execute("SELECT dbanon.make_staging(%s)", [types])
         rows = 0
         times = _cells.Times(tz)
         wanted, options = [subject, time, *columns], "--subject, --time or --columns"
@@ -328,7 +331,7 @@ def load_requests(
         progress("storing requests", 0, None)
         subjects = _insert_requests(staging, known.dataset_id, columns)
         staging.demand_some()
-        quarantined, kept = _staging.write_load(staging, known.dataset_id, "requests", [str(file)])
+        quarantined, kept = staging.write_load(known.dataset_id, "requests", [str(file)])
         progress("storing requests", kept, kept)
     return LoadReport(
         dataset=dataset,

@@ -31,7 +31,7 @@ from dbanon.generating import _journeys, _network, _wishes
 from dbanon.generating._journeys import Int
 from dbanon.generating._plan import Plan
 from dbanon.generating._wishes import POIS
-from dbanon.loading import _crs, _datasets
+from dbanon.loading import _datasets
 
 __all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
 
@@ -196,7 +196,6 @@ def into_database(
     DataError
         If a file of the network is not one.
     """
-    _datasets.check(dataset, mode, grid_m=grid_m, grid_s=grid_s)
     tally = _Tally()
     network = plan.network()
     with store.errors_translated(), connection.transaction():
@@ -204,7 +203,7 @@ def into_database(
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
         world = tally.timed("routes_s", World.of, plan, network)
-        dataset_id = _datasets.write(connection, dataset, old, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
+        dataset_id = _datasets.write(connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
         first = 0
@@ -217,7 +216,7 @@ def into_database(
 
 
 def _check_srid(connection: Connection, srid: int, old: store.DatasetRow | None) -> None:
-    _crs.check_metric(_crs.named(connection, f"EPSG:{srid}"))
+    connection.execute("SELECT dbanon.check_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
             f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "

@@ -221,7 +221,8 @@ Returns: nothing where the error is another. Raises: DA012. Example: SELECT dban
 
 CREATE OR REPLACE FUNCTION dbanon.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+-- A view may call functions that name PostGIS's by the search path; it lives where only trusted roles create.
+SET search_path = pg_catalog, @postgis@, pg_temp
 AS $$
 DECLARE
     figure double precision;
@@ -239,7 +240,8 @@ DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM public.gps'', ''
 
 CREATE OR REPLACE FUNCTION dbanon.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
+-- A view may call functions that name PostGIS's by the search path; it lives where only trusted roles create.
+SET search_path = pg_catalog, @postgis@, pg_temp
 -- Rows come in the order of the table, which decides between contradicting fixes.
 SET synchronize_seqscans = off
 AS $$

@@ -11,13 +11,16 @@ import pyarrow.compute as pc
 
 from dbanon._progress import Progress
 from dbanon.errors import ParameterError
-from dbanon.loading import _boxes, _cells, _crs, _files, _staging, _survey
+from dbanon.loading import _boxes, _cells, _files, _staging
 from dbanon.loading._boxes import Box
 
 MB = 1024**2
 ITS_OWN = "-"
 """As the name of the subject column: every row is a subject of its own."""
 OPTIONS = "--subject, --time, --x, --y or --trip"
+_SWAPPED = "swapped-axes"
+_LATITUDES = {"lat", "latitude", "northing", "north"}
+_LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +71,17 @@ class Files:
         """For each column, the expression of what was read from it."""
         return self.columns.staged()
 
-    def stage(self, staging: _staging.Staging, crs: _crs.Crs, first: int, progress: Progress) -> None:
+    def stage(self, staging: _staging.Staging, progress: Progress, *, geographic: bool, first: int) -> None:
         """Copy the usable rows into the staging table; rows that are their own subjects are numbered from `first`."""
         for path in self.paths:
             times, rows = _cells.Times(self.tz), 0
             for batch in tracked(path, self.columns.names(), progress, options=OPTIONS):
-                self._stage_batch(staging, batch, times, crs, first + sum(staging.read) + rows)
+                self._stage_batch(staging, batch, times, first + sum(staging.read) + rows, geographic=geographic)
                 rows += len(batch)
             staging.read.append(rows)
 
     def _stage_batch(
-        self, staging: _staging.Staging, batch: _files.Batch, times: _cells.Times, crs: _crs.Crs, first: int
+        self, staging: _staging.Staging, batch: _files.Batch, times: _cells.Times, first: int, *, geographic: bool
     ) -> None:
         columns, named = batch.columns, self.columns
         if named.subject == ITS_OWN:
@@ -87,7 +90,7 @@ class Files:
             subject = _cells.texts(columns[named.subject])
         t, x, y = times.seconds(columns[named.time]), _cells.numbers(columns[named.x]), _cells.numbers(columns[named.y])
         trip = pa.nulls(len(batch), pa.string()) if named.trip is None else _cells.texts(columns[named.trip])
-        reasons = self._judge(subject, t, x, y, crs)
+        reasons = self._judge(subject, t, x, y, geographic=geographic)
         staging.reject(batch, reasons)
         keep = pa.array(reasons.kept)
         staging.stage(
@@ -100,8 +103,8 @@ class Files:
             ]
         )
 
-    def _judge(self, subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, crs: _crs.Crs) -> _staging.Reasons:
-        """Find the first reason against each row; `_from_table` has the same in SQL."""
+    def _judge(self, subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool) -> _staging.Reasons:
+        """Find the first reason against each row; `dbanon.event_reasons` and others do it for tables."""
         reasons = _staging.Reasons(len(subject))
         time = _staging.floats(t)
         reasons.mark("missing-subject", _staging.is_null(subject))
@@ -109,24 +112,32 @@ class Files:
         reasons.mark("unparsable-time", _staging.is_null(t))
         reasons.mark("non-finite-time", ~np.isfinite(time))
         reasons.mark("time-out-of-range", _cells.out_of_range(time))
-        mark_positions(reasons, x, y, crs, self.bbox)
+        mark_positions(reasons, x, y, self.bbox, geographic=geographic)
         return reasons
 
 
-def mark_positions(reasons: _staging.Reasons, x: pa.Array, y: pa.Array, crs: _crs.Crs, bbox: Box | None) -> None:
+def mark_positions(reasons: _staging.Reasons, x: pa.Array, y: pa.Array, bbox: Box | None, *, geographic: bool) -> None:
     """Find the first reason against the position of each row."""
     east, north = _staging.floats(x), _staging.floats(y)
     reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
     reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
     with np.errstate(invalid="ignore"):
-        if crs.geographic:
+        if geographic:
             north_is_lon = (np.abs(east) <= 90) & (np.abs(north) > 90) & (np.abs(north) <= 180)
-            reasons.mark(_survey.SWAPPED, north_is_lon)
+            reasons.mark(_SWAPPED, north_is_lon)
             reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
         if bbox is not None:
             outside = ~_boxes.inside(east, north, bbox)
-            reasons.mark(_survey.SWAPPED, outside & _boxes.inside(north, east, bbox))
+            reasons.mark(_SWAPPED, outside & _boxes.inside(north, east, bbox))
             reasons.mark("outside-bbox", outside)
+
+
+def refuse_names_of_each_other(x: str, y: str) -> None:
+    """Raise `ParameterError` if the columns of x and y are called latitude and longitude, in this order."""
+    if x.strip().lower() in _LATITUDES and y.strip().lower() in _LONGITUDES:
+        raise ParameterError(
+            f"x must be the longitude or easting and y the latitude or northing. {swapped_columns(x, y)}"
+        )
 
 
 def swapped_columns(x: str, y: str) -> str:

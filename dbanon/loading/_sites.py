@@ -1,4 +1,4 @@
-"""Sensitive sites out of a file: stage, reproject, compare with where the users are, store what is new.
+"""Sensitive sites out of a file into the staging tables; SQL functions reproject them and store what is new.
 
 All of it happens in one transaction, into a dataset that exists; a row is either a site or in ``dbanon.quarantine``
 with a reason. What is stored is the geometry itself, of which methods take the bounding rectangle.
@@ -6,7 +6,7 @@ with a reason. What is stored is the geometry itself, of which methods take the 
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psycopg
@@ -14,20 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
 from numpy.typing import NDArray
-from psycopg import sql
+from psycopg.types.json import Jsonb
 
-from dbanon import _arrow, store
+from dbanon import store
 from dbanon._progress import Progress, silent
 from dbanon.errors import ParameterError
-from dbanon.loading import _boxes, _cells, _crs, _datasets, _files, _from_files, _staging, _survey
+from dbanon.loading import _boxes, _cells, _files, _from_files, _staging
 
 Connection = psycopg.Connection[Any]
 Shapes = NDArray[np.object_]
 
 _OPTIONS = "--x, --y, --name or --geom"
 _CURVED = "(?i)curve|circularstring|surface"
-_GIVEN = "ST_SetSRID(coalesce(shape, ST_MakePoint(x, y)), {source})"
-_BOUNDS = ", ".join(f"round({side}(Box3D(geom)) * 1000)" for side in ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +44,8 @@ class SiteColumns:
                 "A site must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
             )
         _from_files.check_differ(self.names(), "position and name")
-        if self.geom is None and _survey.mean_each_other(*self.position()):
-            raise _survey.swapped_axes(self.remedy)
+        if self.geom is None:
+            _from_files.refuse_names_of_each_other(*self.position())
 
     def position(self) -> tuple[str, str]:
         """Name the columns of x and y, where there is no shape."""
@@ -59,15 +57,15 @@ class SiteColumns:
         return [*place, *([] if self.name is None else [self.name])]
 
     def staged(self) -> dict[str, str]:
-        """Write, for each column of a file, the expression of what was read from it."""
-        told = ("x", "y", "name") if self.geom is None else ("ST_AsText(shape)", "name")
+        """Name, for each column of a file, the staged column that tells what was read from it."""
+        told = ("x", "y", "name") if self.geom is None else ("place", "name")
         return dict(zip(self.names(), told, strict=False))
 
     @property
     def check_which(self) -> str:
         """What to do where no row is usable."""
         what = "columns --x and --y name" if self.geom is None else "column --geom names"
-        return f"check which {what}, --crs and --bbox"
+        return f"Check which {what}, --crs and --bbox."
 
     @property
     def remedy(self) -> str:
@@ -122,22 +120,33 @@ def load_sites(
     """
     columns, progress = columns or SiteColumns(), progress or silent
     columns.check()
-    _boxes.check(bbox)
-    with store.errors_translated(), connection.transaction():
-        connection.execute(_arrow.POSTGIS_PATH)
-        _datasets.lock(connection, dataset)
-        known = store.dataset_row(connection, dataset)
-        source = _crs.named(connection, crs)
-        _boxes.check_crossing(bbox, source)
-        staging = _staged(connection, file, columns, crs=source, bbox=bbox, progress=progress)
-        progress("placing sites", 0, None)
-        _place(staging, source, known, drop=drop_outliers)
-        _survey.refuse_swapped(staging, columns.remedy)
-        staging.demand_some()
-        progress("storing sites", 0, None)
-        far = _insert(staging, known.dataset_id, replace=replace)
-        staging.demand_some()
-        quarantined, kept = _staging.write_load(staging, known.dataset_id, "sites", [str(file)])
+    with (
+        store.errors_translated(),
+        connection.transaction(),
+        _staging.telling(connection, progress) as notices,
+    ):
+        begun = connection.execute(
+            "SELECT geographic FROM dbanon.begin_sites(%s, %s, %s::float8[])",
+            [dataset, crs, bbox and [float(side) for side in bbox]],
+        ).fetchone()
+        (geographic,) = cast("tuple[bool]", begun)
+        staging = _staged(connection, file, columns, geographic=geographic, bbox=bbox, progress=progress)
+        done = connection.execute(
+            "SELECT rows_kept, quarantined, far, (dbanon.known_dataset(%(dataset)s)).srid FROM dbanon.finish_sites("
+            "%(dataset)s, %(crs)s, %(drop)s, %(replace)s, %(source)s, %(read)s, %(cells)s, %(swap)s, %(none)s)",
+            {
+                "dataset": dataset,
+                "crs": crs,
+                "drop": drop_outliers,
+                "replace": replace,
+                "source": str(file),
+                "read": sum(staging.read),
+                "cells": Jsonb(staging.cells),
+                "swap": columns.remedy,
+                "none": staging.remedy,
+            },
+        ).fetchone()
+        kept, quarantined, far, srid = cast("tuple[int, dict[str, int], int, int]", done)
         progress("storing sites", kept, kept)
     return _staging.LoadReport(
         dataset=dataset,
@@ -145,28 +154,13 @@ def load_sites(
         source=[str(file)],
         read=sum(staging.read),
         kept=kept,
-        quarantined=quarantined,
+        quarantined=dict(sorted(quarantined.items())),
         trajectories=0,
         subjects=0,
-        srid=known.srid,
-        far={_survey.FAR_POSITION: far} if far else {},
-        notices=_notices(far),
+        srid=srid,
+        far={"far-position": far} if far else {},
+        notices=tuple(notices),
     )
-
-
-def _notices(far: int) -> tuple[str, ...]:
-    if not far:
-        return ()
-    sites, rectangles, them = f"{far:,} sites lie", "were kept, though their rectangles", "them"
-    if far == 1:
-        sites, rectangles, them = "1 site lies", "was kept, though its rectangle", "it"
-    return (
-        f"Notice: {sites} far outside where the trajectories are and {rectangles} would reach from there to the users; "
-        f"load with --drop-outliers to leave {them} out, or keep to an area with --bbox.",
-    )
-
-
-# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def _staged(
@@ -174,27 +168,24 @@ def _staged(
     file: Path,
     columns: SiteColumns,
     *,
-    crs: _crs.Crs,
+    geographic: bool,
     bbox: _boxes.Box | None,
     progress: Progress,
 ) -> _staging.Staging:
-    """Read the file into the staging tables, and see that there is something to go on with."""
+    """Read the file into the staging tables."""
     staging = _staging.Staging(
         connection, "file, line, name, x, y, shape", columns.staged(), remedy=columns.check_which
     )
-    staging.create("file int, line bigint, name text, x float8, y float8, shape geometry, geom geometry, reason text")
     rows = 0
     for batch in _from_files.tracked(file, columns.names(), progress, options=_OPTIONS):
-        _stage_batch(staging, batch, columns, crs, bbox)
+        _stage_batch(staging, batch, columns, bbox, geographic=geographic)
         rows += len(batch)
     staging.read.append(rows)
-    _survey.refuse_swapped(staging, columns.remedy)
-    staging.demand_some()
     return staging
 
 
 def _stage_batch(
-    staging: _staging.Staging, batch: _files.Batch, columns: SiteColumns, crs: _crs.Crs, bbox: _boxes.Box | None
+    staging: _staging.Staging, batch: _files.Batch, columns: SiteColumns, bbox: _boxes.Box | None, *, geographic: bool
 ) -> None:
     name = pa.nulls(len(batch), pa.string())
     if columns.name is not None:
@@ -203,9 +194,9 @@ def _stage_batch(
         x, y = (_cells.numbers(batch.columns[column]) for column in columns.position())
         shape = pa.nulls(len(batch), pa.binary())
     else:
-        x, y, shape = _shapes(batch.columns[columns.geom], geographic=crs.geographic)
+        x, y, shape = _shapes(batch.columns[columns.geom], geographic=geographic)
     reasons = _staging.Reasons(len(batch))
-    _from_files.mark_positions(reasons, x, y, crs, bbox)
+    _from_files.mark_positions(reasons, x, y, bbox, geographic=geographic)
     staging.reject(batch, reasons)
     keep = pa.array(reasons.kept)
     line = batch.line.to_numpy()[reasons.kept].astype(np.int64)
@@ -251,65 +242,3 @@ def _middles(shapes: Shapes, *, geographic: bool) -> tuple[_boxes.Float, _boxes.
     if geographic:
         x -= np.where((x > 180) & (west <= 180), 360, 0) - np.where((x < -180) & (east >= -180), 360, 0)
     return x, y
-
-
-# ---- in the database -------------------------------------------------------------------------------------------------
-
-
-def _place(staging: _staging.Staging, source: _crs.Crs, known: store.DatasetRow, *, drop: bool) -> None:
-    """Reproject the staged sites; reject those that cannot be, have swapped axes or, if asked to, lie far outside.
-
-    The others that lie far outside keep it as their reason.
-    """
-    connection = staging.connection
-    reach = _survey.reach(connection, known.dataset_id)
-    given = sql.SQL(_GIVEN).format(source=source.srid)
-    with _crs.moving(connection):
-        statement = sql.SQL("UPDATE dbanon_staged SET geom = pg_temp.dbanon_moved({}, {})")
-        connection.execute(statement.format(given, known.srid))
-        statement = sql.SQL(
-            "UPDATE dbanon_staged SET reason = CASE WHEN {near_mirrored} THEN {swapped} "
-            "WHEN geom IS NULL THEN 'position-out-of-range' ELSE {far} END WHERE ({near}) IS NOT TRUE"
-        )
-        mirrored = sql.SQL("pg_temp.dbanon_moved(ST_FlipCoordinates({}), {})").format(given, known.srid)
-        connection.execute(
-            statement.format(
-                near=_within(sql.Identifier("geom"), reach),
-                near_mirrored=_within(mirrored, reach),
-                swapped=sql.Literal(_survey.SWAPPED),
-                far=sql.Literal(_survey.FAR_POSITION),
-            )
-        )
-    leaving = sql.SQL("reason IS NOT NULL") if drop else sql.SQL("reason <> {}").format(_survey.FAR_POSITION)
-    staging.leave_out(leaving, sql.SQL("reason"))
-
-
-def _within(geometry: sql.Composable, reach: tuple[_survey.Span, _survey.Span]) -> sql.Composed:
-    """Write that the bounds of a geometry lie within spans of x and y."""
-    (west, east), (south, north) = reach
-    return sql.SQL(
-        "(SELECT ST_XMin(b) >= {west} AND ST_XMax(b) <= {east} AND ST_YMin(b) >= {south} AND ST_YMax(b) <= {north} "
-        "FROM (SELECT Box3D({geometry}) AS b) box)"
-    ).format(geometry=geometry, west=west, east=east, south=south, north=north)
-
-
-def _insert(staging: _staging.Staging, dataset_id: int, *, replace: bool) -> int:
-    """Store the staged sites that the dataset has not got; returns how many of them lie far outside."""
-    connection = staging.connection
-    if replace:
-        connection.execute("DELETE FROM dbanon.site WHERE dataset_id = %s", [dataset_id])
-    statement = sql.SQL(
-        """line IN (
-            SELECT line FROM (
-                SELECT line, row_number() OVER (PARTITION BY name, {bounds} ORDER BY line NULLS FIRST) AS nth
-                FROM (SELECT NULL::bigint AS line, name, geom FROM dbanon.site WHERE dataset_id = {dataset}
-                      UNION ALL SELECT line, name, geom FROM dbanon_staged) every) numbered
-            WHERE nth > 1)"""
-    )
-    there = statement.format(bounds=sql.SQL(_BOUNDS), dataset=dataset_id)
-    staging.leave_out(there, sql.SQL("'duplicate-site'"))
-    statement = sql.SQL(
-        "INSERT INTO dbanon.site (dataset_id, name, geom) SELECT {}, name, geom FROM dbanon_staged ORDER BY line"
-    )
-    connection.execute(statement.format(dataset_id))
-    return int((connection.execute("SELECT count(reason) FROM dbanon_staged").fetchone() or [0])[0])

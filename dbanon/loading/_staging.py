@@ -1,10 +1,12 @@
 """Temporary tables of a load, and the record it leaves: what was kept, and what was left out by reason.
 
-Usable rows go to ``dbanon_staged``, the others to ``dbanon_rejected``; both end with the transaction.
+Usable rows go to ``dbanon_staged``, the others to ``dbanon_rejected``; both end with the transaction, and
+the SQL functions of a load go on with them.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -14,9 +16,10 @@ import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
-from dbanon import binary_copy, store
-from dbanon.errors import DataError
+from dbanon import _sqlstate, binary_copy, store
+from dbanon._progress import Progress
 from dbanon.loading import _cells, _files
 
 Connection = psycopg.Connection[Any]
@@ -49,7 +52,7 @@ REASONS = (
 )
 """Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
 
-_THERE_ALREADY = {"duplicate-fix", "contradicting-fix", "duplicate-request", "duplicate-site"}
+_SAID = "DA010"  # SQLSTATE of what dbanon's own functions tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +81,15 @@ class LoadReport:
 class Staging:
     """Temporary tables of one load; `columns` are those of ``dbanon_staged``, `read` counts the rows of each source.
 
-    `cells` names, for each column of the source, the expression that tells what was read from it, for the quarantine.
+    `cells` names, for each column of the source, the column that tells what was read from it, for the quarantine.
     `remedy` is what to do where no row is usable.
-    `shapes` counts the rows that hold a line or an area; where there are any, they have it in a column `shape`.
     """
 
     connection: Connection
     columns: str
     cells: Mapping[str, str] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
-    shapes: int = 0
-    remedy: str = "check which columns are named, --crs, --bbox and the times"
-
-    def create(self, columns: str) -> None:
-        """Make the tables, that of the usable rows with these columns and their types."""
-        self.connection.execute(sql.SQL(cast("Any", f"CREATE TEMP TABLE dbanon_staged ({columns}) ON COMMIT DROP")))
-        self.connection.execute(
-            "CREATE TEMP TABLE dbanon_rejected (file int, line bigint, reason text, content jsonb) ON COMMIT DROP"
-        )
+    remedy: str = "Check which columns are named, --crs, --bbox and the times."
 
     def stage(self, rows: Sequence[binary_copy.Column]) -> None:
         """Copy usable rows, column by column."""
@@ -117,44 +111,62 @@ class Staging:
         with store.copying(self.connection, "dbanon_rejected (file, line, reason, content)") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
-    def leave_out(self, condition: sql.Composable, reason: sql.Composable) -> None:
-        """Reject staged rows on a condition, for the reason that an expression gives."""
-        statement = sql.SQL(
-            "WITH gone AS (DELETE FROM dbanon_staged WHERE {} RETURNING *) "
-            "INSERT INTO dbanon_rejected SELECT file, line, {}, {} FROM gone"
-        )
-        self.connection.execute(statement.format(condition, reason, self.content()))
-
-    def content(self) -> sql.Composed:
-        """Build the JSON of a staged row: the columns of the source and what was read from them."""
-        pairs = [
-            sql.SQL("{}::text, ({})::text").format(sql.Literal(name), sql.SQL(cast("Any", expression)))
-            for name, expression in self.cells.items()
-        ]
-        return sql.SQL("jsonb_build_object({})").format(sql.SQL(", ").join(pairs))
-
-    def rejected(self) -> dict[str, int]:
-        """Count what was left out, by reason."""
-        query = "SELECT reason, count(*) FROM dbanon_rejected GROUP BY reason ORDER BY reason"
-        return dict(self.connection.execute(query).fetchall())
-
-    def usable(self) -> int:
-        """Count the rows that nothing was found against so far."""
-        return sum(self.read) - sum(self.rejected().values())
+    def content(self) -> sql.SQL:
+        """Write the JSON of a staged row: the columns of the source and what was read from them."""
+        row = self.connection.execute("SELECT dbanon.staged_content(%s)", [Jsonb(self.cells)]).fetchone()
+        return sql.SQL(cast("Any", cast("tuple[str]", row)[0]))
 
     def demand_some(self) -> None:
         """Raise `DataError` if nothing is left to store, with the reasons counted."""
-        if self.usable():
+        self.connection.execute("SELECT dbanon.demand_some(%s, %s)", [sum(self.read), self.remedy])
+
+    def write_load(self, dataset_id: int, kind: str, sources: Sequence[str]) -> tuple[dict[str, int], int]:
+        """Write the record of each source and the quarantine; returns rows left out by reason, and kept."""
+        return totals(
+            self.connection.execute(
+                "SELECT rows_kept, quarantined FROM dbanon.write_load(%s, %s, %s, %s::bigint[])",
+                [dataset_id, kind, list(sources), self.read],
+            ).fetchall()
+        )
+
+
+def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, int], int]:
+    """Add up, over the sources of a load, the rows left out by reason, and those kept."""
+    left_out: Counter[str] = Counter()
+    for _, quarantined in loads:
+        left_out.update(quarantined)
+    return dict(sorted(left_out.items())), sum(kept for kept, _ in loads)
+
+
+@contextmanager
+def telling(connection: Connection, progress: Progress) -> Iterator[list[str]]:
+    """Pass on what the SQL functions of a load say, for a block in a transaction: stages to `progress`.
+
+    Yields
+    ------
+    list of str
+        Fills with their notices.
+    """
+    notices: list[str] = []
+
+    def hear(said: psycopg.errors.Diagnostic) -> None:
+        if said.sqlstate != _SAID:
             return
-        rejected = self.rejected()
-        read = sum(self.read)
-        each, rows = ("its row", "1 row") if read == 1 else (f"each of the {read} rows", f"{read} rows")
-        told = ", ".join(f"{n} {reason}" for reason, n in rejected.items())
-        if set(rejected) <= _THERE_ALREADY and rejected:
-            raise DataError(
-                f"What is added must be new. The dataset has something for {each} ({told}); it was loaded before."
-            )
-        raise DataError(f"At least one row must be usable. Got {rows}, none usable ({told}); {self.remedy}.")
+        text = _sqlstate.as_options(said.message_primary or "")
+        if said.severity_nonlocalized == "NOTICE":
+            notices.append(f"Notice: {text}")
+        else:
+            progress(text, 0, None)
+
+    set_level = "SELECT set_config('client_min_messages', %s, true)"
+    before = cast("tuple[str]", connection.execute("SHOW client_min_messages").fetchone())[0]
+    connection.add_notice_handler(hear)
+    try:
+        connection.execute(set_level, ["debug1"])
+        yield notices
+        connection.execute(set_level, [before])
+    finally:
+        connection.remove_notice_handler(hear)
 
 
 class Reasons:
@@ -185,24 +197,3 @@ def is_null(column: pa.Array) -> NDArray[np.bool_]:
 def floats(column: pa.Array) -> NDArray[np.float64]:
     """A column as doubles; nulls are NaN."""
     return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-
-
-def write_load(staging: Staging, dataset_id: int, kind: str, sources: Sequence[str]) -> tuple[dict[str, int], int]:
-    """Write a row of ``dbanon.load`` for each source and the quarantine; returns rows left out by reason, and kept."""
-    for number, source in enumerate(sources):
-        counted = staging.connection.execute(
-            "SELECT reason, count(*) FROM dbanon_rejected WHERE file = %s GROUP BY reason ORDER BY reason", [number]
-        ).fetchall()
-        usable = staging.read[number] - sum(n for _, n in counted)
-        row = staging.connection.execute(
-            "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, quarantined) "
-            "VALUES (%s, %s, %s, %s, %s, %s) RETURNING load_id",
-            [dataset_id, kind, source, staging.read[number], usable, json.dumps(dict(counted))],
-        ).fetchone()
-        staging.connection.execute(
-            "INSERT INTO dbanon.quarantine (load_id, line, reason, content) "
-            "SELECT %s, line, reason, content FROM dbanon_rejected WHERE file = %s ORDER BY line",
-            [cast("tuple[int]", row)[0], number],
-        )
-    rejected = staging.rejected()
-    return rejected, sum(staging.read) - sum(rejected.values())

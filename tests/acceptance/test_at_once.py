@@ -30,7 +30,7 @@ def at_once(url: str, stage: Stage, files: tuple[Path, Path], *second: str) -> l
 def test_of_two_loads_that_create_one_dataset_one_is_refused(city_url: str, city_files: tuple[Path, Path]) -> None:
     first, second = at_once(city_url, LOAD, city_files, *LOAD.words(city_files))
     assert (first.code, second.code) == (0, 2)
-    assert second.sentence.startswith("A new dataset must have a new name. There is a 'second' already;")
+    assert second.sentence.startswith("A new dataset must have a new name. There is a 'second' already.")
     check(city_url, loads=3)
 
 

@@ -149,7 +149,7 @@ RELEASE_NAME = (
 )
 K = "The 'k' parameter of tp-aware must be an integer >= 2. Got {} instead."
 WINDOW = "At least one window must hold k = {} subjects at all its instants. Got at most {}. Lower k, shorten instants"
-DATASET_NAME = "A dataset must have a name of 1 to 200 characters. Got another; choose one such as cabs."
+DATASET_NAME = "A dataset must have a name of 1 to 200 characters. Got another. Choose one such as cabs."
 
 # What it is: (arguments, exit code, how the sentence begins).
 CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -235,12 +235,12 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "sites at NaN": (
         sites("nan_sites.csv"),
         3,
-        "At least one row must be usable. Got 4 rows, none usable (4 non-finite-position); check",
+        "At least one row must be usable. Got 4 rows, none usable (4 non-finite-position). Check",
     ),
     "sites in words": (
         sites("sites.csv", "--x", "name"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 unparsable-position); check",
+        "At least one row must be usable. Got 2 rows, none usable (2 unparsable-position). Check",
     ),
     "sites with swapped axes": (
         sites("swapped_sites.csv", "--replace"),
@@ -260,18 +260,18 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "shapes that are none": (
         sites("shapes.csv", "--geom", "area", "--replace"),
         3,
-        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position); check which column --geom "
+        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position). Check which column --geom "
         "names, --crs and --bbox.",
     ),
     "shapes with curves": (
         sites("curves.csv", "--geom", "area"),
         3,
-        "At least one row must be usable. Got 1 row, none usable (1 unparsable-position); check which column --geom ",
+        "At least one row must be usable. Got 1 row, none usable (1 unparsable-position). Check which column --geom ",
     ),
     "shapes beyond all numbers": (
         sites("huge_shapes.csv", "--geom", "area"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 non-finite-position); check which column --geom ",
+        "At least one row must be usable. Got 2 rows, none usable (2 non-finite-position). Check which column --geom ",
     ),
     "a shape and x": (
         sites("shapes.csv", "--geom", "area", "--x", "x"),
@@ -291,12 +291,12 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "sites twice": (
         sites("sites.csv", "--name", "name"),
         3,
-        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site); it was ",
+        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site). It was ",
     ),
     "sites outside the box": (
         sites("sites.csv", "--bbox", "179,50,-179,60", "--replace"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 outside-bbox); check",
+        "At least one row must be usable. Got 2 rows, none usable (2 outside-bbox). Check",
     ),
     "sites in a box in metres across the antimeridian": (
         sites("sites.csv", "--crs", "EPSG:32632", "--bbox", "9,0,1,1"),
@@ -309,7 +309,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "far sites only": (
         sites("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 far-position); check which columns --x and "
+        "At least one row must be usable. Got 2 rows, none usable (2 far-position). Check which columns --x and "
         "--y name, --crs and --bbox.",
     ),
     # ---- options of a load
@@ -331,7 +331,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a dataset that exists": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "good"),
         2,
-        "A new dataset must have a new name. There is a 'good' already; add to it with --append or replace ",
+        "A new dataset must have a new name. There is a 'good' already. Add to it with --append or replace ",
     ),
     "appending to no dataset": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "godo", "--append"),

@@ -47,10 +47,10 @@ def test_importing_twice_adds_nothing_and_replacing_starts_again(city_url: str) 
         (
             (*GPS[:-1], "place", "--dataset", "x"),
             3,
-            "public.gps must have a column 'place'. It has: subject, t, position;",
+            "public.gps must have a column 'place'. It has: subject, t, position.",
         ),
         ((*GPS, "--dataset", "x", "--append", "--replace"), 2, "Only one of --append and --replace may be given."),
-        ((*GPS, "--dataset", "city"), 2, "A new dataset must have a new name. There is a 'city' already;"),
+        ((*GPS, "--dataset", "city"), 2, "A new dataset must have a new name. There is a 'city' already."),
         ((*GPS, "--dataset", "x", "--bbox", "1,2,3"), 2, "A box must be four numbers XMIN,YMIN,XMAX,YMAX."),
         ((*GPS, "--dataset", "x", "--bbox", "0,0,1,1"), 3, "At least one row must be usable. Got "),
         ((*GPS, "--dataset", "x", "--tz", "Mars"), 2, "The time zone must be a name such as Europe/Berlin or UTC."),

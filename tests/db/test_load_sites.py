@@ -10,7 +10,6 @@ import pytest
 
 from dbanon import load, store
 from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.loading import _survey
 
 HEAD = "x,y,name\n"
 CLINICS = HEAD + "8.21,53.11,clinic\n8.19,53.09,\n"
@@ -121,7 +120,7 @@ def test_the_same_sites_as_csv_gzip_parquet_and_wkt_are_the_same(town, tmp_path,
     pq.write_table(pa.table({"x": [8.21, 8.19], "y": [53.11, 53.09], "name": ["clinic", None]}), parquet)
     wkt = write("area,name\nPOINT (8.21 53.11), clinic \nPOINT (8.19 53.09),\n", "wkt.csv")
     for path, columns in ((zipped, NAMED), (parquet, NAMED), (wkt, SHAPE)):
-        with pytest.raises(DataError, match=r"for each of the 2 rows \(2 duplicate-site\); it was loaded before"):
+        with pytest.raises(DataError, match=r"for each of the 2 rows \(2 duplicate-site\)\. It was loaded before"):
             _load(town, path, columns)
     assert len(_sites(town)) == 2
 
@@ -261,8 +260,7 @@ def test_trajectories_count_with_both_ends_and_shapes_with_their_sides(connectio
         "VALUES (1, 'a', ST_GeomFromText(%s, 32632), ST_GeomFromText(%s, 32632))",
         [path, shape],
     )
-    with connection.transaction():
-        assert _survey.reach(connection, 1) == ((-27_000, 36_000), (-3000, 4000))
+    assert _all(connection, "SELECT * FROM dbanon.reach(1)") == [(-27_000, 36_000, -3000, 4000)]
 
 
 def test_a_dataset_without_trajectories_takes_sites_and_calls_none_far(connection, write):
@@ -319,7 +317,7 @@ def test_replaced_trajectories_leave_the_sites_and_their_reference_system(town, 
     near, away = write("subject,time,x,y\nz,0,8.2,53.1\n", "n.csv"), write("subject,time,x,y\nz,0,13.4,52.5\n", "a.csv")
     load.load_trajectories(town, [near], dataset="town", mode="replace", grid_m=7)
     with pytest.raises(
-        ParameterError, match=r"'town' has 2 in SRID 32632 and would be in 32633; give --srid 32632, or"
+        ParameterError, match=r"'town' has 2 in SRID 32632 and would be in 32633\. Give --srid 32632, or"
     ):
         load.load_trajectories(town, [away], dataset="town", mode="replace")
     load.load_trajectories(town, [away], dataset="town", mode="replace", srid=32632)

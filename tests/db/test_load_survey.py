@@ -5,7 +5,6 @@ import pytest
 
 from dbanon import load
 from dbanon.errors import DataError, ParameterError
-from dbanon.loading import _making, _survey
 
 HEAD = "subject,time,x,y\n"
 rng = np.random.default_rng(5)
@@ -93,10 +92,24 @@ def test_towns_on_the_antimeridian_are_one_town(connection, write):
     assert _width_m(connection).fetchone()[0] < 12_000
 
 
-def test_a_few_usable_rows_among_many_are_enough(connection, write, monkeypatch):
-    monkeypatch.setattr(_survey, "SAMPLE", 10)
-    rows = [",0,8.2,53.1"] * 5000 + TOWN[:3]
-    assert _load(connection, write(rows)).kept == 3
+def test_a_few_usable_rows_among_many_are_enough(connection):
+    with connection.transaction():
+        connection.execute("SELECT dbanon.make_staging('x float8, y float8, t float8')")
+        connection.execute("INSERT INTO dbanon_rejected SELECT 0, i, 'missing-subject' FROM generate_series(1, 5000) i")
+        connection.execute("INSERT INTO dbanon_staged SELECT 0, i, i, 53.1, 0 FROM generate_series(1, 3) i")
+        (drawn,) = connection.execute("SELECT x FROM dbanon.draw_sample(3, 10)").fetchone()
+        assert drawn == [1, 2, 3]
+
+
+def test_a_sample_is_drawn_of_many_rows_and_numbers_beyond_arithmetic_are_cut_off(connection):
+    with connection.transaction():
+        connection.execute("SELECT dbanon.make_staging('x float8, y float8, t float8')")
+        connection.execute(
+            "INSERT INTO dbanon_staged SELECT 0, i, '1e308', '-1e308', '5e-324' FROM generate_series(1, 9000) i"
+        )
+        x, y, t = connection.execute("SELECT x, y, t FROM dbanon.draw_sample(9000, 300)").fetchone()
+    assert 200 < len(x) < 400
+    assert (set(x), set(y), set(t)) == ({1e100}, {-1e100}, {0})
 
 
 def test_far_positions_that_cannot_be_placed_are_not_counted_as_kept(connection, write):
@@ -106,13 +119,16 @@ def test_far_positions_that_cannot_be_placed_are_not_counted_as_kept(connection,
     assert report.far == {"far-position": 1}
 
 
-def test_a_long_subject_is_cut_into_trajectories(connection, write, monkeypatch):
-    monkeypatch.setattr(_making, "MOST_FIXES", 7)
-    rows = [f"a,{t},8.2,{53 + t / 1000}" for t in range(20)]
-    assert _load(connection, write(rows)).trajectories == 3
-    assert connection.execute("SELECT count(DISTINCT t) FROM dbanon.fix").fetchone() == (20,)
-    lengths = connection.execute("SELECT ST_NPoints(path) FROM dbanon.trajectory ORDER BY trajectory_id").fetchall()
-    assert [n for (n,) in lengths] == [7, 7, 6]
+@pytest.mark.parametrize(("most", "parts"), [(7, [7, 7, 6]), (20, [20]), (19, [19, 1])])
+def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
+    with connection.transaction():
+        connection.execute(
+            "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
+            "0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
+        )
+        (fixes,) = connection.execute("SELECT dbanon.ordered_fixes(NULL, %s)", [most]).fetchone()
+        counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
+    assert [n for (n,) in counted] == parts
 
 
 def test_the_first_and_the_last_time_are_told(connection, write):

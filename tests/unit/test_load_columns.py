@@ -285,7 +285,7 @@ def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
         columns.check()
     assert SiteColumns(x="lon").names() == ["lon", "y"]
     assert SiteColumns(name="n").staged() == {"x": "x", "y": "y", "n": "name"}
-    assert SiteColumns(geom="area", name="n").staged() == {"area": "ST_AsText(shape)", "n": "name"}
+    assert SiteColumns(geom="area", name="n").staged() == {"area": "place", "n": "name"}
 
 
 def test_the_middle_of_a_shape_is_that_of_its_bounds_the_short_way_round():

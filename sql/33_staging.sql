@@ -1,0 +1,273 @@
+-- Where a load of trajectories begins, for files and tables alike: the dataset is claimed, what was asked for is checked, and the
+-- staging tables are made. dbanon.finish_load (36_import.sql) ends it.
+
+CREATE OR REPLACE FUNCTION dbanon.check_dataset(dataset text, mode text, grid_m double precision, grid_s double precision) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- What cannot be seen makes two names look like one.
+    IF dataset IS NULL OR btrim(dataset) = '' OR length(dataset) > 200
+        OR dataset ~ E'[\u0001-\u001f\u007f-\u00a0\u00ad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]' THEN
+        RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
+    ELSIF mode IS NULL OR mode NOT IN ('create', 'append', 'replace') THEN
+        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(quote_literal(left(mode, 60)), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, or empty it first.', HINT = 'Choose one of the three.';
+    ELSIF grid_m IS NULL OR NOT (grid_m > 0 AND grid_m <= 1000000) THEN
+        RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(grid_m::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Positions are cells of the grid.', HINT = 'Leave it out for grid_m => 1, or choose another.';
+    ELSIF grid_s IS NULL OR NOT (grid_s > 0 AND grid_s <= 604800 AND grid_s = trunc(grid_s)) THEN
+        RAISE EXCEPTION 'The time grid must be a whole number of seconds above 0, and at most 604,800. Got %.',
+                coalesce(grid_s::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Times are slots of the grid.', HINT = 'Leave it out for grid_s => 1, or choose another.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_dataset(text, text, double precision, double precision) IS
+'Refuses what no dataset can be called or have for a grid. Takes: dataset, its name; mode of the load; grid_m in metres; grid_s in
+seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_dataset(''taxi'', ''create'', 1, 60).';
+
+CREATE OR REPLACE FUNCTION dbanon.claim_dataset(
+    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer) RETURNS dbanon.dataset
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    old dbanon.dataset;
+    word text;
+    releases bigint;
+BEGIN
+    PERFORM dbanon.check_dataset(dataset, mode, grid_m, grid_s);
+    PERFORM dbanon.lock_dataset(dataset);
+    IF mode = 'create' THEN
+        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset) THEN
+            RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', dataset
+                USING ERRCODE = 'DA011', DETAIL = 'A dataset is known by its name.',
+                      HINT = 'Add to it with mode => ''append'' or replace its trajectories with mode => ''replace''.';
+        END IF;
+        RETURN NULL;
+    END IF;
+    old := dbanon.known_dataset(dataset);
+    IF mode = 'append' THEN
+        word := CASE WHEN srid <> old.srid THEN format('SRID %s. Got %s', old.srid, srid)
+                     WHEN grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, grid_m)
+                     WHEN grid_s NOT IN (1, old.grid_s) THEN format('grid_s %s. Got %s', old.grid_s, grid_s) END;
+        IF word IS NOT NULL THEN
+            RAISE EXCEPTION 'What is added must be on the dataset''s grid. ''%'' has %.', dataset, word
+                USING ERRCODE = 'DA011', DETAIL = 'A dataset has one grid and one reference system.', HINT = 'Leave it out.';
+        END IF;
+        RETURN old;
+    END IF;
+    SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
+    IF releases > 0 THEN
+        RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
+                        'included.', dataset, releases
+            USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.', HINT = 'Load into a new dataset.';
+    END IF;
+    RETURN old;
+END
+$$;
+COMMENT ON FUNCTION dbanon.claim_dataset(text, text, double precision, double precision, integer) IS
+'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it. Takes: dataset, its name; mode:
+create, append or replace; grid_m, grid_s and srid (NULL: any) wanted; to append, 1 and 1 are any grid. Returns: its row as it is; NULL where it is to be
+created. Raises: DA001, DA011. Example: SELECT dbanon.claim_dataset(''taxi'', ''append'', 1, 1, NULL).';
+
+CREATE OR REPLACE FUNCTION dbanon.write_dataset(
+    dataset text, mode text, srid integer, grid_m double precision, grid_s integer) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known dbanon.dataset;
+    sites bigint;
+BEGIN
+    IF mode = 'create' THEN
+        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s) VALUES (dataset, srid, grid_m, grid_s)
+        RETURNING d.dataset_id INTO known.dataset_id;
+        RETURN known.dataset_id;
+    END IF;
+    known := dbanon.known_dataset(dataset);
+    IF mode = 'append' THEN
+        RETURN known.dataset_id;
+    END IF;
+    SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
+    IF sites > 0 AND srid <> known.srid THEN
+        RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
+                dataset, sites, known.srid, srid
+            USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
+                  HINT = format('Give srid => %s, or load trajectories and sites into a new dataset.', known.srid);
+    END IF;
+    PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
+    DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
+    UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s
+    WHERE d.dataset_id = known.dataset_id
+        AND (d.srid, d.grid_m, d.grid_s) <> (write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s);
+    RETURN known.dataset_id;
+END
+$$;
+COMMENT ON FUNCTION dbanon.write_dataset(text, text, integer, double precision, integer) IS
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays. Takes: dataset,
+its name; mode: create, append or replace; srid, grid_m, grid_s. Returns: its key. Raises: DA011 if it has sites and would change its
+reference system. Example: SELECT dbanon.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
+
+CREATE OR REPLACE FUNCTION dbanon.check_metric(srid integer) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT (dbanon.reference_system('EPSG:' || srid)).metric THEN
+        RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
+            USING ERRCODE = 'DA011', DETAIL = 'Areas and distances are those of a plane.',
+                  HINT = 'Leave it out for the UTM zone of the data, or give one such as srid => 32610.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_metric(integer) IS
+'Refuses a reference system in which distances are no metres on a plane. Takes: srid, NULL for none. Returns: nothing. Raises: DA011.
+Example: SELECT dbanon.check_metric(32610).';
+
+-- ---- boxes
+
+CREATE OR REPLACE FUNCTION dbanon.check_bbox(bbox double precision[], geographic boolean) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF cardinality(bbox) <> 4 OR array_ndims(bbox) <> 1 OR array_position(bbox, NULL) IS NOT NULL
+        OR EXISTS (SELECT FROM unnest(bbox) b (side) WHERE NOT abs(b.side) < 'Infinity') OR NOT bbox[2] < bbox[4] THEN
+        RAISE EXCEPTION 'A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX, in units of the source. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = format('It has %s numbers.', cardinality(bbox)), HINT = 'Write it like bbox => ''{8,53,9,54}''.';
+    ELSIF bbox[1] >= bbox[3] AND NOT geographic THEN
+        RAISE EXCEPTION 'A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = 'It is in units of the source.', HINT = 'Exchange its sides.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_bbox(double precision[], boolean) IS
+'Refuses a box that is none. Takes: bbox, least x, least y, greatest x, greatest y, or NULL; geographic, whether it is in degrees, in which one may
+cross the antimeridian. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_bbox(''{8,53,9,54}'', true).';
+
+CREATE OR REPLACE FUNCTION dbanon.inside_box(x text, y text, bbox double precision[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- One whose least x is the greater crosses the antimeridian.
+    SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
+                  x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
+$$;
+COMMENT ON FUNCTION dbanon.inside_box(text, text, double precision[]) IS
+'Writes that a position lies in a box. Takes: x, y, expressions; bbox. Returns: a condition. Raises: nothing. Example:
+SELECT dbanon.inside_box(''x'', ''y'', ''{8,53,9,54}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.box_reasons(bbox double precision[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
+        ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
+        dbanon.inside_box('x', 'y', bbox), dbanon.inside_box('y', 'x', bbox)) END
+$$;
+COMMENT ON FUNCTION dbanon.box_reasons(double precision[]) IS
+'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL for none.
+Returns: the branches. Raises: nothing. Example: SELECT dbanon.box_reasons(''{8,53,9,54}'').';
+
+-- ---- shapes
+
+CREATE OR REPLACE FUNCTION dbanon.is_endless(shape @postgis@.geometry) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A corner that is no number may not show in the bounds, but it does in the text; bounds beyond half of the greatest double have no middle.
+    SELECT @postgis@.ST_AsText(@postgis@.ST_Force2D(shape)) ~* 'nan|inf'
+        OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
+    FROM (SELECT @postgis@.Box3D(shape) AS b) box
+$$;
+COMMENT ON FUNCTION dbanon.is_endless(@postgis@.geometry) IS
+'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for an empty one. Raises:
+nothing. Example: SELECT dbanon.is_endless(ST_MakePoint(1, 1)).';
+
+-- ---- staged rows
+
+CREATE OR REPLACE FUNCTION dbanon.staged_content(cells jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('jsonb_build_object(%s)', string_agg(
+        format('%L::text, (%s)::text', c.key, CASE c.value
+            WHEN 'place' THEN 'coalesce(@postgis@.ST_AsText(shape), ''POINT('' || x || '' '' || y || '')'')'
+            ELSE quote_ident(c.value) END), ', '))
+    FROM jsonb_each_text(cells) c
+$$;
+COMMENT ON FUNCTION dbanon.staged_content(jsonb) IS
+'Writes the JSON of a staged row: the columns of the source and what was read from them. Takes: cells, for each column of the source
+the column of dbanon_staged, or place for its geometry. Returns: an expression. Raises: nothing. Example:
+SELECT dbanon.staged_content(''{"cab": "subject", "position": "place"}'').';
+
+CREATE OR REPLACE FUNCTION dbanon.say(stage text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA010';
+END
+$$;
+COMMENT ON FUNCTION dbanon.say(text) IS
+'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a message. Example:
+SELECT dbanon.say(''making trajectories'').';
+
+CREATE OR REPLACE FUNCTION dbanon.grouped(n bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT btrim(to_char(n, '999,999,999,999,999,990'))
+$$;
+COMMENT ON FUNCTION dbanon.grouped(bigint) IS
+'Writes a count with a comma at each thousand. Takes: n. Returns: a text. Raises: nothing. Example: SELECT dbanon.grouped(484789).';
+
+CREATE OR REPLACE FUNCTION dbanon.tell(notice text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF notice IS NOT NULL THEN
+        RAISE NOTICE USING MESSAGE = notice, ERRCODE = 'DA010';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.tell(text) IS
+'Tells somebody what to look at. Takes: notice, NULL for nothing. Returns: nothing. Raises: a notice. Example:
+SELECT dbanon.tell(''1 time lies far outside the rest and was kept.'').';
+
+CREATE OR REPLACE FUNCTION dbanon.begin_load(
+    dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
+    split_gap_s double precision, bbox double precision[], OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    old dbanon.dataset;
+    meant record;
+BEGIN
+    IF NOT split_gap_s > 0 OR split_gap_s = 'NaN' THEN
+        RAISE EXCEPTION 'The gap that splits must be seconds above 0. Got %.', split_gap_s
+            USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
+                  HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
+    END IF;
+    old := dbanon.claim_dataset(dataset, mode, grid_m, grid_s, srid);
+    meant := dbanon.reference_system(crs);
+    PERFORM dbanon.check_bbox(bbox, meant.geographic);
+    PERFORM dbanon.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
+    source_srid := meant.srid;
+    geographic := meant.geographic;
+    SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
+    -- "C" compares bytes: the fastest order there is, and any will do.
+    PERFORM dbanon.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
+                                'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
+END
+$$;
+COMMENT ON FUNCTION dbanon.begin_load(
+    text, text, text, integer, double precision, double precision, double precision, double precision[]) IS
+'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables. Takes: as
+dbanon.import_trajectories. Returns: source_srid and geographic, of the source; first_number, from which rows that are subjects of their
+own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon.begin_load(''taxi'', ''create'', ''EPSG:4326'', NULL, 1, 1, NULL, NULL).';

@@ -1,0 +1,413 @@
+"""Imports as somebody in psql calls them: what they return, say and refuse, with whose rights, and what they leave."""
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from dbanon import load
+
+CALL = "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd'{})"
+SITES = "SELECT * FROM dbanon.import_sites('public.clinics', dataset => 'd', geom => 'place'{})"
+POINT = "ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326)"
+
+
+@pytest.fixture
+def gps(connection):
+    """Make a table whose columns are called as the functions' defaults."""
+    connection.execute(
+        "CREATE TABLE public.gps AS SELECT i, format('s%s', i % 9) AS subject, 60.0 * (i / 9) AS \"time\", "
+        "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS geom FROM generate_series(0, 89) i"
+    )
+    return connection
+
+
+@pytest.fixture
+def said(connection):
+    """Collect what the server tells the session."""
+    heard: list[str] = []
+    connection.add_notice_handler(lambda told: heard.append(f"{told.severity}: {told.message_primary}"))
+    return heard
+
+
+def _refused(connection, statement):
+    with pytest.raises(psycopg.Error) as refused:
+        connection.execute(statement)
+    told = refused.value.diag
+    assert told.message_detail
+    return told.sqlstate, told.message_primary, told.message_hint
+
+
+def _import(connection, **arguments):
+    more = "".join(f', "{name}" => {value}' for name, value in arguments.items())
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(CALL.format(more)).fetchall()
+
+
+# ---- trajectories ----------------------------------------------------------------------------------------------------
+
+
+def test_what_became_of_the_rows_is_one_row(gps, said):
+    gps.execute("INSERT INTO gps SELECT 90, NULL, 0, geom FROM gps WHERE i = 1")
+    gps.execute("INSERT INTO gps SELECT * FROM gps WHERE i = 2")
+    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 0, ST_Translate({POINT}, 5, 0)")
+    gps.execute(f"INSERT INTO gps SELECT 92, 'late', 1e9, {POINT}")
+    (row,) = _import(gps)
+    assert (row.pop("first_time").timestamp(), row.pop("last_time").timestamp()) == (0, 1e9)
+    assert row == {
+        "load_id": 1,
+        "rows_read": 94,
+        "rows_kept": 92,
+        "quarantined": {"missing-subject": 1, "duplicate-fix": 1},
+        "trajectories": 11,
+        "subjects": 11,
+        "srid": 32632,
+        "far": {"far-position": 1, "far-time": 1},
+    }
+    assert said == [
+        "NOTICE: 1 position lies far outside the rest and was kept; load with drop_outliers => true to leave it out, "
+        "or keep to an area (bbox => ...).",
+        "NOTICE: 1 time lies far outside the rest and was kept; load with drop_outliers => true to leave it out.",
+    ]
+    assert gps.execute("SELECT source, rows_read, loaded_by = session_user FROM dbanon.load").fetchall() == [
+        ("table public.gps", 94, True)
+    ]
+
+
+def test_the_command_line_says_the_same_in_its_own_words(gps):
+    gps.execute(f"INSERT INTO gps SELECT 91, 'far', 0, ST_Translate({POINT}, 5, 0)")
+    told = []
+    columns = load.TableColumns(subject="subject", time="time", geom="geom")
+    report = load.import_trajectories(
+        gps, "gps", columns=columns, dataset="d", progress=lambda *stage: told.append(stage)
+    )
+    assert report.notices == (
+        "Notice: 1 position lies far outside the rest and was kept; load with --drop-outliers to leave it out, or keep "
+        "to an area (--bbox).",
+    )
+    assert told == [
+        ("reading public.gps", 0, None),
+        ("looking for wild positions", 0, None),
+        ("making trajectories", 0, None),
+        ("making trajectories", 10, 10),
+    ]
+    assert gps.execute("SHOW client_min_messages").fetchone() == ("notice",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint"),
+    [
+        ({"geom": "'place'"}, "DA012", "public.gps must have a column 'place'. It has: i, subject, ", "Name the right"),
+        ({"subject": "NULL"}, "DA011", "The columns of subject, time and geometry must be named.", "Name each as"),
+        ({"subject": "'i'", "trip": "'-'"}, "DA011", "Only the subject can be '-'.", "Name that column."),
+        ({"tz": "'Mars'"}, "DA011", "The time zone must be a name such as Europe/Berlin or UTC. Got 'Mars'.", "Name"),
+        ({"crs": "'Mars'"}, "DA011", "The reference system must be one of PostGIS's", "Give one such as EPSG:4326."),
+        ({"srid": "4326"}, "DA011", "A dataset must be in a projected reference system in", "Leave it out for the UTM"),
+        (
+            {"grid_m": "'NaN'"},
+            "DA011",
+            "The space grid must be a number of metres above 0, and",
+            "Leave it out for gri",
+        ),
+        ({"grid_m": "1e7"}, "DA011", "The space grid must be a number of metres above 0, and", "Leave it out for gri"),
+        ({"grid_m": "NULL"}, "DA011", "The space grid must be a number of metres above 0, and", "Leave it out for gri"),
+        (
+            {"grid_s": "0"},
+            "DA011",
+            "The time grid must be a whole number of seconds above 0",
+            "Leave it out for grid_s",
+        ),
+        ({"mode": "'add'"}, "DA011", "The mode of a load must be create, append or replace. Got 'add'.", "Choose one"),
+        ({"mode": "NULL"}, "DA011", "The mode of a load must be create, append or replace. Got NULL.", "Choose one"),
+        ({"mode": "'append'"}, "DA001", "The dataset must exist. There is none named 'd'.", "Load one with"),
+        ({"split_gap_s": "0"}, "DA011", "The gap that splits must be seconds above 0. Got 0.", "Change it to one such"),
+        ({"split_gap_s": "'NaN'"}, "DA011", "The gap that splits must be seconds above 0. Got NaN.", "Change it to"),
+        (
+            {"bbox": "'{0,0,1}'"},
+            "DA011",
+            "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX",
+            "Write it like bbox",
+        ),
+        ({"bbox": "'{0,0,1,NULL}'"}, "DA011", "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below", "Write it like"),
+        ({"bbox": "'{{0,0,1,1}}'"}, "DA011", "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below", "Write it like"),
+        (
+            {"bbox": "'{0,0,1,1}'"},
+            "DA012",
+            "At least one row must be usable. Got 90 rows, none usable (90 outside-bb",
+            "C",
+        ),
+        (
+            {"geom": "'subject'", "subject": "'i'"},
+            "DA012",
+            "Column 'subject' must be a geometry. It is text.",
+            "Make poi",
+        ),
+        (
+            {"time": "'subject'", "subject": "'i'"},
+            "DA012",
+            "Column 'subject' must be a timestamp, a date",
+            "Cast it in",
+        ),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, arguments, code, message, hint):
+    more = "".join(f', "{name}" => {value}' for name, value in arguments.items())
+    told = _refused(gps, CALL.format(more))
+    assert told[0] == code
+    assert told[1].startswith(message), told[1]
+    assert told[2].startswith(hint), told[2]
+    assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
+def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
+    told = _refused(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
+    assert told[1] == "A dataset must have a name of 1 to 200 characters. Got another."
+
+
+def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
+    _import(gps)
+    assert _refused(gps, CALL.format("")) == (
+        "DA011",
+        "A new dataset must have a new name. There is a 'd' already.",
+        "Add to it with mode => 'append' or replace its trajectories with mode => 'replace'.",
+    )
+    assert _refused(gps, CALL.format(", mode => 'append'"))[1].startswith("What is added must be new.")
+    (row,) = _import(gps, mode="'replace'", split_gap_s="30", grid_m="5")
+    assert row["trajectories"] == 90
+    assert gps.execute("SELECT grid_m FROM dbanon.dataset").fetchall() == [(5,)]
+
+
+def test_two_imports_may_be_of_one_transaction_and_it_decides(database, gps):
+    with psycopg.connect(database) as outer:
+        _import(outer)
+        outer.execute("SELECT * FROM dbanon.import_trajectories('public.gps', 'e', mode => 'create')")
+        assert outer.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (18,)
+        outer.rollback()
+    assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
+
+
+def test_an_import_leaves_neither_settings_nor_temporary_tables(gps):
+    settings = "SELECT name, setting FROM pg_settings WHERE source IN ('session', 'client') ORDER BY name"
+    before = gps.execute(settings).fetchall()
+    _import(gps)
+    assert gps.execute(settings).fetchall() == before
+    assert gps.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^dbanon_'").fetchone() == (0,)
+
+
+def test_nobody_elses_objects_are_taken_for_ours(gps):
+    gps.execute("CREATE SCHEMA evil")
+    gps.execute(
+        "CREATE FUNCTION evil.st_transform(geometry, int) RETURNS geometry LANGUAGE sql AS 'SELECT NULL::geometry'"
+    )
+    gps.execute("CREATE FUNCTION evil.round(float8) RETURNS float8 LANGUAGE sql AS 'SELECT 0::float8'")
+    gps.execute("CREATE TABLE evil.dbanon_staged (a int); CREATE TEMP TABLE pg_class (a int)")
+    gps.execute("SET search_path = evil, pg_temp, public, pg_catalog")
+    (row,) = _import(gps)
+    assert (row["rows_kept"], row["srid"]) == (90, 32632)
+
+
+def test_a_view_may_call_functions_that_name_postgis_by_the_search_path(connection):
+    connection.execute(
+        "CREATE FUNCTION public.place(x float8, y float8) RETURNS geometry LANGUAGE plpgsql AS "
+        "'BEGIN RETURN ST_SetSRID(ST_MakePoint(x, y), 4326); END'"
+    )
+    connection.execute(
+        "CREATE VIEW public.gps AS SELECT 'a' AS subject, 0 AS \"time\", public.place(8.2, 53.1) AS geom"
+    )
+    assert _import(connection)[0]["rows_kept"] == 1
+
+
+def test_an_operator_imports_what_it_may_read_and_others_may_not(gps, login):
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        assert _refused(operator, CALL.format(""))[:2] == (
+            "DA014",
+            "The login must be allowed to read the table. It may not read public.gps.",
+        )
+        gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
+        assert _import(operator, drop_outliers="true")[0]["rows_kept"] == 90
+    for role in ("dbanon_worker", "dbanon_analyst"):
+        with (
+            psycopg.connect(login(role), autocommit=True) as other,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            _import(other)
+
+
+def test_a_row_off_the_map_is_left_out_and_the_others_are_made_again(gps):
+    gps.execute(f"INSERT INTO gps SELECT 90, 's1', 9999, ST_Translate({POINT}, 91, -53.1)")
+    gps.execute(f"INSERT INTO gps SELECT 91, 's1', 9998, ST_Translate({POINT}, 0.01, 0)")
+    (row,) = _import(gps, srid="32632")
+    assert (row["quarantined"], row["rows_kept"], row["far"]) == ({"position-out-of-range": 1}, 91, {})
+    assert gps.execute("SELECT line FROM dbanon.quarantine").fetchall() == [(91,)]
+
+
+def test_rows_that_are_their_own_go_on_with_their_numbers(gps):
+    for mode in ("'create'", "'append'"):
+        _import(gps, subject="'-'", mode=mode)
+        gps.execute('UPDATE gps SET "time" = "time" + 100000')
+    subjects = "SELECT min(subject), max(subject), count(DISTINCT subject) FROM dbanon.trajectory"
+    assert gps.execute(subjects).fetchone() == ("000000000001", "000000000180", 180)
+
+
+# ---- sites -----------------------------------------------------------------------------------------------------------
+
+SQUARE = "POLYGON ((100 100, 140 100, 140 130, 100 130, 100 100))"
+ODD = [
+    ("a", SQUARE, None),
+    (" a ", SQUARE, "duplicate-site"),
+    ("b", SQUARE, None),
+    (None, "POINT Z (7 8 9)", None),
+    ("  ", "POINT (7 8)", "duplicate-site"),
+    ("e", "POINT EMPTY", "unparsable-position"),
+    ("f", None, "unparsable-position"),
+    ("g", "LINESTRING (1 1, 1e300 3)", "position-out-of-range"),
+    ("h", "CURVEPOLYGON (CIRCULARSTRING (0 0, 4 0, 4 4, 0 4, 0 0))", "unparsable-position"),
+    ("i", "GEOMETRYCOLLECTION (POINT (1 1), CIRCULARSTRING (1 1, 2 2, 3 1))", "unparsable-position"),
+    ("j", "POINT (90000 500)", None),
+    ("k", "LINESTRING (1.7e308 1, 1.6e308 1)", "non-finite-position"),
+]
+
+
+@pytest.fixture
+def town(connection):
+    """Make a dataset on a plane, 1 km wide and high, and an empty table of clinics."""
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32632, 1, 1)")
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "VALUES (1, 'a', ST_GeomFromText('LINESTRING M (0 0 0, 1000 1000 1)', 32632))"
+    )
+    connection.execute("CREATE TABLE public.clinics (title text, place geometry)")
+    return connection
+
+
+def _clinics(connection, *rows, srid=32632):
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO public.clinics VALUES (%s, ST_SetSRID(ST_GeomFromText(%s), %s))",
+            [(title, text, srid) for title, text in rows],
+        )
+
+
+def _stored(connection):
+    return connection.execute("SELECT name, ST_AsText(geom) FROM dbanon.site ORDER BY site_id").fetchall()
+
+
+def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, said):
+    _clinics(town, *(row[:2] for row in ODD))
+    endless = "ST_SetSRID(ST_MakeLine(ARRAY[ST_MakePoint(1, 1), ST_MakePoint('{0}', 3), ST_MakePoint(4, 4)]), 32632)"
+    for wild in ("NaN", "Infinity"):
+        town.execute(f"INSERT INTO clinics SELECT 'k', {endless.format(wild)}")
+    town.execute("INSERT INTO clinics VALUES ('l', 'SRID=3857;POINT (7 8)')")
+    reasons = [*(reason for *_, reason in ODD), *["non-finite-position"] * 2, "other-reference-system"]
+    load_id, rows_read, rows_kept, quarantined = town.execute(SITES.format(", name => 'title'")).fetchone()
+    left_out = town.execute("SELECT line, reason FROM dbanon.quarantine ORDER BY line").fetchall()
+    assert left_out == [(line, reason) for line, reason in enumerate(reasons, 1) if reason is not None]
+    assert (load_id, rows_read, rows_kept) == (1, len(reasons), reasons.count(None))
+    assert quarantined == {reason: reasons.count(reason) for reason in reasons if reason is not None}
+    square = SQUARE.replace("N (", "N(").replace(", ", ",")
+    assert _stored(town) == [("a", square), ("b", square), (None, "POINT(7 8)"), ("j", "POINT(90000 500)")]
+    assert said == [
+        "NOTICE: 1 site lies far outside where the trajectories are and was kept, though its rectangle would reach "
+        "from there to the users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...)."
+    ]
+    told = town.execute("SELECT content FROM dbanon.quarantine WHERE line = 2").fetchone()
+    assert told == ({"title": "a", "place": square},)
+    assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
+
+
+def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
+    rows = [(name, text) for name, text, _ in ODD if text is not None and "CIRC" not in text]
+    path = tmp_path / "sites.csv"
+    path.write_text("title,place\n" + "".join(f'{name or ""},"{text}"\n' for name, text in rows))
+    columns = load.SiteColumns(name="title", geom="place")
+    report = load.load_sites(town, path, dataset="d", columns=columns, crs="EPSG:32632")
+    before = _stored(town)
+    _clinics(town, *rows)
+    row = town.execute(SITES.format(", name => 'title', replace => true")).fetchone()
+    assert row[1:] == (report.read, report.kept, report.quarantined)
+    assert _stored(town) == before
+    again = _refused(town, SITES.format(", name => 'title'"))
+    assert "none usable (6 duplicate-site, 1 non-finite-position, " in again[1]
+
+
+def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
+    _clinics(town, ("a", "POINT (8.2 53.1)"), ("b", "POINT (8.3 53.1)"), srid=4326)
+    town.execute("DELETE FROM dbanon.trajectory")
+    town.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT 1, 'a', "
+        "ST_Transform('SRID=4326;POINT M (8.2 53.1 0)'::geometry, 32632)"
+    )
+    row = town.execute(SITES.format(", bbox => '{8,53,8.25,54}'")).fetchone()
+    assert row[2:] == (1, {"outside-bbox": 1})
+    close = (
+        "SELECT ST_DWithin(geom, ST_Transform('SRID=4326;POINT (8.2 53.1)'::geometry, 32632), 1e-6) FROM dbanon.site"
+    )
+    assert town.execute(close).fetchall() == [(True,)]
+    row = town.execute(SITES.format(", drop_outliers => true, replace => true")).fetchone()
+    assert row[2:] == (1, {"far-position": 1})
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "message", "hint"),
+    [
+        (SITES.format(", name => 'place'"), "DA011", "The columns of geometry and name must differ.", "Name each as"),
+        (
+            SITES.format(", name => 'nme'"),
+            "DA012",
+            "public.clinics must have a column 'nme'. It has: title,",
+            "Name the",
+        ),
+        (SITES.replace("'place'", "'title'").format(""), "DA012", "Column 'title' must be a geometry.", "Make points"),
+        (
+            SITES.replace("'d'", "'e'").format(""),
+            "DA001",
+            "The dataset must exist. There is none named 'e'.",
+            "Load one",
+        ),
+        (SITES.format(", bbox => '{1,0,0,1}'"), "DA011", "A box in metres must have XMIN below XMAX", "Exchange its"),
+        (
+            SITES.format(", crs => 'EPSG:3857'"),
+            "DA012",
+            "At least one row must be usable. Got 2 rows, none",
+            "Check whi",
+        ),
+        (
+            SITES.format(", bbox => '{0,0,9,9}'"),
+            "DA012",
+            "At least one row must be usable. Got 2 rows, none",
+            "Check wh",
+        ),
+    ],
+)
+def test_sites_that_cannot_be_imported_are_refused_and_nothing_is_replaced(town, statement, code, message, hint):
+    _clinics(town, ("a", "POINT (70 80)"), ("b", "POINT (70 90)"))
+    town.execute("INSERT INTO dbanon.site (dataset_id, name, geom) VALUES (1, 'old', 'SRID=32632;POINT (1 1)')")
+    told = _refused(town, statement.removesuffix(")") + ", replace => true)")
+    assert told[0] == code
+    assert told[1].startswith(message), told[1]
+    assert told[2].startswith(hint), told[2]
+    assert _stored(town) == [("old", "POINT(1 1)")]
+
+
+def test_sites_that_lie_among_the_users_only_with_x_and_y_exchanged_are_refused(town):
+    town.execute("UPDATE dbanon.trajectory SET path = ST_Translate(path, 400000, 5000000)")
+    _clinics(town, ("a", "POINT (5000100 400100)"), ("b", "POINT (5000200 400100)"), ("c", "POINT (400100 5000100)"))
+    assert _refused(town, SITES.format(""))[1:] == (
+        "x must be the longitude or easting and y the latitude or northing.",
+        "The geometries of column 'place' have them the other way round; swap them in a view, with ST_FlipCoordinates, "
+        "and import that.",
+    )
+    assert _stored(town) == []
+
+
+def test_an_operator_imports_sites_and_others_may_not(town, login):
+    _clinics(town, ("a", "POINT (1 1)"))
+    town.execute("GRANT SELECT ON public.clinics TO PUBLIC")
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        assert operator.execute(SITES.format("")).fetchone()[2] == 1
+    for role in ("dbanon_worker", "dbanon_analyst"):
+        with (
+            psycopg.connect(login(role), autocommit=True) as other,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            other.execute(SITES.format(""))
