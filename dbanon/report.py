@@ -204,11 +204,17 @@ def run_text(result: "RunResult") -> str:
     return "\n\n".join(parts)
 
 
+_CARD_FACTS = (
+    *("live", "dataset", "method", "algorithm", "program_version", "rows", "grid_m", "grid_s"),
+    *("published_at", "published_by", "withdrawn_at", "withdrawn_by", "overlap", "overlap_reason"),
+)
+
+
 def card_text(card: Mapping[str, Any]) -> str:
     """Lay out a release's card: its words, its plain facts, then counts as tables."""
     words = ("promise", "adversary", "rows_are", "paper")
-    elsewhere = (*words, "release", "srid", "attack", "left_out", "parameters")
-    facts = [("SRID", str(card["srid"])), *((name, value) for name, value in card.items() if name not in elsewhere)]
+    facts = [(name.replace("_", " "), card[name]) for name in _CARD_FACTS]
+    facts += [("since", card["period"]["since"]), ("until", card["period"]["until"]), ("SRID", str(card["srid"]))]
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
