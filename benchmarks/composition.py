@@ -66,13 +66,20 @@ def taxis(database: pipeline.Database) -> None:
         print("recorded:", *entry)
 
 
+def cpu_s(database: pipeline.Database) -> float:
+    """Seconds of CPU that the session's server process has used; what helps it in parallel is not in it."""
+    fields = Path(f"/proc/{database.connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def timed(database: pipeline.Database, what: str, statement: str, values: dict[str, object]) -> None:
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu_s(database)
     with database.connection.cursor() as cursor:
         found = cursor.execute(statement, values).fetchone() if "measure" in statement else None
         if found is None:
             cursor.execute(statement, values)
-    print(f"{what:<58}{time.perf_counter() - began:>6.1f} s  {found or ''}", flush=True)
+    spent = f"{time.perf_counter() - began:>6.1f} s {cpu_s(database) - used:>6.1f} s CPU"
+    print(f"{what:<42}{spent}  {found or ''}", flush=True)
 
 
 def made(database: pipeline.Database, n: int) -> None:
