@@ -4,17 +4,24 @@
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run, release, dataset         DA006 releases and the audit only grow
---   DA002 name or reason cannot be used       DA007 rows of a released run are never changed
---   DA003 the name is taken                   DA008 wrong SRID
---   DA004 the run is not to be published      DA009 rows of a run or dataset that is not there
---   DA005 rows changed since verification     DA011 no such method, algorithm or parameter, or a wrong value
+--   DA001 no such run, release, dataset or subject
+--   DA002 the name, or the reason, cannot be used
+--   DA003 the name is taken
+--   DA004 the run is not to be published
+--   DA005 rows changed since verification
+--   DA006 releases and the audit only grow
+--   DA007 rows of a released run are never changed
+--   DA008 wrong SRID
+--   DA009 rows of a run or dataset that is not there
 --   DA010 overlaps earlier releases
---   DA012 data that cannot be used            DA014 a table that the login may not read
---   DA013 the run is being worked on, or waits for it, or nothing is to be done
---   DA015 dbanon.anonymize within a transaction
+--   DA011 no such method, algorithm or parameter, or an argument that cannot be used
+--   DA012 data that cannot be used
+--   DA013 the run is being worked on, or waits for it; or nothing is to be done
+--   DA014 a table that the login may not read
+--   DA015 dbanon.anonymize within a transaction block
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
+--   DA018 not an error: what is told while something is done
 
 CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -209,11 +209,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA010';
+    RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
 END
 $$;
 COMMENT ON FUNCTION dbanon.say(text) IS
-'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a message. Example:
+'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a message, DA018. Example:
 SELECT dbanon.say(''making trajectories'').';
 
 CREATE OR REPLACE FUNCTION dbanon.grouped(n bigint) RETURNS text
@@ -231,12 +231,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF notice IS NOT NULL THEN
-        RAISE NOTICE USING MESSAGE = notice, ERRCODE = 'DA010';
+        RAISE NOTICE USING MESSAGE = notice, ERRCODE = 'DA018';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon.tell(text) IS
-'Tells somebody what to look at. Takes: notice, NULL for nothing. Returns: nothing. Raises: a notice. Example:
+'Tells somebody what to look at. Takes: notice, NULL for nothing. Returns: nothing. Raises: a notice, DA018. Example:
 SELECT dbanon.tell(''1 time lies far outside the rest and was kept.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.begin_load(

@@ -1,13 +1,28 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
-CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
-    publish_as text, replace boolean, method text, algorithm text, allow_overlap boolean, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.refused_commit() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- In a transaction block the transaction is older than this statement; a run that is never committed never starts.
-    IF transaction_timestamp() <> statement_timestamp() THEN
+    COMMIT;  -- a function never may
+    RETURN NULL;
+EXCEPTION WHEN invalid_transaction_termination THEN
+    RETURN SQLERRM;
+END
+$$;
+COMMENT ON FUNCTION dbanon.refused_commit() IS
+'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with what it is told. Takes: nothing. Returns: the
+sentence. Raises: nothing. Example: SELECT dbanon.refused_commit().';
+
+CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
+    publish_as text, replace boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
                   HINT = 'End the transaction with COMMIT first, or queue the run with SELECT dbanon.submit_run(...).';
@@ -23,8 +38,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it. Returns: nothing. Raises: DA015
+COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean) IS
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA015
 inside a transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
@@ -107,8 +122,15 @@ AS $$
 DECLARE
     news record;
     said text;
+    within boolean;
 BEGIN
-    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm, allow_overlap, reason);
+    -- Refused in any case, since a block that catches errors cannot commit; but in other words within a transaction block.
+    BEGIN
+        COMMIT;
+    EXCEPTION WHEN invalid_transaction_termination THEN
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon.refused_commit();
+    END;
+    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;

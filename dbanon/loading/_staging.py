@@ -52,7 +52,7 @@ REASONS = (
 )
 """Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
 
-_SAID = "DA010"  # SQLSTATE of what dbanon's own functions tell
+_SAID = "DA018"  # SQLSTATE of what dbanon's own functions tell
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -272,10 +272,20 @@ def test_without_a_worker_nothing_is_submitted(connection: psycopg.Connection, r
 
 
 def test_in_a_transaction_block_nothing_is_submitted(connection: psycopg.Connection, run: int) -> None:
-    with pytest.raises(psycopg.Error) as caught, connection.transaction():
-        connection.execute(CALL)
-    assert caught.value.sqlstate == "DA015"
-    assert "COMMIT" in (caught.value.diag.message_hint or "")
+    for begin in ("BEGIN; SELECT 1", "BEGIN; " + CALL):  # in messages of their own, and in one
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(begin)
+            connection.execute(CALL)
+        connection.execute("ROLLBACK")
+        assert caught.value.sqlstate == "DA015"
+        assert "COMMIT" in (caught.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_the_extended_protocol_is_no_transaction_block(connection: psycopg.Connection, run: int, binary: bool) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("CALL dbanon.anonymize('ten', %s)", ["tp-aware"], binary=binary)
+    assert caught.value.sqlstate == "DA017"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""Does every run end right, whatever happens to workers and server? A hundred tries, each of eight runs on two workers.
+
+Workers are killed where they stand, the server is stopped, runs are cancelled, at random moments; see
+``tests/acceptance/chaos.py``. On an embedded server of its own. Takes the number of tries and the seed, if not 100 and 1.
+"""
+
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon import schema
+from dbanon.pipeline import open_database
+from dbanon.server import EmbeddedServer
+from tests.acceptance.chaos import Attempt
+
+
+def main(tries: int, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)  # the server's user has to find its way through
+        server = EmbeddedServer(directory / "home")
+        try:
+            schema.upgrade(server.start().url)
+            with open_database(server.target.url) as database:
+                database.synth("city", objects=300)
+            play(server, tries, seed, directory / "log")
+        finally:
+            server.stop()
+
+
+def play(server: EmbeddedServer, tries: int, seed: int, log: Path) -> None:
+    done: Counter[str] = Counter()
+    began = time.monotonic()
+    for number in range(tries):
+        log.write_text("")
+        done += Attempt(server, random.Random(f"{seed} {number}"), log, number).play()
+        print(f"try {number + 1}: {dict(sorted(done.items()))}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:])) if len(sys.argv) == 3 else main(100, 1)

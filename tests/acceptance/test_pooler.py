@@ -1,0 +1,44 @@
+"""Through a pooler that gives every transaction another session, all works but for the connection that holds locks."""
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests import wholeness
+from tests.acceptance import workers
+from tests.acceptance.commands import call, json_of, later
+from tests.acceptance.pooler import pooler
+
+
+def test_commands_and_a_worker_work_through_a_pooler(
+    city_url: str, city_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBANON_LOCK_DSN", city_url)
+    columns = ("--x", "lon", "--y", "lat")
+    with pooler(city_url) as pool:
+        url = pool.own_url
+        commands = (
+            ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns),
+            ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
+            ("import", "public.gps", "--dataset", "third", "--subject", "subject", "--time", "t", "--geom", "position"),
+            ("plan", "tp-aware", "--dataset", "second"),
+            ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7"),
+            ("verify", "2"),
+            ("publish", "2", "second_k7", "--replace"),
+            ("unpublish", "second_k7"),
+            ("runs",),
+        )
+        for command in commands:
+            done = call(url, *command)
+            assert done.code == 0, done.stderr
+        with workers.up(url, tmp_path / "log", "--lock-dsn", city_url) as worker:
+            with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
+                call_it = "CALL dbanon.anonymize('third', 'tp-aware', publish_as => 'third_k5')"
+                assert connection.execute(call_it).fetchone()[1] == "verified"
+            assert json_of(call(url, "--json", "runs"))["runs"][-1]["status"] == "verified"
+            workers.stop(worker)
+        assert pool.transactions > 100
+    with psycopg.connect(city_url, autocommit=True) as connection:
+        wholeness.wait_until_alone(connection)
+        assert wholeness.broken(connection) == []
