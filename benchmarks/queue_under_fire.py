@@ -1,7 +1,7 @@
 """Does every run end right, whatever happens to workers and server? A hundred tries, each of eight runs on two workers.
 
 Workers are killed where they stand, the server is stopped, runs are cancelled, at random moments; see
-``tests/acceptance/chaos.py``. On an embedded server of its own. Takes the number of tries and the seed, if not 100 and 1.
+``tests/acceptance/chaos.py``. On an embedded server of its own. Takes the number of tries and the seed; else 100 and 1.
 """
 
 import random

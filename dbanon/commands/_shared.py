@@ -1,0 +1,83 @@
+"""What all commands share: the program they belong to, the options meant everywhere, how results are shown.
+
+Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dbanon.pipeline import Database
+
+GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
+
+
+def _group(help_text: str) -> typer.Typer:
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
+app = _group("Publish trajectories from PostGIS as cloaked views that are attacked before anyone may read them.")
+db_app = _group("The embedded server, and the schema on any server.")
+load_app = _group("Load data files into a dataset.")
+app.add_typer(db_app, name="db", epilog=GLOBAL)
+app.add_typer(load_app, name="load", epilog=GLOBAL)
+
+
+@dataclass
+class _Options:
+    dsn: str | None = None
+    json: bool = False
+    debug: bool = False
+
+
+options = _Options()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dbanon import __version__
+
+        print(f"dbanon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _everywhere(
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            help="Database: URI, key=value, service=NAME or SQLAlchemy URL. Else DBANON_DSN, else the PG* variables, "
+            "else the embedded server."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_version)] = False,
+) -> None:
+    options.dsn, options.json, options.debug = dsn, as_json, debug
+
+
+def open_database() -> "Database":
+    from dbanon import pipeline
+    from dbanon.report import stderr_line
+
+    return pipeline.open_database(options.dsn, announce=stderr_line)
+
+
+def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
+    from dbanon.report import as_json
+
+    print(as_json(value()) if options.json else text())
+
+
+def say(notices: tuple[str, ...]) -> None:
+    from dbanon.report import stderr_line
+
+    for notice in notices:
+        stderr_line(notice)
+
+
+Dataset = Annotated[str, typer.Option("--dataset", help="Name of the dataset.")]

@@ -1,0 +1,287 @@
+"""Commands that bring data into a dataset: from files, from tables, or generated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dbanon.commands._shared import GLOBAL, Dataset, app, load_app, open_database, say, show
+from dbanon.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dbanon.load import LoadReport
+    from dbanon.loading._datasets import Mode
+    from dbanon.pipeline import Database
+
+
+Subject = Annotated[str, typer.Option("--subject", help="Column of the person or vehicle; '-' makes each row its own.")]
+Time = Annotated[str, typer.Option("--time", help="Column of the time: unix seconds or milliseconds, or ISO 8601.")]
+Trip = Annotated[str | None, typer.Option("--trip", help="Column that tells a subject's trips apart.")]
+Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that name none, such as Europe/Berlin.")]
+Srid = Annotated[int | None, typer.Option("--srid", help="Metric SRID of the dataset; else the UTM zone of the data.")]
+GridM = Annotated[float, typer.Option("--grid-m", help="Side of a space cell in metres.")]
+GridS = Annotated[int, typer.Option("--grid-s", help="Length of a time slot in seconds.")]
+SplitGap = Annotated[
+    int | None, typer.Option("--split-gap-s", help="Cut a trajectory where no fix came for longer (s).")
+]
+Box = Annotated[
+    str | None,
+    typer.Option(
+        "--bbox",
+        metavar="XMIN,YMIN,XMAX,YMAX",
+        help="Leave out what lies outside, in units of the source; XMIN above XMAX crosses the antimeridian.",
+    ),
+]
+DropOutliers = Annotated[
+    bool, typer.Option("--drop-outliers", help="Leave out what lies far outside the rest, not only count it.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace an existing dataset's trajectories; requests and sites stay.")
+]
+
+
+def _mode(append: bool, replace: bool) -> "Mode":
+    if append and replace:
+        raise ParameterError("Only one of --append and --replace may be given. Got both; choose one.")
+    return "append" if append else "replace" if replace else "create"
+
+
+def _box(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        west, south, east, north = (float(number) for number in text.split(","))
+    except ValueError:
+        raise ParameterError(
+            "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else; change --bbox."
+        ) from None
+    return west, south, east, north
+
+
+def _load_options(append: bool, replace: bool, *, bbox: str | None, **options: Any) -> dict[str, Any]:
+    """Make of what was typed the options of `dbanon.load.Options`."""
+    return {**options, "mode": _mode(append, replace), "bbox": _box(bbox)}
+
+
+@load_app.command("trajectories", epilog=GLOBAL)
+def load_trajectories(
+    files: Annotated[  # whether it can be read is for the loader to say: there it is bad data, not bad usage
+        list[Path], typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one fix a row.")
+    ],
+    dataset: Dataset,
+    subject: Subject = "subject",
+    time: Time = "time",
+    x: Annotated[str, typer.Option(help="Column of the longitude or easting.")] = "x",
+    y: Annotated[str, typer.Option(help="Column of the latitude or northing.")] = "y",
+    trip: Trip = None,
+    crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
+    srid: Srid = None,
+    grid_m: GridM = 1.0,
+    grid_s: GridS = 1,
+    split_gap_s: SplitGap = None,
+    tz: Zone = None,
+    bbox: Box = None,
+    drop_outliers: DropOutliers = False,
+    append: Append = False,
+    replace: Replace = False,
+) -> None:
+    """Load trajectories; creates the dataset."""
+    from dbanon.load import Columns
+
+    columns = Columns(subject=subject, time=time, x=x, y=y, trip=trip)
+    options = _load_options(
+        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
+        drop_outliers=drop_outliers,
+    )  # fmt: skip
+    _load(
+        lambda database, progress: database.load_trajectories(
+            files, dataset=dataset, columns=columns, progress=progress, **options
+        )
+    )
+
+
+@app.command("import", epilog=GLOBAL)
+def import_table(
+    table: Annotated[str, typer.Argument(help="Table or view of the same database, one fix a row.")],
+    dataset: Dataset,
+    subject: Annotated[str, typer.Option(help="Column of the person or vehicle; '-' makes each row its own.")],
+    time: Annotated[str, typer.Option(help="Column of the time: a timestamp, or unix seconds or milliseconds.")],
+    geom: Annotated[
+        str, typer.Option(help="Column of the position: a point, or a shape, whose bounding rectangle counts.")
+    ],
+    trip: Trip = None,
+    crs: Annotated[str | None, typer.Option(help="Coordinate system of the points; else their own.")] = None,
+    srid: Srid = None,
+    grid_m: GridM = 1.0,
+    grid_s: GridS = 1,
+    split_gap_s: SplitGap = None,
+    tz: Zone = None,
+    bbox: Box = None,
+    drop_outliers: DropOutliers = False,
+    append: Append = False,
+    replace: Replace = False,
+) -> None:
+    """Load trajectories from a table that is in the database already, without leaving it."""
+    from dbanon.load import TableColumns
+
+    columns = TableColumns(subject=subject, time=time, geom=geom, trip=trip)
+    options = _load_options(
+        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
+        drop_outliers=drop_outliers,
+    )  # fmt: skip
+    _load(
+        lambda database, progress: database.import_trajectories(
+            table, dataset=dataset, columns=columns, progress=progress, **options
+        )
+    )
+
+
+@load_app.command("requests", epilog=GLOBAL)
+def load_requests(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one request a row.")
+    ],
+    dataset: Dataset,
+    columns: Annotated[str, typer.Option(help="Columns that become the request's name-value pairs: a,b,c.")],
+    subject: Annotated[str, typer.Option(help="Column of the sender, as the trajectories name them.")] = "subject",
+    time: Time = "time",
+    tz: Zone = None,
+) -> None:
+    """Load the requests subjects sent to a location-based service."""
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    _load(
+        lambda database, progress: database.load_requests(
+            file, dataset=dataset, columns=names, subject=subject, time=time, tz=tz, progress=progress
+        )
+    )
+
+
+@load_app.command("sites", epilog=GLOBAL)
+def load_sites(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one site a row.")
+    ],
+    dataset: Dataset,
+    x: Annotated[str | None, typer.Option(help="Column of the longitude or easting; else 'x'.")] = None,
+    y: Annotated[str | None, typer.Option(help="Column of the latitude or northing; else 'y'.")] = None,
+    name: Annotated[str | None, typer.Option(help="Column of the site's name.")] = None,
+    geom: Annotated[
+        str | None, typer.Option(help="Column of the site's shape as WKT without curves, instead of x and y.")
+    ] = None,
+    crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
+    bbox: Annotated[
+        str | None,
+        typer.Option(
+            "--bbox",
+            metavar="XMIN,YMIN,XMAX,YMAX",
+            help="Leave out sites whose middle lies outside, in units of the file; XMIN above XMAX crosses the "
+            "antimeridian.",
+        ),
+    ] = None,
+    drop_outliers: Annotated[
+        bool,
+        typer.Option(
+            "--drop-outliers", help="Leave out sites far outside where the trajectories are, not only count them."
+        ),
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
+) -> None:
+    """Load sensitive sites, places nobody may be tied to, into an existing dataset, beside those it has."""
+    from dbanon.load import SiteColumns
+
+    columns = SiteColumns(x=x, y=y, name=name, geom=geom)
+    box = _box(bbox)
+    _load(
+        lambda database, progress: database.load_sites(
+            file, dataset=dataset, columns=columns, crs=crs, bbox=box, drop_outliers=drop_outliers, replace=replace,
+            progress=progress,
+        )
+    )  # fmt: skip
+
+
+def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
+    from dbanon import report
+
+    with open_database() as database, report.Progress() as progress:
+        loaded = work(database, progress)
+    show(lambda: report.load_text(loaded), lambda: report.load_json(loaded))
+    say(loaded.notices)
+
+
+@app.command(epilog=GLOBAL)
+def synth(
+    dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
+    objects: Annotated[int, typer.Option(help="How many people and vehicles; each is a subject with a path.")] = 1000,
+    instants: Annotated[int, typer.Option(help="How many positions of each are recorded.")] = 30,
+    step_s: Annotated[int, typer.Option(help="Seconds from one position to the next.")] = 60,
+    start: Annotated[str, typer.Option(help="First position: ISO 8601 or unix seconds.")] = "2026-01-05T08:00:00Z",
+    seed: Annotated[int, typer.Option(help="Same options and seed: same rows.")] = 1,
+    whole_share: Annotated[
+        float,
+        typer.Option(help="Least share that is there all the time; of the others, most come late or leave early."),
+    ] = 0.8,
+    requests_per_subject: Annotated[float, typer.Option(help="Mean number of requests; 0 for none.")] = 2.0,
+    destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
+    blocks: Annotated[int, typer.Option(help="Blocks (120 m) along each side of the built-in city.")] = 16,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another network's nodes: CSV (also .gz) with the columns id and lon,lat (degrees) or x,y (metres); "
+            "or lines 'id x y' without a header.",
+        ),
+    ] = None,
+    edges: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Its edges: CSV with the columns from,to and, if all edges have it, length (metres), limit_kmh, class "
+            "(0 fastest, 6 slowest) or classcode (as in San Francisco); or lines 'id from to length' or "
+            "'id from to class *' without a header.",
+        ),
+    ] = None,
+    limits: Annotated[str | None, typer.Option(help="Speed limits in km/h by class of edge: 0=110,1=80,...")] = None,
+    srid: Annotated[
+        int | None, typer.Option(help="Metric SRID that x,y are in; or the UTM zone for lon,lat, else the data's.")
+    ] = None,
+    lon: Annotated[float | None, typer.Option(help="Longitude of the middle of a network without a place.")] = None,
+    lat: Annotated[float | None, typer.Option(help="Latitude of the middle of a network without a place.")] = None,
+    grid_m: Annotated[float, typer.Option(help="Side of a space cell of the dataset in metres.")] = 1.0,
+    grid_s: Annotated[int, typer.Option(help="Length of a time slot of the dataset in seconds.")] = 1,
+    append: Annotated[bool, typer.Option("--append", help="Add more subjects to an existing dataset.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace all that is in an existing dataset, or the CSV files.")
+    ] = False,
+) -> None:
+    """Generate people and vehicles that move along streets, and requests they send.
+
+    They go from place to place by the quickest way, each at a speed of its own, but never above what its kind (car,
+    bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
+    given as two files. Nobody in the data is real.
+    """
+    from dbanon import report
+    from dbanon.pipeline import synth_files
+
+    if (dataset is None) == (csv is None):
+        raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
+    plan: dict[str, Any] = {
+        "objects": objects, "instants": instants, "step_s": step_s, "start": start, "seed": seed,
+        "whole_share": whole_share, "requests_per_subject": requests_per_subject, "destinations": destinations,
+        "blocks": blocks, "nodes": nodes, "edges": edges, "limits": limits, "srid": srid, "lon": lon, "lat": lat,
+    }  # fmt: skip
+    if csv is not None:
+        if append or grid_m != 1.0 or grid_s != 1:
+            raise ParameterError(
+                "--append, --grid-m and --grid-s are for datasets. Got one with --csv; leave it out, and give the grid "
+                "when you load the files."
+            )
+        with report.Progress() as progress:
+            made = synth_files(csv, replace=replace, progress=progress, **plan)
+    else:
+        mode = _mode(append, replace)
+        with open_database() as database, report.Progress() as progress:
+            made = database.synth(str(dataset), grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress, **plan)
+    show(lambda: report.synth_text(made), lambda: report.synth_json(made))

@@ -1,0 +1,237 @@
+"""Commands about methods, runs and releases: plan, compute, attack, publish, take back."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from dbanon.commands._shared import GLOBAL, Dataset, app, open_database, options, say, show
+from dbanon.errors import ParameterError
+
+RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
+TakePlace = Annotated[bool, typer.Option("--replace", help="Take the place of the live release of that name.")]
+AllowOverlap = Annotated[
+    bool,
+    typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
+]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why that is allowed; recorded.")]
+
+
+@app.command("methods", epilog=GLOBAL)
+def list_methods() -> None:
+    """List every method, algorithm and parameter with its unit, default and limits."""
+    from dbanon import methods, report
+
+    described = [(family, methods.describe(family)) for family in methods.METHODS.values()]
+    show(lambda: report.methods_text(described), lambda: report.methods_json(described))
+
+
+Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
+AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="The algorithm; else the family's first.")]
+Parameters = Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")]
+Seed = Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")]
+
+
+@app.command(epilog=GLOBAL)
+def run(
+    method: Method,
+    dataset: Dataset,
+    algorithm: AlgorithmName = None,
+    parameter: Parameters = None,
+    seed: Seed = None,
+    publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
+    replace: TakePlace = False,
+    allow_overlap: AllowOverlap = False,
+    reason: Reason = None,
+) -> None:
+    """Compute cloaks, write them, attack them, and publish them if asked to."""
+    from dbanon import report
+
+    params = _params(parameter or [])
+    with open_database() as database, report.Progress() as progress:
+        result = database.run(
+            method,
+            dataset=dataset,
+            algorithm=algorithm,
+            params=params,
+            seed=seed,
+            publish=publish,
+            replace=replace,
+            allow_overlap=allow_overlap,
+            reason=reason,
+            progress=progress,
+        )
+    show(lambda: report.run_text(result), lambda: report.run_json(result))
+    say(result.notices)
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+def submit(
+    method: Method,
+    dataset: Dataset,
+    algorithm: AlgorithmName = None,
+    parameter: Parameters = None,
+    seed: Seed = None,
+) -> None:
+    """Queue a run for the next worker that is free, and return at once."""
+    params = _params(parameter or [])
+    with open_database() as database:
+        run_id = database.submit(method, dataset=dataset, algorithm=algorithm, params=params, seed=seed)
+    show(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
+
+
+@app.command(epilog=GLOBAL)
+def cancel(run_id: RunId) -> None:
+    """End a run that waits or is being computed; nothing it wrote stays."""
+    with open_database() as database:
+        status = database.cancel(run_id)
+    show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
+
+
+@app.command(epilog=GLOBAL)
+def worker(
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs that go at once.")] = 1,
+    grace_s: Annotated[
+        float,
+        typer.Option(min=0, help="How long a run may go on when the worker is told to stop; then it goes back (s)."),
+    ] = 5.0,
+    lock_dsn: Annotated[
+        str | None,
+        typer.Option(help="Straight way to the server for connections that hold locks, where --dsn is a pooler."),
+    ] = None,
+) -> None:
+    """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
+    from dbanon.report import stderr_line
+    from dbanon.worker import serve
+
+    if lock_dsn is not None:
+        os.environ["DBANON_LOCK_DSN"] = lock_dsn
+    serve(options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line)
+
+
+@app.command(epilog=GLOBAL)
+def plan(method: Method, dataset: Dataset, algorithm: AlgorithmName = None, parameter: Parameters = None) -> None:
+    """Say what a run would meet, how much it would write and about how long it would take; writes nothing."""
+    from dbanon import report
+
+    params = _params(parameter or [])
+    with open_database() as database:
+        items = database.plan(method, dataset=dataset, algorithm=algorithm, params=params)
+    show(lambda: report.plan_text(items), lambda: report.plan_json(items))
+
+
+@app.command(epilog=GLOBAL)
+def verify(run_id: RunId) -> None:
+    """Attack the stored rows of a run again."""
+    from dbanon import report
+
+    with open_database() as database, report.Progress() as progress:
+        result = database.verify(run_id, progress=progress)
+    show(lambda: report.run_text(result), lambda: report.run_json(result))
+    result.require_verified()
+
+
+@app.command(epilog=GLOBAL)
+def publish(
+    run_id: RunId,
+    name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    replace: TakePlace = False,
+    allow_overlap: AllowOverlap = False,
+    reason: Reason = None,
+) -> None:
+    """Make a verified run a view in the schema published."""
+    from dbanon import report
+
+    with open_database() as database:
+        rows, notices = database.publish(run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason)
+    value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
+    show(lambda: report.published_text(name, rows), lambda: value)
+    say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def unpublish(name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")]) -> None:
+    """Withdraw a release."""
+    with open_database() as database:
+        database.unpublish(name)
+    show(lambda: f"Withdrew published.{name}.", lambda: {"release": name, "withdrawn": True})
+
+
+@app.command("runs", epilog=GLOBAL)
+def list_runs() -> None:
+    """List all runs."""
+    from dbanon import report
+
+    with open_database() as database:
+        rows = database.runs()
+    header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
+    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"runs": rows})
+
+
+@app.command("releases", epilog=GLOBAL)
+def list_releases() -> None:
+    """List all releases, withdrawn ones too."""
+    from dbanon import report
+
+    with open_database() as database:
+        rows = database.releases()
+    header = ["name", "live", "run_id", "dataset", "method", "k", "rows", "published_at", "withdrawn_at"]
+    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"releases": rows})
+
+
+@app.command(epilog=GLOBAL)
+def card(name: Annotated[str, typer.Argument(help="Name of a release, live or withdrawn.")]) -> None:
+    """Describe a release: what it promises, what was attacked and left out, who published it and when."""
+    from dbanon import report
+
+    with open_database() as database:
+        described = database.card(name)
+    show(lambda: report.card_text(described), lambda: described)
+
+
+@app.command(epilog=GLOBAL)
+def drop(run_id: RunId) -> None:
+    """Delete a run that was never published and that nobody works on."""
+    with open_database() as database:
+        rows = database.drop(run_id)
+    show(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
+
+
+@app.command(epilog=GLOBAL)
+def forget(
+    dataset: Dataset,
+    subject: Annotated[str, typer.Option("--subject", help="The person or vehicle, as the data name it.")],
+) -> None:
+    """Erase a subject from a dataset, and drop the runs with it that were never published."""
+    from dbanon import report
+
+    with open_database() as database:
+        erased, notices = database.forget(dataset, subject)
+    value = {"dataset": dataset, "erased": erased, "notices": list(notices)}
+    show(lambda: report.table([f"erased from dataset {dataset}", "count"], list(erased.items())), lambda: value)
+    say(notices)
+
+
+@app.command(epilog=GLOBAL)
+def demo() -> None:
+    """Go the whole way on a small generated city, and show rows of the published view."""
+    from dbanon import demo as whole_way
+    from dbanon import report
+
+    with open_database() as database, report.Progress() as progress:
+        shown = whole_way.play(database, progress)
+    show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
+    say(shown.result.notices)
+
+
+def _params(texts: list[str]) -> dict[str, str]:
+    params: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
+        if name in params:
+            raise ParameterError(f"A parameter must be given once. Got '{name}' twice; leave one out.")
+        params[name] = value
+    return params
