@@ -1,0 +1,79 @@
+"""A thousand submissions of tiny runs from several sessions, done by two workers: how many a second, how long each waits.
+
+As `pgbench` would: sessions submit one run after the other with `dbanon.submit_run`, some wait with `dbanon.anonymize`.
+Takes the number of submissions, if not 1,000.
+"""
+
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon import schema
+from dbanon.pipeline import open_database
+from dbanon.server import EmbeddedServer
+from tests import wholeness
+from tests.acceptance import workers
+
+SESSIONS, WORKERS = 8, 2
+
+
+def main(submissions: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)  # the server's user has to find its way through
+        server = EmbeddedServer(directory / "home")
+        try:
+            url = server.start().url
+            schema.upgrade(url)
+            with open_database(url) as database:
+                database.synth("tiny", objects=20, blocks=4, instants=5)
+            with workers.up(url, directory / "log", "--jobs", str(WORKERS), count=WORKERS) as worker:
+                measure(url, submissions)
+                workers.stop(worker)
+            with psycopg.connect(url, autocommit=True) as connection:
+                print(f"broken rules: {wholeness.broken(connection)}")
+        finally:
+            server.stop()
+
+
+def measure(url: str, submissions: int) -> None:
+    took: list[float] = []
+    began = time.monotonic()
+    threads = [threading.Thread(target=submit, args=(url, submissions // SESSIONS, took)) for _ in range(SESSIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    submitted = time.monotonic() - began
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute("SELECT count(*) FROM dbanon.run WHERE todo IS NOT NULL").fetchone() != (0,):
+            time.sleep(0.1)
+        seconds = time.monotonic() - began
+        statuses = connection.execute("SELECT status, count(*) FROM dbanon.runs GROUP BY 1 ORDER BY 1").fetchall()
+        waited = connection.execute(
+            "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w), max(w) FROM "
+            "(SELECT extract(epoch FROM finished_at - started_at)::float8 AS w FROM dbanon.run) s"
+        ).fetchone()
+    print(
+        f"{submissions} submissions by {SESSIONS} sessions in {submitted:.1f} s, each {1e3 * statistics.median(took):.1f} ms"
+    )
+    print(f"done by {WORKERS} processes in {seconds:.1f} s ({submissions / seconds:.1f} a second): {dict(statuses)}")
+    print(f"a run takes {waited[0]:.3f} s in the median, at most {waited[1]:.2f} s")
+
+
+def submit(url: str, count: int, took: list[float]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(count):
+            began = time.monotonic()
+            connection.execute("SELECT dbanon.submit_run('tiny', 'tp-aware', '{\"k\": 3, \"instants\": 5}')")
+            took.append(time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
