@@ -1,6 +1,6 @@
-"""A thousand submissions of tiny runs from several sessions, done by two workers: how many a second, how long each waits.
+"""A thousand submissions of tiny runs from several sessions, done by two workers: how fast, how long each takes.
 
-As `pgbench` would: sessions submit one run after the other with `dbanon.submit_run`, some wait with `dbanon.anonymize`.
+As `pgbench` would, each session submits one run after the other with `dbanon.submit_run`.
 Takes the number of submissions, if not 1,000.
 """
 
@@ -60,10 +60,9 @@ def measure(url: str, submissions: int) -> None:
             "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY w), max(w) FROM "
             "(SELECT extract(epoch FROM finished_at - started_at)::float8 AS w FROM dbanon.run) s"
         ).fetchone()
-    print(
-        f"{submissions} submissions by {SESSIONS} sessions in {submitted:.1f} s, each {1e3 * statistics.median(took):.1f} ms"
-    )
-    print(f"done by {WORKERS} processes in {seconds:.1f} s ({submissions / seconds:.1f} a second): {dict(statuses)}")
+    each = 1e3 * statistics.median(took)
+    print(f"{len(took)} submissions by {SESSIONS} sessions in {submitted:.1f} s, each {each:.1f} ms")
+    print(f"done by {WORKERS} processes in {seconds:.1f} s ({len(took) / seconds:.1f} a second): {dict(statuses)}")
     print(f"a run takes {waited[0]:.3f} s in the median, at most {waited[1]:.2f} s")
 
 
