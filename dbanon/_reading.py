@@ -119,7 +119,7 @@ def evidence(cursor: Any, run_id: int) -> Evidence:
 
 def no_run(run_id: int) -> ParameterError:
     """Make the error for a run that is not there."""
-    return ParameterError(f"The run must exist. There is no run {run_id}; list them with `dbanon runs`.")
+    return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
 def _request_evidence(cursor: Any, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:

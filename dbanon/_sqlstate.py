@@ -95,25 +95,50 @@ def _other(error: DriverError, state: str | None) -> str:
     return f"The server must accept the statement. It refused ({about}); see its log, or use --debug."
 
 
-_ARGUMENT = re.compile(r"""(?<!\w)"?([a-z_]+)"? => ('[^']*'|\.\.\.|\w+(?:\.\w+)*)""")
+_ARGUMENT = re.compile(r"""(?<!\w)"?([a-z_]+)"? => ('[^']*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
+
+_STATEMENT = re.compile(r"(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(([^)]*)\))?(?: WHERE run_id = \d+)?")
+_COMMANDS = {  # command lines of SQL functions and views
+    "anonymize": "run",
+    "submit_run": "submit",
+    "cancel_run": "cancel",
+    "verify_run": "verify",
+    "drop_run": "drop",
+    "unpublish": "unpublish",
+    "import_trajectories": "load trajectories",
+    "runs": "runs",
+    "releases": "releases",
+    "methods": "methods",
+}
 
 
-def as_options(text: str) -> str:
-    """Name the arguments of SQL functions as the command line does: ``grid_m => 1`` is ``--grid-m 1``."""
+def for_command_line(text: str) -> str:
+    """Write SQL in a sentence as the command line does.
+
+    An argument ``grid_m => 1`` is ``--grid-m 1``, a statement ``SELECT dbanon.cancel_run(1)`` is ```dbanon cancel 1```.
+    """
+
+    def command(found: re.Match[str]) -> str:
+        if found[1] not in _COMMANDS:
+            return found[0]
+        words = [word.strip(" '") for word in (found[2] or "").split(",")]
+        return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1].replace("_", "-"), found[2].strip("'")
+        if value.startswith("ARRAY["):
+            value = ",".join(part.strip(" '") for part in value[6:-1].split(","))
         if name == "mode":
             return f"--{value}"
         return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
 
-    return _ARGUMENT.sub(option, text)
+    return _STATEMENT.sub(command, _ARGUMENT.sub(option, text))
 
 
 def _translate_own(error: DriverError, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
-    sentence = as_options(" ".join(part for part in (message, diag.message_hint if diag else None) if part))
+    sentence = for_command_line(" ".join(part for part in (message, diag.message_hint if diag else None) if part))
     family = _OWN.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 

@@ -92,7 +92,11 @@ class Options:
 
     def arguments(self) -> dict[str, Any]:
         """Name them as the SQL functions do."""
-        return {**vars(self), "bbox": None if self.bbox is None else [float(side) for side in self.bbox]}
+        return {
+            **vars(self),
+            "srid": None if self.srid is None else min(self.srid, 2**31 - 1),  # a larger one exists as little
+            "bbox": None if self.bbox is None else [float(side) for side in self.bbox],
+        }
 
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------

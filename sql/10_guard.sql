@@ -89,7 +89,7 @@ BEGIN
         RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories, sites, points of interest or cells. Got another '
                         'for one that has some.'
             USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
-                  HINT = 'Load it again: dbanon load trajectories --replace.';
+                  HINT = 'Load it again: SELECT * FROM dbanon.import_trajectories(..., mode => ''replace'').';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
@@ -163,7 +163,7 @@ BEGIN
         RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
                 released, TG_OP, TG_TABLE_NAME
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', released),
-                  HINT = 'Start another run: dbanon run.';
+                  HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     RETURN NULL;
 END
@@ -181,7 +181,7 @@ BEGIN
     IF EXISTS (SELECT FROM dbanon.release r WHERE r.run_id = OLD.run_id) THEN
         RAISE EXCEPTION 'What a published run was made from must stay. Run % was published.', OLD.run_id
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', OLD.run_id),
-                  HINT = 'Start another run: dbanon run.';
+                  HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     RETURN NEW;
 END
@@ -219,7 +219,7 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
-              HINT = 'Withdraw it with dbanon.unpublish and publish another run.';
+              HINT = 'Withdraw it with SELECT dbanon.unpublish(...) and publish another run.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_change() IS

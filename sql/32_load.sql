@@ -44,7 +44,7 @@ BEGIN
     near := dbanon.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
-              HINT = CASE WHEN near IS NULL THEN 'Load one with `dbanon load trajectories`.'
+              HINT = CASE WHEN near IS NULL THEN 'Load one with SELECT * FROM dbanon.import_trajectories(...).'
                           ELSE format('Did you mean %L?', near) END;
 END
 $$;

@@ -37,7 +37,7 @@ BEGIN
     ELSE
         RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
             USING ERRCODE = 'DA004', DETAIL = format('Method of run %s: %s.', run.run_id, run.method),
-                  HINT = 'Publish a run of another method: dbanon methods.';
+                  HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;
 END
 $$;
@@ -170,12 +170,12 @@ BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
         RAISE EXCEPTION 'The run to measure must exist. There is no run %.', coalesce(measure_overlap.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
     END IF;
     IF run.status NOT IN ('computed', 'verified', 'refused') THEN
         RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
             USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
-                  HINT = format('Start another run: dbanon run %s.', run.method);
+                  HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
         SELECT tstzrange(min(lower(c.period)), max(upper(c.period))) INTO extent

@@ -37,13 +37,13 @@ BEGIN
         RAISE EXCEPTION 'A run must use an algorithm that gives the guarantee of % to be published. Run % used %, which does not.',
                 run.method, run.run_id, run.algorithm
             USING ERRCODE = 'DA004', DETAIL = 'Algorithms for comparison are run and measured, and never published.',
-                  HINT = format('Run another algorithm: dbanon run %s.', run.method);
+                  HINT = 'Run another algorithm: CALL dbanon.anonymize(...).';
     END IF;
     IF run.status <> 'verified' THEN
         RAISE EXCEPTION 'A run must be verified to be published. Run % is %.', run.run_id, run.status
             USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
-                  HINT = CASE run.status WHEN 'computed' THEN format('Verify it: dbanon verify %s.', run.run_id)
-                                         ELSE format('Start another run: dbanon run %s.', run.method) END;
+                  HINT = CASE run.status WHEN 'computed' THEN format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id)
+                                         ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
     SELECT v.* INTO verdict FROM dbanon.verification v
         WHERE v.run_id = run.run_id AND v.attack = method.attack
@@ -52,14 +52,14 @@ BEGIN
         RAISE EXCEPTION 'The latest verification of a run must have passed for it to be published. Run % has %.', run.run_id,
                 CASE WHEN verdict.passed IS NULL THEN 'none' ELSE 'a failed one' END
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
-                  HINT = format('Verify it: dbanon verify %s.', run.run_id);
+                  HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
     digest := dbanon.run_digest(run.run_id);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
-                  HINT = format('Verify it again: dbanon verify %s.', run.run_id);
+                  HINT = format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
     RETURN digest;
 END
@@ -207,7 +207,7 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'The name of a release must be free. There is a "%" in schema published already.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-              HINT = format('Choose another name, or withdraw that one: dbanon unpublish %s.', name);
+              HINT = format('Choose another name, or withdraw that one: SELECT dbanon.unpublish(%L).', name);
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
@@ -235,7 +235,7 @@ BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         RAISE EXCEPTION 'The run to publish must exist. There is no run %.', coalesce(publish.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL) THEN
         IF publish.replace IS NOT TRUE THEN
@@ -308,7 +308,7 @@ BEGIN
     SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: dbanon runs.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
     -- Views analysts made on it go too: a withdrawal must not wait for those it is withdrawn from.
     EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', unpublish.name);

@@ -53,7 +53,7 @@ BEGIN
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
                 coalesce(quote_literal(left(release_card.name, 60)), 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: dbanon releases.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
     SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = release.run_id;
     SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;

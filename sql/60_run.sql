@@ -269,7 +269,7 @@ BEGIN
     IF state.todo IS NOT NULL THEN
         RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('To do: %s.', state.todo),
-                  HINT = format('Watch it in dbanon.runs, or end it: SELECT dbanon.cancel_run(%s).', state.run_id);
+                  HINT = format('Watch it with SELECT * FROM dbanon.runs, or end it: SELECT dbanon.cancel_run(%s).', state.run_id);
     END IF;
     IF state.status NOT IN ('computed', 'verified', 'refused') THEN
         RAISE EXCEPTION 'A run must have been computed to be verified. Run % is %.', state.run_id, state.status

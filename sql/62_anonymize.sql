@@ -53,7 +53,7 @@ BEGIN
     IF replace IS NOT TRUE AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_release.name AND l.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', check_release.name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', check_release.name),
-                  HINT = 'Choose another, withdraw that one with dbanon.unpublish, or take its place with replace => true.';
+                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
     END IF;
     IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
         WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN

@@ -30,12 +30,12 @@ BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = drop_run.run_id;
     IF run.run_id IS NULL THEN
         RAISE EXCEPTION 'The run to drop must exist. There is no run %.', coalesce(drop_run.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: dbanon runs.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'What was published is known to an adversary for ever.',
-                  HINT = 'To take its rows from analysts, withdraw the release: dbanon unpublish.';
+                  HINT = 'To take its rows from analysts, withdraw the release: SELECT dbanon.unpublish(...).';
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,

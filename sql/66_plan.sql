@@ -473,7 +473,7 @@ BEGIN
     SELECT d.* INTO data FROM dbanon.dataset d WHERE d.name = plan_run.dataset;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named ''%''.', left(plan_run.dataset, 60)
-            USING ERRCODE = 'DA001', DETAIL = 'dbanon.dataset has no such name.', HINT = 'Load one with `dbanon load trajectories`.';
+            USING ERRCODE = 'DA001', DETAIL = 'dbanon.dataset has no such name.', HINT = 'Load one with SELECT * FROM dbanon.import_trajectories(...).';
     END IF;
     checked := dbanon.check_params(method, chosen, params);
 

@@ -3,7 +3,7 @@
 REVOKE ALL ON SCHEMA dbanon, published FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
 
 GRANT USAGE ON SCHEMA dbanon TO dbanon_operator, dbanon_worker;
 GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analyst;

@@ -152,7 +152,7 @@ def telling(connection: Connection, progress: Progress) -> Iterator[list[str]]:
     def hear(said: psycopg.errors.Diagnostic) -> None:
         if said.sqlstate != _SAID:
             return
-        text = _sqlstate.as_options(said.message_primary or "")
+        text = _sqlstate.for_command_line(said.message_primary or "")
         if said.severity_nonlocalized == "NOTICE":
             notices.append(f"Notice: {text}")
         else:

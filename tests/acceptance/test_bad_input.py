@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import cli
+from dbanon.commands import loading
 from dbanon.pipeline import open_database
 from dbanon.server import Target
 from dbanon.testing import cloned_database
@@ -414,7 +414,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "an injecting dataset": (
         run(dataset="x'; DROP TABLE dbanon.run; --"),
         2,
-        "The dataset must exist. There is none named 'x'; DROP TABLE dbanon.run; --'. Load one",
+        "The dataset must exist. There is none named 'x''; DROP TABLE dbanon.run; --'. Load one",
     ),
     "an endless dataset name": (
         run(dataset="x" * 9000),
@@ -427,7 +427,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "seed below 0": (run("--seed", "-1"), 2, "The seed must be an integer >= 0 and < 2^63. Got -1 instead; choose"),
     "seed too large": (run("--seed", str(2**63)), 2, "The seed must be an integer >= 0 and < 2^63. Got 92233"),
     "seed no number": (run("--seed", "dice"), 2, "Invalid value for '--seed': Input should be a valid integer"),
-    "no such run": (("verify", "999"), 2, "The run must exist. There is no run 999; list them with `dbanon runs`."),
+    "no such run": (("verify", "999"), 2, "The run must exist. There is no run 999. List the runs: `dbanon runs`."),
     "run 0": (("verify", "0"), 2, "Invalid value for 'RUN': Input should be greater than or equal to 1. See 'dbanon "),
     "a run of words": (("publish", "last", "x"), 2, "Invalid value for 'RUN': Input should be a valid integer"),
     # ---- releases
@@ -435,8 +435,8 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a name that exists": (
         name("taken"),
         2,
-        "The name of a release must be free. There is a 'taken' already; choose another, take its place with "
-        "--replace, or withdraw it with `dbanon unpublish taken`.",
+        "The name of a release must be free. There is a 'taken' already. Choose another, withdraw that one with "
+        "`dbanon unpublish`, or take its place with --replace.",
     ),
     "publishing under a name that exists": (
         ("publish", "1", "taken"),
@@ -516,7 +516,7 @@ def test_a_file_that_may_not_be_read_is_named(
             os.seteuid(65534)
         return database
 
-    monkeypatch.setattr(cli, "_open", open_then_step_down)
+    monkeypatch.setattr(loading, "open_database", open_then_step_down)
     user = os.geteuid()
     try:
         done = call(url, "load", "trajectories", str(locked), "--dataset", "new")

@@ -11,6 +11,10 @@ Login = Callable[[str], str]
 LINES = "SELECT action, dataset, run_id, release, detail FROM dbanon.audit WHERE audit_id > %s ORDER BY audit_id"
 
 # Statement, who gives it, and the line it must leave, after those of the verified run of ten people.
+PARAMS = {
+    **{"k": 7, "align": "last", "cloak": "mbr", "start": None, "step_s": 60},
+    **{"instants": 30, "max_gap_s": 300, "min_cloak_m": None},
+}
 ACTIONS = [
     (
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', 32610, 1, 60)",
@@ -40,10 +44,9 @@ ACTIONS = [
         ("load", "ten", None, None, {"load_id": 1, "kind": "requests", "rows_read": 9, "rows_kept": 7}),
     ),
     (
-        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed)"
-        """ VALUES (1, 'tp-aware', 'traj-anon', '{"k": 7, "seed": 31337}', 31337)""",
+        """SELECT dbanon.submit_run('ten', 'tp-aware', '{"k": 7}', seed => 31337)""",
         "dbanon_operator",
-        ("submit", "ten", 2, None, {"method": "tp-aware", "algorithm": "traj-anon", "params": {"k": 7}}),
+        ("submit", "ten", 2, None, {"method": "tp-aware", "algorithm": "traj-anon", "params": PARAMS}),
     ),
     (
         "UPDATE dbanon.run SET cancel_requested_at = now(), cancel_requested_by = session_user",

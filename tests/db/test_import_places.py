@@ -262,7 +262,7 @@ def test_the_reference_system_may_be_given_where_geometries_name_none(town):
     assert isinstance(error, DataError)
     assert str(error) == (
         "The geometries in 'geom' must name their reference system. Theirs is 0. "
-        "Name it, for example crs => 'EPSG:4326', or set it with ST_SetSRID."
+        "Name it, for example --crs EPSG:4326, or set it with ST_SetSRID."
     )
     assert call(town, POIS, ", crs => 'EPSG:25832'") == (1, 1, {})
     assert everything(town, "SELECT ST_X(ST_Transform(geom, 4326))::numeric(9, 6)::float8 FROM dbanon.poi") == [(8.2,)]

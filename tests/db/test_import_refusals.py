@@ -102,8 +102,8 @@ def town(connection: psycopg.Connection) -> psycopg.Connection:
         (
             "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{}', 'kind', 'at'",
             ParameterError,
-            "A request must have at least one column. Got none. Name them, for example columns => "
-            "ARRAY['poi', 'radius'].",
+            "A request must have at least one column. Got none. Name them, for example "
+            "--columns poi,radius.",
         ),
         (
             "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{at}', 'kind', 'at'",
@@ -114,13 +114,13 @@ def town(connection: psycopg.Connection) -> psycopg.Connection:
             "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom}', 'kind', 'at'",
             ParameterError,
             "Times must name their zone, or come with one for all of them. Column 'at' is date. "
-            "Give the zone, for example tz => 'UTC'.",
+            "Give the zone, for example --tz UTC.",
         ),
         (
             "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom}', 'kind', 'at', 'UTC+2'",
             ParameterError,
             "The time zone must be a name such as Europe/Berlin or UTC. Got 'UTC+2'. Name another, "
-            "for example tz => 'UTC'.",
+            "for example --tz UTC.",
         ),
         (
             "SELECT * FROM dbanon.import_quasi_identifiers('public.shops', 'town', 'at', 'kind'",

@@ -71,7 +71,7 @@ def test_texts_of_runs_and_methods_are_only_texts(
         "'name', %(n)s::text, 'sql_type', 'text', 'default', %(n)s::text, 'comment', %(n)s::text))",
         {"n": NASTY},
     )
-    connection.execute("UPDATE dbanon.run SET params = jsonb_build_object('k', %s::text)", [NASTY])
+    connection.execute("UPDATE dbanon.run SET params = params || jsonb_build_object('cloak', %s::text)", [NASTY])
     verify(connection)
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     row = connection.execute("SELECT to_jsonb(t) -> %s FROM published.ten t LIMIT 1", [NASTY]).fetchone()

@@ -358,7 +358,10 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
     _load(connection, write(GOOD))
     load.load_requests(connection, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
     data = store.dataset_row(connection, "d")
-    queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
+    queued = queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
+    with pytest.raises(StoreError, match=f"Run {queued} is waiting to be worked on"):
+        _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
+    connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     after = store.dataset_row(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)

@@ -240,7 +240,7 @@ def test_any_change_since_the_verification_is_refused(connection: psycopg.Connec
     connection.execute(statement)
     error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA005"
-    assert error.diag.message_hint == "Verify it again: dbanon verify 1."
+    assert error.diag.message_hint == "Verify it again: SELECT dbanon.verify_run(1)."
     assert value(connection, "SELECT count(*) FROM dbanon.release") == 0
 
 

@@ -43,10 +43,10 @@ def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> No
         " VALUES (2, 'trajectories', 'f', 2, 1)",
         "INSERT INTO dbanon.quarantine (load_id, line, reason, content) VALUES (1, 2, 'bad time', '{}')",
         "DELETE FROM dbanon.trajectory WHERE dataset_id = 2",
-        "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed) "
-        " VALUES (2, 'tp-aware', 'traj-anon', '{}', 1)",
+        "SELECT dbanon.submit_run('mine', 'tp-aware', '{\"k\": 2}')",
+        "SELECT dbanon.cancel_run(max(run_id)) FROM dbanon.run",
         "UPDATE dbanon.dataset SET grid_m = 2 WHERE dataset_id = 2",
-        "SELECT dbanon.drop_run(run_id) FROM dbanon.run WHERE dataset_id = 2",
+        "SELECT dbanon.drop_run(max(run_id)) FROM dbanon.run",
         "SELECT * FROM dbanon.run",
         "SELECT * FROM dbanon.verification",
         "SELECT * FROM dbanon.release",
@@ -77,6 +77,9 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         " VALUES (1, 'tp-aware', 'traj-anon', 'verified')",
         "UPDATE dbanon.run SET status = 'verified'",
         "DELETE FROM dbanon.run",
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')",
+        "SELECT dbanon.claim_run('mine')",
+        "INSERT INTO dbanon.worker (name) VALUES ('mine')",
         "INSERT INTO dbanon.cloak SELECT * FROM dbanon.cloak",
         "UPDATE dbanon.cloak SET crowd = 9",
         "DELETE FROM dbanon.cloak",
@@ -109,7 +112,9 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
 def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
     allow(
         worker,
-        "INSERT INTO dbanon.run (dataset_id, method, algorithm, status) VALUES (1, 'tp-aware', 'traj-anon', 'running')",
+        "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')",
+        "INSERT INTO dbanon.worker (name) VALUES ('mine')",
+        "SELECT dbanon.claim_run('mine')",
         "SELECT pg_advisory_lock(dbanon.run_lock_key(2))",
         "INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak",
         "INSERT INTO dbanon.membership SELECT 2, record_id, trajectory_id, period FROM dbanon.membership",
@@ -141,6 +146,7 @@ def test_a_worker_loads_and_publishes_nothing(worker: psycopg.Connection) -> Non
         "SELECT * FROM dbanon.measure_overlap(1)",
         "INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('x', 1, '', 0)",
         "DELETE FROM dbanon.run",
+        "INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')",
         "CREATE VIEW published.mine AS SELECT 1",
         "SET ROLE dbanon_admin",
     )
