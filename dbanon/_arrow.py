@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from adbc_driver_manager import AdbcStatusCode, OperationalError
 from adbc_driver_postgresql import dbapi
 from numpy.typing import NDArray
 
@@ -34,7 +35,8 @@ def snapshot(url: str) -> Iterator[Any]:
     """Open a cursor whose queries all see one state of the database, and can change nothing."""
     with dbapi.connect(url) as connection, connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor.execute("SET LOCAL application_name = 'dbanon'")
+        for setting in ("application_name = 'dbanon'", "statement_timeout = 0", "lock_timeout = 0"):
+            cursor.execute(f"SET LOCAL {setting}")
         cursor.execute(POSTGIS_PATH)
         cursor.fetchall()
         yield cursor
@@ -135,7 +137,7 @@ def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]
     reading, over = threading.Lock(), threading.Event()
 
     def read() -> pa.RecordBatch | None:
-        with reading:
+        with reading, _ends_translated():
             return None if over.is_set() else next(reader, None)
 
     try:
@@ -150,6 +152,16 @@ def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]
                 cancel()
         if reading.acquire(timeout=_PATIENCE_S):
             reading.release()
+
+
+@contextmanager
+def _ends_translated() -> Iterator[None]:
+    """Let what ends a stream of batches leave as the driver's error: Arrow makes an `OSError` without SQLSTATE of it."""
+    try:
+        yield
+    except OSError as error:
+        state = "57014" if "canceling statement" in str(error) else "08006"
+        raise OperationalError(str(error), status_code=AdbcStatusCode.IO, sqlstate=state) from error
 
 
 def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -62,9 +62,9 @@ def no_rights() -> StoreError:
     return StoreError(_SENTENCES["42501"], "42501")
 
 
-def is_lost(error: StoreError) -> bool:
-    """Whether the connection or the server went away."""
-    return str(error) in (_LOST, _NOT_READY)
+def is_passing(error: StoreError) -> bool:
+    """Whether the connection or the server went away, or another transaction was in the way: worth another try."""
+    return str(error) in (_LOST, _NOT_READY) or error.sqlstate in ("40001", "40P01")
 
 
 def translated(error: DriverError) -> DbanonError:

@@ -41,6 +41,8 @@ class Watch:
     ----------
     why : {"cancel", "lost", "stop"} or None
         Why the work was interrupted.
+    for_worker : bool
+        Whether nobody can press Ctrl-C.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Watch:
         give_up: Callable[[], None] | None = None,
     ) -> None:
         self.why: Why | None = None
+        self.for_worker = stopping is not None
         self._connection, self._claim, self._tell = connection, claim, progress
         self._stopping, self._give_up = stopping or threading.Event(), give_up
         self._stage: tuple[str | None, int, int | None] = (None, 0, None)

@@ -274,7 +274,7 @@ class Database:
         Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
         session finds it running without a holder.
         """
-        with store.connect(self.lock_url) as holder:
+        with store.connect_to_hold(self.lock_url) as holder:
             queue.reap_runs(holder)
             with holder.transaction():
                 run_id = ask(holder)

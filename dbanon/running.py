@@ -303,18 +303,18 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
         if isinstance(error, KeyboardInterrupt):
             _give_up(connection, claim, "cancelled", "The run was interrupted.")
         else:
-            _fail(connection, claim, error)
+            _fail(connection, claim, error, by_hand=not watch.for_worker)
         raise
 
 
-def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException) -> None:
+def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException, *, by_hand: bool) -> None:
     kind = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
         kind = store.translate(error)
-    if isinstance(kind, StoreError) and _sqlstate.is_lost(kind):
-        return  # nothing can be written, or only by chance: it is for `queue.reap_runs` to decide
-    told = str(kind) if kind is not None else "The run failed; see its error with --debug."
-    cancelled = getattr(error, "sqlstate", None) == _CANCELLED
+    cancelled = isinstance(kind, StoreError) and kind.sqlstate == _CANCELLED
+    if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and not by_hand)):
+        return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
+    told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
     name = next((name for family, name in _KINDS.items() if isinstance(kind, family)), "other")
     _give_up(connection, claim, "cancelled" if cancelled else "failed", told, None if cancelled else name)
 

@@ -30,6 +30,21 @@ Connection = psycopg.Connection[Any]
 LARGEST_RUN_BYTES = 50 * 1024**3
 """A run that would write more than this is refused before it writes."""
 
+_SETTINGS = "SELECT set_config(s.name, o.value, false) FROM pg_settings s JOIN jsonb_each_text(%s) o ON o.key = s.name"
+_OURS = {  # whatever the login has been given for its own queries; settings that a server does not know are left out
+    "client_connection_check_interval": "2s",  # a killed process must not leave a long statement that keeps its locks
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "default_transaction_isolation": "read committed",
+}
+_HOLDING = {  # it is used every second, unless its process is frozen or its network is gone
+    "idle_session_timeout": "120s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
 _CLOAK_BYTES = 260  # a row of dbanon.cloak without extra, and its place in the primary key
 _MEMBER_BYTES = 90
 
@@ -48,11 +63,30 @@ def connect(url: str) -> Connection:
     with errors_translated():
         # Nothing prepared: behind a pooler the next transaction may be on another session of the server.
         connection = psycopg.connect(url, autocommit=True, application_name="dbanon", prepare_threshold=None)
-        # Killed, this process must not leave a long statement behind that keeps its locks. Version 14 and later notice.
-        connection.execute(
-            "SELECT set_config(name, '2s', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
-        )
+        connection.execute(_SETTINGS, [json.dumps(_OURS)])
         return connection
+
+
+def connect_to_hold(url: str) -> Connection:
+    """Open an autocommit connection whose session holds advisory locks: dead or frozen, its process holds none for long.
+
+    Raises
+    ------
+    ParameterError
+        If there is a pooler in between, which may give every transaction another session.
+    StoreError
+        If there is no answer, or no entry.
+    """
+    connection = connect(url)
+    with errors_translated():
+        if one(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:  # a pooler makes up its own
+            connection.close()
+            raise ParameterError(
+                "The connection that holds a worker's locks must go straight to the server. This one goes through a "
+                "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
+            )
+        connection.execute(_SETTINGS, [json.dumps(_HOLDING)])
+    return connection
 
 
 @contextmanager

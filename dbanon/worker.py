@@ -64,12 +64,14 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
 
     Raises
     ------
+    ParameterError
+        If the connection that shall hold locks goes through a pooler.
     StoreError
         If the login may not compute.
     SchemaMismatch
         If the schema is of another revision.
     """
-    with open_database(dsn, announce=say) as database:
+    with open_database(dsn, announce=say) as database, store.connect_to_hold(database.lock_url):
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker. This one has not; GRANT dbanon_worker to it."
@@ -166,7 +168,7 @@ class _Process:
         wait_s = _AGAIN_S[0]
         while not self.told.is_set():
             try:
-                with open_database(self.plan.dsn) as database, store.connect(database.lock_url) as holder:
+                with open_database(self.plan.dsn) as database, store.connect_to_hold(database.lock_url) as holder:
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)

@@ -2,7 +2,8 @@
 -- files, as the login that upgrades: these things belong to a superuser and to the owner of PostGIS. Where the login may not
 -- take them (a managed server) the upgrade goes on, and `dbanon db upgrade` says so.
 --
--- Counters (pg_stat_all_tables and the functions beneath) are exact and move with every statement. PostGIS's functions on
+-- Locks (pg_locks) show the keys by which runs and workers are known to be alive: whoever knows one can take it, and keep a run
+-- that is dead looking alive. Counters (pg_stat_all_tables and the functions beneath) are exact and move with every statement. PostGIS's functions on
 -- statistics and indexes ask for no right on the table: they give anybody its true extent, and estimates for any box.
 
 DO $$
@@ -16,7 +17,7 @@ BEGIN
                 ('pg_monitor'), ('dbanon_admin'), ('dbanon_operator'), ('dbanon_worker')) r (name)) AS given
         FROM pg_class c
         WHERE c.relnamespace = 'pg_catalog'::regnamespace
-            AND c.relname ~ '^pg_stat(io|_xact)?_((all|sys|user)_(tables|indexes|sequences|functions)|database(_conflicts)?)$'
+            AND c.relname ~ '^pg_(locks|stat(io|_xact)?_((all|sys|user)_(tables|indexes|sequences|functions)|database(_conflicts)?))$'
         UNION ALL
         SELECT 'FUNCTION', 'EXECUTE', p.oid::regprocedure::text, p.proowner,
             has_function_privilege('public', p.oid, 'EXECUTE'),
@@ -25,6 +26,7 @@ BEGIN
         FROM pg_proc p
         WHERE (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ '^pg_stat_get_(?!subscription)'
                AND oidvectortypes(p.proargtypes) = 'oid')
+            OR p.oid = 'pg_catalog.pg_lock_status()'::regprocedure
             OR (p.pronamespace = (SELECT e.extnamespace FROM pg_extension e WHERE e.extname = 'postgis') AND p.proname IN (
                 '_postgis_stats', '_postgis_selectivity', '_postgis_join_selectivity', '_postgis_index_extent',
                 'st_estimatedextent'))

@@ -16,7 +16,7 @@
 --   DA010 overlaps earlier releases
 --   DA011 no such method, algorithm or parameter, or an argument that cannot be used
 --   DA012 data that cannot be used
---   DA013 the run is being worked on, or waits for it; or nothing is to be done
+--   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
 --   DA014 a table that the login may not read
 --   DA015 dbanon.anonymize within a transaction block
 --   DA016 the run failed or was cancelled
@@ -190,6 +190,23 @@ COMMENT ON FUNCTION dbanon.guard_run() IS
 'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published. Trigger on dbanon.run. Takes:
 nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
 
+CREATE OR REPLACE FUNCTION dbanon.guard_subject() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+        RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
+            USING ERRCODE = 'DA007', DETAIL = 'Whom one release hides with whom is held against the next by their names.',
+                  HINT = 'To erase somebody, call dbanon.forget_subject.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_subject() IS
+'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what two
+releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
+
 CREATE OR REPLACE FUNCTION dbanon.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -254,6 +271,11 @@ CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
     FOR EACH ROW EXECUTE FUNCTION dbanon.delete_dataset_rows();
+
+DROP TRIGGER IF EXISTS guard_subject ON dbanon.trajectory;
+CREATE TRIGGER guard_subject BEFORE UPDATE OF subject, dataset_id ON dbanon.trajectory FOR EACH ROW
+    WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)
+    EXECUTE FUNCTION dbanon.guard_subject();
 
 DROP TRIGGER IF EXISTS guard_insert ON dbanon.cloak;
 DROP TRIGGER IF EXISTS guard_update ON dbanon.cloak;

@@ -72,15 +72,37 @@ BEGIN
             FROM changed c LEFT JOIN dbanon.dataset d ON d.dataset_id = c.dataset_id ORDER BY c.run_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-            SELECT 'cancel', d.name, NEW.run_id, jsonb_build_object('status', OLD.status)
+            SELECT CASE WHEN NEW.cancel_requested_at IS NULL THEN 'reverify' ELSE 'cancel' END, d.name, NEW.run_id, jsonb_build_object('status', OLD.status)
             FROM dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
     END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon.audit_run() IS
-'Writes who submitted, cancelled or dropped a run, with its parameters but without its seed. Trigger on dbanon.run. Takes:
+'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its seed. Trigger on dbanon.run. Takes:
 nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+
+CREATE OR REPLACE FUNCTION dbanon.audit_rows() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    stack text;
+    done CONSTANT jsonb := jsonb_build_object('table', TG_TABLE_NAME, 'statement', TG_OP);
+BEGIN
+    GET DIAGNOSTICS stack = PG_CONTEXT;
+    -- What our own functions do is in the line of the load, the removal or the forgetting that they are part of.
+    IF stack !~ '\nPL/pgSQL function dbanon\.'
+        AND NOT EXISTS (SELECT FROM dbanon.audit a  -- one line a transaction
+                        WHERE a.at >= transaction_timestamp() AND a.login = session_user AND a.action = 'change' AND a.detail = done) THEN
+        INSERT INTO dbanon.audit (action, detail) VALUES ('change', done);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon.audit_rows() IS
+'Writes who changed what was loaded, or added to it, by statements of their own. Trigger on the tables that hold it. Takes: nothing.
+Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -138,13 +160,29 @@ DROP TRIGGER IF EXISTS audit_insert ON dbanon.load;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.load REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_load();
 
+DO $$
+DECLARE
+    loaded text;
+BEGIN
+    FOREACH loaded IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier'] LOOP
+        EXECUTE format('DROP TRIGGER IF EXISTS audit_change ON dbanon.%I', loaded);
+        EXECUTE format('CREATE TRIGGER audit_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dbanon.%I '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+    END LOOP;
+END
+$$;
+
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.run;
 DROP TRIGGER IF EXISTS audit_cancel ON dbanon.run;
+DROP TRIGGER IF EXISTS audit_ask ON dbanon.run;
 DROP TRIGGER IF EXISTS audit_delete ON dbanon.run;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.run REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();
 CREATE TRIGGER audit_cancel AFTER UPDATE ON dbanon.run FOR EACH ROW
     WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)
+    EXECUTE FUNCTION dbanon.audit_run();
+CREATE TRIGGER audit_ask AFTER UPDATE ON dbanon.run FOR EACH ROW
+    WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)
     EXECUTE FUNCTION dbanon.audit_run();
 CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.run REFERENCING OLD TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon.check_name(name text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET quote_all_identifiers = off
 AS $$
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
@@ -149,6 +150,40 @@ COMMENT ON FUNCTION dbanon.copy_release(bigint, bigint) IS
 drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
 of its own. Example: SELECT dbanon.copy_release(1, 1).';
 
+CREATE OR REPLACE FUNCTION dbanon.take_view(name text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+-- While this waits for those who read the view now, everybody else waits for this.
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    readers text;
+BEGIN
+    IF to_regclass(format('published.%I', name)) IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        EXECUTE format('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name);
+    EXCEPTION WHEN lock_not_available THEN
+        SELECT string_agg(format('%s (process %s, since %s)', a.usename, a.pid, to_char(a.xact_start, 'HH24:MI:SS')), ', ' ORDER BY a.pid)
+            INTO readers
+            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+            WHERE l.granted AND l.relation IN (
+                SELECT to_regclass(format('published.%I', name)) UNION ALL
+                SELECT to_regclass(format('dbanon.release_%s', r.release_id)) FROM dbanon.release r
+                    WHERE r.name = take_view.name AND r.withdrawn_at IS NULL);
+        RAISE EXCEPTION 'Nobody may be reading a release that is taken away. Release % is being read by %.',
+                name, coalesce(readers, 'somebody')
+            USING ERRCODE = 'DA013', DETAIL = 'Waited for 5 seconds; nothing was changed.',
+                  HINT = 'Try again, or have a superuser end them: SELECT pg_terminate_backend(...).';
+    END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.take_view(text) IS
+'Takes a live release from whoever reads it, until the transaction ends; gives up after 5 seconds, so that an open transaction of
+one reader does not keep all the others waiting. Part of dbanon.unpublish and dbanon.publish. Takes: name. Returns: nothing. Raises: DA013, naming
+who reads it. Example: SELECT dbanon.take_view(''cabs_june'').';
+
 CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, name text, names text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -162,6 +197,7 @@ BEGIN
         FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', name))) v (ord, relation)
         LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
         GROUP BY v.ord ORDER BY v.ord);
+    PERFORM dbanon.take_view(name);
     IF columns[1] <> columns[2] THEN
         EXECUTE format('DROP VIEW published.%I CASCADE', name);
         RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than dbanon_analyst, are gone.', name;
@@ -294,7 +330,7 @@ COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text) IS
 verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an immutable
 table, and lets dbanon_analyst read the view. Takes: run_id; name (lower-case letters, digits and underscores); replace: take
 the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with earlier
-releases leaves fewer than k; reason: why, which is recorded. Returns: rows published. Raises: DA001 to DA005, DA010; notices
+releases leaves fewer than k; reason: why, which is recorded. Returns: rows published. Raises: DA001 to DA005, DA010; DA013 if what it replaces is being read; notices
 of what its attack counted and of how it overlaps. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text) RETURNS bigint
@@ -310,6 +346,7 @@ BEGIN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
+    PERFORM dbanon.take_view(unpublish.name);
     -- Views analysts made on it go too: a withdrawal must not wait for those it is withdrawn from.
     EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', unpublish.name);
     EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', live.release_id);
@@ -319,5 +356,5 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text) IS
 'Withdraws a release: drops its view and table. The run, its rows and the entry in dbanon.release stay, because whoever read
-the view still knows it. Takes: name. Returns: the run it was. Raises: DA001, DA002; a notice names other views on it,
+the view still knows it. Takes: name. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read; a notice names other views on it,
 which are dropped too. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -47,12 +47,12 @@ DECLARE
     new_run bigint;
 BEGIN
     IF seed < 0 THEN
-        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose a smaller one.', seed
+        RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
     END IF;
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
         VALUES ((dbanon.known_dataset(dataset)).dataset_id, method, dbanon.checked_algorithm(method, algorithm), checked,
-                -- 53 bits from the operating system's cryptographic source: as large as every program can hold.
+                -- 48 bits from the operating system's cryptographic source: JSON readers with doubles can hold them.
                 coalesce(seed, ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 6), 'hex'))::bit(48)::bigint),
                 'compute')
         RETURNING run_id INTO new_run;
@@ -73,14 +73,17 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     next dbanon.run;
+    tried bigint := 0;
 BEGIN
-    SELECT r.* INTO next FROM dbanon.run r
-        WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
-        ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-    -- Held although nobody says so: by a worker that has just been reaped and does not know yet.
-    IF next.run_id IS NULL OR NOT pg_try_advisory_lock(next.lock_key) THEN
-        RETURN;
-    END IF;
+    LOOP
+        SELECT r.* INTO next FROM dbanon.run r
+            WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
+              AND r.run_id > tried
+            ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        -- Otherwise held although nobody says so: by a worker that has just been reaped and does not know yet.
+        EXIT WHEN next.run_id IS NULL OR pg_try_advisory_lock(next.lock_key);
+        tried := next.run_id;
+    END LOOP;
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, attempts = r.attempts + 1,
             -- A run that its own command has taken is not begun again by others.
@@ -199,7 +202,7 @@ BEGIN
                 error_kind = CASE WHEN over AND r.cancel_requested_at IS NULL THEN 'other' END,
                 error = CASE WHEN r.todo = 'verify' AND over THEN 'The last verification did not come to an end.'
                              WHEN r.todo = 'verify' THEN r.error
-                             WHEN r.cancel_requested_at IS NOT NULL THEN format('It was cancelled by %s.', r.cancel_requested_by)
+                             WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
                              WHEN over THEN 'the process that computed this run went away' END
             WHERE r.run_id = dead.run_id;
         IF NOT over THEN
@@ -234,13 +237,14 @@ BEGIN
     END IF;
     IF state.worker IS NULL AND state.todo = 'compute' THEN
         UPDATE dbanon.run r
-            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('It was cancelled by %s.', session_user),
+            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('The run must be left to end. %s cancelled it.', session_user),
                 cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
             WHERE r.run_id = state.run_id;
         RETURN 'cancelled';
     END IF;
     IF state.worker IS NULL THEN
-        UPDATE dbanon.run r SET todo = NULL WHERE r.run_id = state.run_id;
+        UPDATE dbanon.run r SET todo = NULL, cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
+            WHERE r.run_id = state.run_id;
         RETURN state.status;
     END IF;
     UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user

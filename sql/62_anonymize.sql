@@ -32,14 +32,18 @@ BEGIN
             USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
+    PERFORM dbanon.check_override(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
         PERFORM dbanon.check_release(publish_as, replace, method, algorithm);
-        PERFORM dbanon.check_override(allow_overlap, reason);
+    ELSIF replace OR allow_overlap THEN
+        RAISE EXCEPTION '% must come with the name of a release. Got none.', CASE WHEN replace THEN 'replace' ELSE 'allow_overlap' END
+            USING ERRCODE = 'DA011', DETAIL = 'It says how to publish; without a name nothing is published.',
+                  HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA015
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015
 inside a transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
@@ -130,13 +134,21 @@ BEGIN
     EXCEPTION WHEN invalid_transaction_termination THEN
         within := SQLERRM OPERATOR(pg_catalog.=) dbanon.refused_commit();
     END;
+    IF NOT within THEN
+        COMMIT;
+        -- Here and below: with a snapshot of its own for each statement, whatever the login is used to.
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    END IF;
     PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
     LOOP
+        COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         SELECT n.line, n.ended INTO news FROM dbanon.run_news(run_id, said) n;
         COMMIT;
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN
             said := news.line;
             RAISE NOTICE '%', said;

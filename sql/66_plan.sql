@@ -166,7 +166,8 @@ DECLARE
     limits CONSTANT jsonb := dbanon.plan_rates() -> 'limits';
     stored CONSTANT jsonb := dbanon.plan_rates() -> 'stored';
     params CONSTANT jsonb := about -> 'params';
-    k CONSTANT bigint := params ->> 'k';
+    -- More than there can be people is as much as any such number.
+    k CONSTANT bigint := least((params ->> 'k')::numeric, 10 ^ 15);
     step_s CONSTANT bigint := params ->> 'step_s';
     instants CONSTANT bigint := params ->> 'instants';
     grid_s CONSTANT integer := about ->> 'grid_s';
@@ -284,7 +285,8 @@ DECLARE
     limits CONSTANT jsonb := dbanon.plan_rates() -> 'limits';
     params CONSTANT jsonb := about -> 'params';
     algorithm CONSTANT text := about ->> 'algorithm';
-    k CONSTANT bigint := params ->> 'k';
+    -- More than there can be people is as much as any such number.
+    k CONSTANT bigint := least((params ->> 'k')::numeric, 10 ^ 15);
     grid_s CONSTANT integer := about ->> 'grid_s';
     grid_m CONSTANT double precision := about ->> 'grid_m';
     at_s CONSTANT bigint := params ->> 'at';

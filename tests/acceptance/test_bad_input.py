@@ -149,7 +149,7 @@ RELEASE_NAME = (
 )
 K = "The 'k' parameter of tp-aware must be an integer >= 2. Got {} instead."
 WINDOW = "At least one window must hold k = {} subjects at all its instants. Got at most {}. Lower k, shorten instants"
-DATASET_NAME = "A dataset must have a name of 1 to 200 characters. Got another. Choose one such as cabs."
+DATASET_NAME = "A dataset must have a name of 1 to 200 characters that can be seen. Got another. Choose one such as ca"
 
 # What it is: (arguments, exit code, how the sentence begins).
 CASES: dict[str, tuple[tuple[str, ...], int, str]] = {

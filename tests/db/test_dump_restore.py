@@ -62,6 +62,8 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     lines = restored.execute("SELECT action FROM dbanon.audit ORDER BY audit_id").fetchall()
     assert [action for (action,) in lines] == [
         "create",
+        "change",
+        "change",
         "submit",
         "verify",
         "publish",

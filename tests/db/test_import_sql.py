@@ -161,7 +161,7 @@ def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, argument
 @pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
 def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
     told = _refused(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
-    assert told[1] == "A dataset must have a name of 1 to 200 characters. Got another."
+    assert told[1] == "A dataset must have a name of 1 to 200 characters that can be seen. Got another."
 
 
 def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
