@@ -156,7 +156,7 @@ def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]
 
 @contextmanager
 def _ends_translated() -> Iterator[None]:
-    """Let what ends a stream of batches leave as the driver's error: Arrow makes an `OSError` without SQLSTATE of it."""
+    """Let what ends a stream of batches leave as the driver's error: Arrow makes an `OSError` without state."""
     try:
         yield
     except OSError as error:

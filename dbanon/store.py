@@ -68,7 +68,7 @@ def connect(url: str) -> Connection:
 
 
 def connect_to_hold(url: str) -> Connection:
-    """Open an autocommit connection whose session holds advisory locks: dead or frozen, its process holds none for long.
+    """Open an autocommit connection to hold advisory locks: dead or frozen, its process holds none for long.
 
     Raises
     ------
