@@ -1,4 +1,4 @@
-"""A thousand submissions of tiny runs from several sessions, done by two workers: how fast, how long each takes.
+"""A thousand submissions of tiny runs from several sessions to a worker that does two at once: how fast they go.
 
 As `pgbench` would, each session submits one run after the other with `dbanon.submit_run`.
 Takes the number of submissions, if not 1,000.

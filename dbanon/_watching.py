@@ -97,7 +97,9 @@ class Watch:
             answer = queue.watch_run(self._connection, self._claim, *self._stage)
         except psycopg.Error:
             return "lost"
-        return {"cancel": "cancel", "lost": "lost"}.get(answer)  # type: ignore[return-value]
+        if answer == "cancel":
+            return "cancel"
+        return "lost" if answer == "lost" else None
 
     def _interrupt(self, why: Why) -> None:
         with self._ending:

@@ -203,7 +203,6 @@ class Database:
     ) -> tuple[store.PlanItem, ...]:
         """Say what `run` would meet with the same arguments, without writing anything."""
         with store.errors_translated():
-            store.dataset_row(self.connection, dataset)  # names the nearest where there is none
             return store.plan_run(self.connection, dataset, method, algorithm, params or {})
 
     def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:

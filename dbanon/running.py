@@ -111,7 +111,7 @@ class _Run:
     ) -> None:
         self.connection, self.url, self.claim, self.row, self.progress = connection, url, claim, row, progress
         self.family = methods.method(row.method)
-        self.watch = _Stopwatch()
+        self.stopwatch = _Stopwatch()
 
     def compute(self) -> RunResult:
         began = time.perf_counter()
@@ -120,23 +120,23 @@ class _Run:
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
         self.progress("computing cloaks", 0, None)
-        with self.watch("compute_s"):
+        with self.stopwatch("compute_s"):
             rng = np.random.default_rng(self.row.seed)
             cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, read.places)
             if read.requests is not None:
                 cloaks = self.family.attach(cloaks, read.trajectories, read.requests)
         del read
         self.progress("writing cloaks", 0, len(cloaks.record_id))
-        with self.watch("write_s"):
+        with self.stopwatch("write_s"):
             self._write(dataset, cloaks)
-        verdict, digest, self.watch.seconds["verify_s"] = self._attack()
-        self.watch.seconds["total_s"] = time.perf_counter() - began
-        refusal = self._record(verdict, digest, timings=self.watch.seconds, peak_rss_mb=_memory.peak_mb())
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        self.stopwatch.seconds["total_s"] = time.perf_counter() - began
+        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=_memory.peak_mb())
         return self._result(verdict, refusal, metrics=cloaks.metrics, suppressed=cloaks.suppressed)
 
     def verify(self) -> RunResult:
         """Attack the stored rows of a run that was computed before."""
-        verdict, digest, self.watch.seconds["verify_s"] = self._attack()
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
 
@@ -147,7 +147,7 @@ class _Run:
             algorithm=self.row.algorithm,
             status="refused" if refusal else "verified",
             verdict=verdict,
-            timings=self.watch.seconds,
+            timings=self.stopwatch.seconds,
             peak_rss_mb=_memory.peak_mb(),
             refusal=refusal,
             **known,
@@ -156,7 +156,7 @@ class _Run:
     def _read(self, params: Any) -> tuple[store.DatasetRow, "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
         ready = in_background(self.family.prepare, self.row.algorithm, params)
-        with self.watch("load_s"), store.reading(self.url) as reader:
+        with self.stopwatch("load_s"), store.reading(self.url) as reader:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             read = _Read(
@@ -164,7 +164,7 @@ class _Run:
                 requests=reader.requests(dataset.dataset_id) if self.family.reads_requests else None,
                 places=reader.places(dataset.dataset_id) if self.family.reads_places else None,
             )
-        with self.watch("compile_s"):
+        with self.stopwatch("compile_s"):
             ready.result()
         return dataset, read
 
@@ -192,14 +192,27 @@ class _Run:
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
         status = "verified" if verdict.passed else "refused"
-        refusal = None if verdict.passed else _refusal(verdict, self.row, self._remedy())
+        refusal = None if verdict.passed else self._refusal(verdict)
         with self.connection.transaction():
             store.add_verification(self.connection, self.claim.run_id, verdict, digest)
             queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
         return refusal
 
-    def _remedy(self) -> str:
+    def _refusal(self, verdict: Verdict) -> str:
+        broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
+        live = store.live_releases(self.connection, self.claim.run_id)
+        return (
+            f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
+            + (f"What it was published as stays live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + self._remedy(live)
+        )
+
+    def _remedy(self, live: list[str]) -> str:
         """Say what to do if the run is refused: data that changed since are reason enough."""
+        if live:
+            return "replace or withdraw it unless the data only changed afterwards."
+        if self.family.algorithm(self.row.algorithm).comparison_only:
+            return "use an algorithm that is not for comparison only."
         read = store.run_row(self.connection, self.claim.run_id).dataset_revision
         changed = read != store.dataset_row(self.connection, self.row.dataset).revision
         return "the dataset has changed since that run: start another." if changed else _AGAIN
@@ -268,16 +281,6 @@ def _judge(name: str, url: str, run_id: int) -> Verdict:
         told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
         clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
         return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
-
-
-def _refusal(verdict: Verdict, row: store.RunRow, remedy: str) -> str:
-    comparison = methods.method(row.method).algorithm(row.algorithm).comparison_only
-    broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
-    return (
-        f"Run {row.run_id} must withstand the {verdict.attack} attack to be published. It did not: "
-        f"{broken} Nothing was published; "
-        + ("use an algorithm that is not for comparison only." if comparison else remedy)
-    )
 
 
 # ---- how a run ends that does not come to its end --------------------------------------------------------------------

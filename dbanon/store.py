@@ -187,6 +187,12 @@ def run_row(connection: Connection, run_id: int) -> RunRow:
     return found
 
 
+def live_releases(connection: Connection, run_id: int) -> list[str]:
+    """Name the live releases of a run."""
+    query = "SELECT name FROM dbanon.release WHERE run_id = %s AND withdrawn_at IS NULL ORDER BY name"
+    return [row[0] for row in connection.execute(query, [run_id])]
+
+
 def list_runs(connection: Connection) -> list[dict[str, Any]]:
     """List all runs, newest last, each with the names of its live releases."""
     with connection.cursor(row_factory=dict_row) as cursor:

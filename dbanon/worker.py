@@ -31,7 +31,7 @@ _STUCK, _USELESS = 75, 78  # exit codes: a computation would not stop; no proces
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Orders:
     """What the processes of a worker are told.
 
     Attributes
@@ -76,17 +76,17 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker. This one has not; GRANT dbanon_worker to it."
             )
-    plan = Plan(dsn=dsn, grace_s=grace_s, parent=os.getpid())
+    orders = Orders(dsn=dsn, grace_s=grace_s, parent=os.getpid())
     context = multiprocessing.get_context("spawn")
     told = _heed()
-    processes = [_started(context, plan) for _ in range(jobs)]
+    processes = [_started(context, orders) for _ in range(jobs)]
     say(f"worker {queue.process_name()}: up, {jobs} at once")
     useless = False
     while not (told or useless):
         multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
         useless = any(p.exitcode == _USELESS for p in processes)
         if not (told or useless):
-            processes = [p if p.is_alive() else _restarted(context, plan, p) for p in processes]
+            processes = [p if p.is_alive() else _restarted(context, orders, p) for p in processes]
     _stop(processes, told)
     say(f"worker {queue.process_name()}: down")
     if useless:
@@ -101,19 +101,19 @@ def _heed() -> list[int]:
     return told
 
 
-def _started(context: multiprocessing.context.SpawnContext, plan: Plan) -> multiprocessing.context.SpawnProcess:
-    process = context.Process(target=_work, args=(plan,))
+def _started(context: multiprocessing.context.SpawnContext, orders: Orders) -> multiprocessing.context.SpawnProcess:
+    process = context.Process(target=_work, args=(orders,))
     process.start()
     return process
 
 
 def _restarted(
-    context: multiprocessing.context.SpawnContext, plan: Plan, old: multiprocessing.context.SpawnProcess
+    context: multiprocessing.context.SpawnContext, orders: Orders, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _STUCK:  # whatever ended it may do so again
         time.sleep(_AGAIN_S[0])
     old.close()
-    return _started(context, plan)
+    return _started(context, orders)
 
 
 def _stop(processes: list[multiprocessing.context.SpawnProcess], told: list[int]) -> None:
@@ -130,19 +130,19 @@ def _stop(processes: list[multiprocessing.context.SpawnProcess], told: list[int]
 # ---- a process of its own --------------------------------------------------------------------------------------------
 
 
-def _work(plan: Plan) -> None:
+def _work(orders: Orders) -> None:
     """Take one run after the other; ends when told to, or when the supervisor is gone."""
     os.setsid()  # Ctrl-C is for the supervisor
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = _Process(plan)
+    process = _Process(orders)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, process.stop)
     sys.exit(process.work())
 
 
 class _Process:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, orders: Orders) -> None:
+        self.orders = orders
         self.told = threading.Event()  # to stop: take nothing more
         self.hurry = threading.Event()  # to stop what is being done
         threading.Thread(target=self._look_after_parent, daemon=True).start()
@@ -155,12 +155,12 @@ class _Process:
         if at_once:
             self.hurry.set()
         else:
-            timer = threading.Timer(self.plan.grace_s, self.hurry.set)
+            timer = threading.Timer(self.orders.grace_s, self.hurry.set)
             timer.daemon = True
             timer.start()
 
     def _look_after_parent(self) -> None:
-        while os.getppid() == self.plan.parent:
+        while os.getppid() == self.orders.parent:
             time.sleep(0.5)
         self._stop(at_once=False)
 
@@ -168,7 +168,7 @@ class _Process:
         wait_s = _AGAIN_S[0]
         while not self.told.is_set():
             try:
-                with open_database(self.plan.dsn) as database, store.connect_to_hold(database.lock_url) as holder:
+                with open_database(self.orders.dsn) as database, store.connect_to_hold(database.lock_url) as holder:
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)

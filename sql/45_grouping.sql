@@ -169,8 +169,7 @@ DECLARE
 BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
-        RAISE EXCEPTION 'The run to measure must exist. There is no run %.', coalesce(measure_overlap.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+        PERFORM dbanon.refuse_no_run(measure_overlap.run_id);
     END IF;
     IF run.status NOT IN ('computed', 'verified', 'refused') THEN
         RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
@@ -222,13 +221,13 @@ BEGIN
     IF reason IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A reason must go with allow_overlap. Got one without it.'
             USING ERRCODE = 'DA002', DETAIL = 'Only an overlap that is allowed is recorded with its reason.',
-                  HINT = 'Add allow_overlap => true (--allow-overlap), or leave the reason out.';
+                  HINT = 'Add allow_overlap => true, or leave the reason out.';
     END IF;
     IF allow_overlap AND (words < 3 OR length(reason) > 1000) THEN
         RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % words instead.',
                 words
             USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(reason), 0)),
-                  HINT = 'Say why it may be published all the same: reason => ''...'' (--reason).';
+                  HINT = 'Say why it may be published all the same: reason => ''...''.';
     END IF;
 END
 $$;
@@ -254,9 +253,9 @@ BEGIN
         RAISE EXCEPTION 'Whoever intersects a run with earlier releases must still find at least % people in every crowd. '
                         'Run % with % leaves %.', found.k, check_overlap.run_id, others, found.smallest_crowd
             USING ERRCODE = 'DA010',
-                  DETAIL = format('%s intersections are smaller, of %s people in all.', found.below, found.people),
+                  DETAIL = format('%s is the largest k of them all; %s intersections are smaller, of %s people in all.', found.k, found.below, found.people),
                   HINT = 'Publish the same grouping again, a coarser one or another time span; or, knowing this, '
-                         'allow_overlap => true, reason => ''...'' (--allow-overlap --reason).';
+                         'allow_overlap => true with reason => ''...''.';
     END IF;
     IF found.below > 0 THEN
         RAISE NOTICE 'Overridden: whoever intersects this with % is left with % where % were promised; % intersections are '
@@ -264,8 +263,8 @@ BEGIN
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The grouping is the same as in %: intersecting them tells nobody more.', others;
     ELSIF found.relation = 'coarser' THEN
-        RAISE NOTICE 'The grouping is coarser than in %: who was one group there stays together, and intersecting them '
-            'tells nobody more.', others;
+        RAISE NOTICE 'The grouping is coarser than what is known from %: whom nobody can tell apart by now stay together, and '
+            'intersecting them tells nobody more.', others;
     ELSE
         RAISE NOTICE 'Whoever intersects this with % still finds at least % people in every crowd; % are enough.',
             others, found.smallest_crowd, found.k;

@@ -210,7 +210,7 @@ COMMENT ON FUNCTION dbanon.replace_view(bigint, text, text) IS
 of dbanon.publish. Takes: release_id; name of the view; names of the columns, quoted. Returns: nothing. Raises: nothing of its
 own; notices of what had to go. Example: SELECT dbanon.replace_view(2, ''cabs_june'', ''record_id, seq'').';
 
-CREATE OR REPLACE FUNCTION dbanon.show_release(run_id bigint, release_id bigint, name text, replaced bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.show_release(release_id bigint, name text, replaced bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -231,24 +231,45 @@ BEGIN
     PERFORM dbanon.describe_release(release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon.show_release(bigint, bigint, text, bigint) IS
+COMMENT ON FUNCTION dbanon.show_release(bigint, text, bigint) IS
 'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by dbanon_analyst. Part
-of dbanon.publish. Takes: run_id, release_id, name, replaced: the release whose view it takes over and whose table it drops,
-or NULL. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.show_release(1, 1, ''cabs_june'', NULL).';
+of dbanon.publish. Takes: release_id, name, replaced: the release whose view it takes over and whose table it drops,
+or NULL. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.show_release(1, ''cabs_june'', NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RAISE EXCEPTION 'The name of a release must be free. There is a "%" in schema published already.', name
-        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-              HINT = format('Choose another name, or withdraw that one: SELECT dbanon.unpublish(%L).', name);
+    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
+        RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', name
+            USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
+                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
+    END IF;
+    RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no release.', name
+        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name), HINT = 'Choose another, or drop that one.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
 'Says that a name is taken. Part of dbanon.publish. Takes: name. Returns: never. Raises: DA003. Example:
 SELECT dbanon.refuse_name_taken(''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.check_name_free(name text, replace boolean) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    live CONSTANT boolean := EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
+BEGIN
+    IF (live AND replace IS NOT TRUE)
+        OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace)) THEN
+        PERFORM dbanon.refuse_name_taken(name);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_name_free(text, boolean) IS
+'Refuses a name that cannot be given to a new release. Takes: name; replace, whether it may take the place of a live release. Returns: nothing.
+Raises: DA003. Example: SELECT dbanon.check_name_free(''cabs_june'', false).';
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL)
@@ -261,6 +282,7 @@ DECLARE
     digest bytea;
     new_release bigint;
     old_release bigint;
+    before text;
     overlap jsonb;
     copied bigint;
     figures jsonb;
@@ -270,16 +292,9 @@ BEGIN
     PERFORM dbanon.check_override(publish.allow_overlap, publish.reason);
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
-        RAISE EXCEPTION 'The run to publish must exist. There is no run %.', coalesce(publish.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+        PERFORM dbanon.refuse_no_run(publish.run_id);
     END IF;
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = publish.name AND l.withdrawn_at IS NULL) THEN
-        IF publish.replace IS NOT TRUE THEN
-            PERFORM dbanon.refuse_name_taken(publish.name);
-        END IF;
-    ELSIF EXISTS (SELECT FROM pg_class c WHERE c.relname = publish.name AND c.relnamespace = 'published'::regnamespace) THEN
-        PERFORM dbanon.refuse_name_taken(publish.name);
-    END IF;
+    PERFORM dbanon.check_name_free(publish.name, publish.replace);
     -- From here to the end nobody loads into the dataset, publishes another run of it, verifies the run anew or writes its
     -- rows. The rows are written, not just locked, so that a session on an older snapshot fails instead of overlooking
     -- the release.
@@ -295,13 +310,19 @@ BEGIN
             UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
                 WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
         END IF;
+        SELECT format('%s of dataset %s', o.method, d.name) INTO before
+            FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = o.dataset_id
+            WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
+        IF FOUND THEN
+            RAISE NOTICE 'What % replaces was made with %: its readers get something else from now on.', publish.name, before;
+        END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
                     CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
         INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
-        PERFORM dbanon.show_release(publish.run_id, new_release, publish.name, old_release);
+        PERFORM dbanon.show_release(new_release, publish.name, old_release);
     EXCEPTION WHEN duplicate_table OR unique_violation THEN  -- somebody else took the name meanwhile
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;

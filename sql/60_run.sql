@@ -172,6 +172,16 @@ COMMENT ON FUNCTION dbanon.requeue_run(bigint, integer) IS
 'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. Takes: run_id; attempt, from dbanon.claim_run.
 Returns: whether it was still the caller''s to give. Raises: nothing. Example: SELECT dbanon.requeue_run(1, 1).';
 
+CREATE OR REPLACE FUNCTION dbanon.went_away() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'The process that computes a run must stay up until it is done. It went away; start another run.'
+$$;
+COMMENT ON FUNCTION dbanon.went_away() IS
+'The error of a run whose worker went away for the last time. Takes: nothing. Returns: the sentence. Raises: nothing. Example:
+SELECT dbanon.went_away().';
+
 CREATE OR REPLACE FUNCTION dbanon.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -200,10 +210,10 @@ BEGIN
                               WHEN over THEN 'failed' ELSE 'queued' END,
                 finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
                 error_kind = CASE WHEN over AND r.cancel_requested_at IS NULL THEN 'other' END,
-                error = CASE WHEN r.todo = 'verify' AND over THEN 'The last verification did not come to an end.'
+                error = CASE WHEN r.todo = 'verify' AND over THEN coalesce(r.error, 'The last verification did not come to an end.')
                              WHEN r.todo = 'verify' THEN r.error
                              WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
-                             WHEN over THEN 'the process that computed this run went away' END
+                             WHEN over THEN dbanon.went_away() END
             WHERE r.run_id = dead.run_id;
         IF NOT over THEN
             PERFORM dbanon.wake_workers();

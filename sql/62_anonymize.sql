@@ -54,11 +54,7 @@ DECLARE
     chosen text := dbanon.checked_algorithm(method, algorithm);
 BEGIN
     PERFORM dbanon.check_name(check_release.name);
-    IF replace IS NOT TRUE AND EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_release.name AND l.withdrawn_at IS NULL) THEN
-        RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', check_release.name
-            USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', check_release.name),
-                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
-    END IF;
+    PERFORM dbanon.check_name_free(check_release.name, replace);
     IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
         WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN
         RAISE EXCEPTION 'A run to publish must use an algorithm that gives the guarantee. % is for comparison.', chosen
@@ -158,6 +154,8 @@ BEGIN
     END LOOP;
     verdict := dbanon.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
+        RAISE NOTICE 'Run % is verified. Should publishing it fail, it needs no other run: SELECT dbanon.publish(%, ...).',
+            run_id, run_id;
         rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason);
     END IF;
 END

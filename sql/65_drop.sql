@@ -29,8 +29,7 @@ DECLARE
 BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = drop_run.run_id;
     IF run.run_id IS NULL THEN
-        RAISE EXCEPTION 'The run to drop must exist. There is no run %.', coalesce(drop_run.run_id::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
+        PERFORM dbanon.refuse_no_run(drop_run.run_id);
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
@@ -108,13 +107,14 @@ BEGIN
         INTO number, live, exact
         FROM dbanon.release l WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data and stay as they are: %. To be rid of it there too, publish a new run in '
-                     'their place: dbanon.publish(..., replace => true).',
+        RAISE NOTICE '% made with this subject''s data and stay as they are: %. To be rid of it there too, withdraw them with '
+                     'SELECT dbanon.unpublish(...); or publish a new run in their place, which tells those who have both who was '
+                     'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
             CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live;
     END IF;
     IF exact IS NOT NULL THEN
-        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it with dbanon.unpublish until it is '
-                     'replaced.', exact;
+        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it with SELECT dbanon.unpublish(...) until it '
+                     'is replaced.', exact;
     END IF;
 END
 $$;
@@ -173,7 +173,7 @@ DECLARE
     busy bigint;
 BEGIN
     -- The lock of loads; and the row, without which nobody submits, publishes or loads by other ways.
-    PERFORM pg_advisory_xact_lock(hashtextextended('dbanon.load ' || name, 0));
+    PERFORM dbanon.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')

@@ -472,11 +472,7 @@ DECLARE
     code integer;
     told text;
 BEGIN
-    SELECT d.* INTO data FROM dbanon.dataset d WHERE d.name = plan_run.dataset;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'The dataset must exist. There is none named ''%''.', left(plan_run.dataset, 60)
-            USING ERRCODE = 'DA001', DETAIL = 'dbanon.dataset has no such name.', HINT = 'Load one with SELECT * FROM dbanon.import_trajectories(...).';
-    END IF;
+    data := dbanon.known_dataset(plan_run.dataset);
     checked := dbanon.check_params(method, chosen, params);
 
     SELECT * INTO read FROM dbanon.plan_read(data.dataset_id);

@@ -24,7 +24,8 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text), 
 GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.check_release(text, boolean, text, text), dbanon.refused_commit(), dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean),
-    dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.reap_runs(),
+    dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.went_away(),
+    dbanon.check_name_free(text, boolean), dbanon.refuse_name_taken(text), dbanon.reap_runs(),
     dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
     TO dbanon_operator;

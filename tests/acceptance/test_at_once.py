@@ -65,7 +65,7 @@ def test_of_two_runs_that_publish_under_one_name_one_stays_verified(
     run = STAGES["a run publishing"]
     first, second = at_once(city_url, run, city_files, *run.words(city_files))
     assert (first.code, second.code) == (0, 2), first.stderr + second.stderr
-    assert second.sentence.startswith('The name of a release must be free. There is a "by_run" in schema published')
+    assert second.sentence.startswith("The name of a release must be free. There is a 'by_run' already.")
     assert second.sentence.endswith("Run 3 is verified: `dbanon publish 3 NAME` needs no other run.")
     check(city_url, runs=3)
 

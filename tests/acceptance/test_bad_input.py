@@ -431,7 +431,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "run 0": (("verify", "0"), 2, "Invalid value for 'RUN': Input should be greater than or equal to 1. See 'dbanon "),
     "a run of words": (("publish", "last", "x"), 2, "Invalid value for 'RUN': Input should be a valid integer"),
     # ---- releases
-    "no such run to publish": (("publish", "999", "x"), 2, "The run to publish must exist. There is no run 999."),
+    "no such run to publish": (("publish", "999", "x"), 2, "The run must exist. There is no run 999."),
     "a name that exists": (
         name("taken"),
         2,
@@ -441,7 +441,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "publishing under a name that exists": (
         ("publish", "1", "taken"),
         2,
-        'The name of a release must be free. There is a "taken" in schema published already.',
+        "The name of a release must be free. There is a 'taken' already.",
     ),
     "a name that needs quotes": (name("Cabs June"), 2, RELEASE_NAME.format("'Cabs June'")),
     "a name that is a keyword": (name("select"), 2, RELEASE_NAME.format("'select'")),

@@ -46,7 +46,7 @@ def test_a_killed_run_is_failed_by_the_next_command_and_says_why(
         wholeness.wait_until_alone(connection)
         assert wholeness.broken(connection) != []  # computed, with rows, and without anybody to go on
         listed = call(released_city, "runs")
-        assert "the process that computed this run went away" in listed.stdout
+        assert "The process that computes a run must stay up until it is done." in listed.stdout
         assert wholeness.broken(connection) == []
 
 

@@ -21,7 +21,11 @@ def published(city_url: str) -> str:
 def somebody(url: str) -> str:
     """A subject of the city that no other text holds."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("UPDATE dbanon.trajectory SET subject = 'Zoe 4711' WHERE trajectory_id = 1")
+        connection.execute(
+            "ALTER TABLE dbanon.trajectory DISABLE TRIGGER guard_subject;"
+            "UPDATE dbanon.trajectory SET subject = 'Zoe 4711' WHERE trajectory_id = 1;"
+            "ALTER TABLE dbanon.trajectory ENABLE TRIGGER guard_subject"
+        )
     return "Zoe 4711"
 
 

@@ -315,7 +315,7 @@ def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.
     publish(connection, 1, "first")
     coarse = verified(connection, Release(10, (Group(0, 2, TEN),)))
     (notice,) = publish(connection, coarse, "coarse")
-    assert notice.startswith("The grouping is coarser than in first: ")
+    assert notice.startswith("The grouping is coarser than what is known from first: ")
     finer = verified(connection, Release(2, tuple(Group(0, 2, frozenset({n, n + 5})) for n in range(5))))
     error = refused(connection, finer, "finer")
     assert error.sqlstate == "DA010"
@@ -323,7 +323,7 @@ def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.
         "Whoever intersects a run with earlier releases must still find at least 10 people in every crowd. "
         f"Run {finer} with first, coarse leaves 1."
     )
-    assert error.diag.message_detail == "10 intersections are smaller, of 10 people in all."
+    assert error.diag.message_detail == "10 is the largest k of them all; 10 intersections are smaller, of 10 people in all."
 
 
 def test_a_withdrawn_release_counts_and_is_named_so(connection: psycopg.Connection) -> None:

@@ -39,7 +39,7 @@ def test_an_operator_drops_a_run_with_its_rows(connection: psycopg.Connection, o
 def test_a_run_that_is_not_there_is_no_run(operator: psycopg.Connection, run_id: int | None) -> None:
     error = refusal(operator, run_id)
     assert error.sqlstate == "DA001"
-    assert error.diag.message_primary == f"The run to drop must exist. There is no run {run_id or 'NULL'}."
+    assert error.diag.message_primary == f"The run must exist. There is no run {run_id or 'NULL'}."
 
 
 @pytest.mark.parametrize("withdrawn", [False, True])

@@ -415,7 +415,11 @@ def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connectio
     connection.execute("UPDATE dbanon.run SET status = %s, todo = 'compute', worker = 'w', attempts = 3", [status])
     assert value(connection, "SELECT dbanon.reap_runs()") == 1
     row = connection.execute("SELECT status, error, finished_at IS NOT NULL FROM dbanon.run").fetchone()
-    assert row == ("failed", "the process that computed this run went away", True)
+    assert row == (
+        "failed",
+        "The process that computes a run must stay up until it is done. It went away; start another run.",
+        True,
+    )
     assert value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
     assert value(connection, "SELECT count(*) FROM dbanon.membership") == 0
 

@@ -153,7 +153,7 @@ def test_after_three_attempts_a_run_is_failed(connection: psycopg.Connection, da
         queue.reap_runs(connection)
     assert shown(connection, waiting, "status, error, progress") == (
         "failed",
-        "the process that computed this run went away",
+        "The process that computes a run must stay up until it is done. It went away; start another run.",
         None,
     )
     assert queue.claim_run(connection, "a") is None

@@ -95,7 +95,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "TRUNCATE dbanon.trajectory",
         "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
         "SELECT dbanon.copy_release(1, 9)",
-        "SELECT dbanon.show_release(1, 9, 'x', NULL)",
+        "SELECT dbanon.show_release(9, 'x', NULL)",
         "SELECT dbanon.replace_view(9, 'x', 'seq')",
         "SELECT * FROM dbanon.run_grouping(1)",
         "SELECT * FROM dbanon.intersect_grouping(1, '{}')",

@@ -43,7 +43,7 @@ TOPICS = {
     "Publish and withdraw": ("measure_overlap", "publish", "release_card", "unpublish", "check_name"),
     "Forget somebody": ("forget_subject",),
 }
-REST = "Used by the command line"
+REST = "Parts of the above and of the command line"
 
 HEAD = """# The SQL functions, tables and views
 
