@@ -3,6 +3,7 @@
 import re
 import secrets
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -16,7 +17,16 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
 BLOCKS = re.findall(r"^```sql ?(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
+CREATE TABLE public.gps_tuesday AS SELECT subject, t + interval '1 day' AS t, position FROM public.gps;
+CREATE TABLE public.requests_tuesday AS SELECT subject, t + interval '1 day' AS t, poi FROM public.requests;
 """
+MONDAY = "SELECT min(t) >= '2026-01-05 00:00Z' AND max(t) < '2026-01-06 00:00Z' FROM public.gps"
+NIGHTLY = """
+SELECT l.overlap IS NULL, v.valid_from >= '2026-01-06 00:00Z'
+FROM dbanon.release l, (SELECT min(valid_from) AS valid_from FROM published.taxi_k5) v
+WHERE l.name = 'taxi_k5' AND l.withdrawn_at IS NULL
+"""
+END = "-- that was the block --"
 
 
 @pytest.fixture
@@ -25,21 +35,49 @@ def names(city_url: str) -> dict[str, str]:
     return {name: f"dbanon_{name}_{secrets.token_hex(3)}" for name in ("olga", "wanda", "anna")}
 
 
-def typed(url: str, statements: str) -> subprocess.CompletedProcess[str]:
-    psql = _postgres.find_binaries().bindir / "psql"
-    command = [str(psql), "--no-psqlrc", "--set", "ON_ERROR_STOP=1", url]
-    return subprocess.run(command, input=statements, capture_output=True, text=True, check=False)
+class Psql:
+    """A psql that stays open, as an administrator's does: what a block keeps with a variable the next ones have."""
+
+    def __init__(self, url: str) -> None:
+        psql = _postgres.find_binaries().bindir / "psql"
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [psql, "--no-psqlrc", url], stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        )
+
+    def __enter__(self) -> "Psql":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()  # the end of its input is the end of psql
+
+    def type(self, block: str) -> str:
+        """Type a block; returns what is answered."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{block}\n\\echo '{END}'\n")
+        self.process.stdin.flush()
+        answer = ""
+        while not answer.endswith(f"{END}\n"):
+            line = self.process.stdout.readline()
+            assert line, f"psql ended: {answer}"
+            answer += line
+        return answer.removesuffix(f"{END}\n")
+
+
+def errors(answer: str) -> list[str]:
+    return re.findall(r"^(?:psql: )?(?:ERROR|error|FATAL).*|^.*\\gset.*|^invalid command.*", answer, re.MULTILINE)
 
 
 def test_the_session_goes_from_a_raw_table_to_releases_and_back(
     city_url: str, names: dict[str, str], tmp_path: Path
 ) -> None:
     with psycopg.connect(city_url, autocommit=True) as owner:
+        assert owner.execute(MONDAY).fetchone() == (True,)
         owner.execute(RAW)
-        owner.execute("DELETE FROM dbanon.run")
-        owner.execute("ALTER TABLE dbanon.run ALTER run_id RESTART")
         try:
             play(city_url, names, tmp_path)
+            assert owner.execute(NIGHTLY).fetchone() == (True, True)
         finally:
             for name in names.values():
                 owner.execute(f"DROP OWNED BY {name}")
@@ -56,16 +94,18 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
     whole = True
     kind, first = BLOCKS[0]
     assert kind == "superuser"
-    done = typed(url, named(first))
-    assert done.returncode == 0, done.stderr
-    with workers.up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2):
+    with ExitStack() as stack:
+        superuser = stack.enter_context(Psql(url))
+        assert errors(superuser.type(named(first))) == []
+        stack.enter_context(workers.up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
+        sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna")}
         for kind, block in BLOCKS[1:]:
-            done = typed(login(kind if kind in names else "olga"), named(block))
+            answer = sessions[kind if kind in names else "olga"].type(named(block))
             if kind == "refused":
-                assert done.returncode != 0
-                assert "taxi_k5" in done.stderr
+                assert errors(answer)
+                assert "taxi_k5" in answer
             else:
-                assert done.returncode == 0, block + done.stdout + done.stderr
+                assert errors(answer) == [], block + answer
             whole = whole and "forget_subject" not in block  # which leaves less than was loaded
             settle(url, whole=whole)
     with psycopg.connect(login("anna")) as analyst:

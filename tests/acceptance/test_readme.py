@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import workers
+
 pytestmark = pytest.mark.db
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -32,8 +34,10 @@ def test_the_commands_of_the_readme_run_in_order(database: str, tmp_path: Path) 
     assert typed.returncode == 0, typed.stderr
     assert "published.city_k5" in typed.stdout
 
-    asked = run("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", blocks("sql"))
-    assert asked.returncode == 0, asked.stderr
+    with workers.up(database, tmp_path / "log"):
+        for kind in ("sql worker", "sql"):
+            asked = run("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", blocks(kind))
+            assert asked.returncode == 0, asked.stderr
 
     python = run(sys.executable, "-W", "error", "-c", blocks("python"))
     assert python.returncode == 0, python.stderr

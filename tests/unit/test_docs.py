@@ -56,6 +56,11 @@ def test_links_between_documents_lead_somewhere(document: str) -> None:
         assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_every_page_is_linked_from_the_readme(page: Path) -> None:
+    assert f"]({page.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
+
+
 def test_every_reason_to_leave_a_row_out_is_explained() -> None:
     page = (ROOT / "docs" / "howto" / "load.md").read_text()
     assert tuple(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)) == _staging.REASONS
