@@ -60,7 +60,9 @@ BEGIN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
-                  HINT = format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id);
+                  HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
+                             THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
+                             ELSE 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).' END;
     END IF;
     RETURN digest;
 END
@@ -165,8 +167,7 @@ BEGIN
     BEGIN
         EXECUTE format('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name);
     EXCEPTION WHEN lock_not_available THEN
-        SELECT string_agg(format('%s (process %s, since %s)', a.usename, a.pid, to_char(a.xact_start, 'HH24:MI:SS')), ', ' ORDER BY a.pid)
-            INTO readers
+        SELECT string_agg(DISTINCT format('%s (process %s)', a.usename, a.pid), ', ') INTO readers
             FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
             WHERE l.granted AND l.relation IN (
                 SELECT to_regclass(format('published.%I', name)) UNION ALL
