@@ -12,6 +12,7 @@ from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch
 
 DriverError = psycopg.Error | adbc_driver_manager.Error
 
+CANCELLED = "57014"
 _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
     "DA001": ParameterError,
     "DA002": ParameterError,

@@ -20,8 +20,6 @@ from dbanon import _sqlstate
 from dbanon.errors import StoreError
 from dbanon.store import Connection, jsonb, one
 
-_CANCELLED = "57014"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -101,7 +99,7 @@ def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
     )
-    return CancelledError(f"The run must be left to end. {login} cancelled it.", _CANCELLED) if login else None
+    return CancelledError(f"The run must be left to end. {login} cancelled it.", _sqlstate.CANCELLED) if login else None
 
 
 def lost(run_id: int) -> StoreError:

@@ -30,7 +30,6 @@ from dbanon.errors import (
 )
 from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
-_CANCELLED = "57014"  # the driver of the bulk reads makes this of Ctrl-C
 _KINDS: dict[type[DbanonError], str] = {
     ParameterError: "parameter",
     DataError: "data",
@@ -314,7 +313,9 @@ def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException
     kind = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
         kind = store.translate(error)
-    cancelled = isinstance(kind, StoreError) and kind.sqlstate == _CANCELLED
+    cancelled = (
+        isinstance(kind, StoreError) and kind.sqlstate == _sqlstate.CANCELLED
+    )  # which the bulk reads make of Ctrl-C
     if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and not by_hand)):
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
     told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."

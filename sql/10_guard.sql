@@ -72,9 +72,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.bump_revision() IS
-'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the dataset
-change, so that a verification of older data is known to be old; also checks that the dataset exists and that geometries are in
-its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009. Example: fires by itself.';
+'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the
+dataset change, so that a verification of older data is known to be old; also checks that the dataset exists and that
+geometries are in its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009.
+Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -204,8 +205,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.guard_subject() IS
-'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what two
-releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
+'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what
+two releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by
+itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -79,8 +79,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.audit_run() IS
-'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its seed. Trigger on dbanon.run. Takes:
-nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its seed.
+Trigger on dbanon.run. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -101,8 +101,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.audit_rows() IS
-'Writes who changed what was loaded, or added to it, by statements of their own. Trigger on the tables that hold it. Takes: nothing.
-Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Writes who changed what was loaded, or added to it, by statements of their own. Trigger on the tables that hold it. Takes:
+nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

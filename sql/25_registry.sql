@@ -153,8 +153,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.as_parameter(jsonb, jsonb) IS
-'A value as a parameter holds it. Takes: about (an element of dbanon.method.parameters), value. Returns: the value in the type of
-the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon.as_parameter(''{"type": "switch"}'', ''"on"'').';
+'A value as a parameter holds it. Takes: about (an element of dbanon.method.parameters), value. Returns: the value in the
+type of the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon.as_parameter(''{"type":
+"switch"}'', ''"on"'').';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_name(what text, name text, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -219,8 +220,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.checked_value(text, jsonb, jsonb) IS
 'Checks the value of one parameter. Takes: method, about (an element of dbanon.method.parameters), value (null: not given).
-Returns: the value in the type of the parameter, or its default. Raises: DA011. Example: SELECT dbanon.checked_value(''tp-aware'',
-m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
+Returns: the value in the type of the parameter, or its default. Raises: DA011. Example: SELECT
+dbanon.checked_value(''tp-aware'', m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -263,9 +264,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_params(text, text, jsonb) IS
-'Checks the parameters of a run by dbanon.method, as far as that needs no data. Takes: method, algorithm (null: the first), params
-(an object; values may be JSON''s or texts; null: none). Returns: all parameters, those not given at their defaults, in their own
-types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon.check_params(''tp-aware'', NULL, ''{"k": 20}'').';
+'Checks the parameters of a run by dbanon.method, as far as that needs no data. Takes: method, algorithm (null: the first),
+params (an object; values may be JSON''s or texts; null: none). Returns: all parameters, those not given at their defaults,
+in their own types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon.check_params(''tp-aware'', NULL, ''{"k":
+20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

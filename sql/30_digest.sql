@@ -32,5 +32,5 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon.run_digest(bigint) IS
 'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset''s grid and revision now, and every
-cloak and member row: equal digests mean that nothing the verdict rests on has changed. Takes: run_id. Returns: 32 bytes; NULL if there is no
-such run. Raises: nothing. Example: SELECT encode(dbanon.run_digest(1), ''hex'').';
+cloak and member row: equal digests mean that nothing the verdict rests on has changed. Takes: run_id. Returns: 32 bytes;
+NULL if there is no such run. Raises: nothing. Example: SELECT encode(dbanon.run_digest(1), ''hex'').';

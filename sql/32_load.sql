@@ -16,8 +16,8 @@ AS $$
     ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION dbanon.nearest(text, text[], double precision) IS
-'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be. Returns: the
-likest; NULL if none is. Raises: nothing. Example: SELECT dbanon.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
+'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be.
+Returns: the likest; NULL if none is. Raises: nothing. Example: SELECT dbanon.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.lock_dataset(dataset text) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
@@ -76,8 +76,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_differ(text[], text) IS
-'Refuses columns of which one is to be two things, or one is not named. Takes: named, their names; told, what they are for. Returns:
-nothing. Raises: DA011. Example: SELECT dbanon.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
+'Refuses columns of which one is to be two things, or one is not named. Takes: named, their names; told, what they are for.
+Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
 
 CREATE OR REPLACE FUNCTION dbanon.check_zone(tz text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -120,9 +120,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.reference_system(text) IS
-'Looks up a reference system. Takes: crs, EPSG:n or n. Returns: its srid; whether it is in degrees (geographic), or in metres on a
-plane (metric); the longitude around which a projected one is true (meridian), in degrees, NULL where it names none. Raises: DA011.
-Example: SELECT * FROM dbanon.reference_system(''EPSG:32610'').';
+'Looks up a reference system. Takes: crs, EPSG:n or n. Returns: its srid; whether it is in degrees (geographic), or in metres
+on a plane (metric); the longitude around which a projected one is true (meridian), in degrees, NULL where it names none.
+Raises: DA011. Example: SELECT * FROM dbanon.reference_system(''EPSG:32610'').';
 
 -- ---- the source
 
@@ -182,9 +182,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.describe_source(regclass, text[], text) IS
-'Looks up a table or view to import, and refuses one that cannot be read whole by this login. Takes: source; columns, the names of
-those to read; subject, that of the subjects, where there is one. Returns: qualified, its name with its schema, quoted; types, of each
-of its columns, by name. Raises: DA012, DA014. Example: SELECT * FROM dbanon.describe_source(''public.gps'', ARRAY[''cab'']).';
+'Looks up a table or view to import, and refuses one that cannot be read whole by this login. Takes: source; columns, the
+names of those to read; subject, that of the subjects, where there is one. Returns: qualified, its name with its schema,
+quoted; types, of each of its columns, by name. Raises: DA012, DA014. Example: SELECT * FROM
+dbanon.describe_source(''public.gps'', ARRAY[''cab'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -199,8 +200,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_geometry(jsonb, text) IS
-'Refuses a column that holds no geometries. Takes: types, from dbanon.describe_source; geom, the column. Returns: nothing. Raises:
-DA012. Example: SELECT dbanon.check_geometry(''{"place": "geometry"}'', ''place'').';
+'Refuses a column that holds no geometries. Takes: types, from dbanon.describe_source; geom, the column. Returns: nothing.
+Raises: DA012. Example: SELECT dbanon.check_geometry(''{"place": "geometry"}'', ''place'').';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_reading(qualified text, state text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -216,8 +217,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_reading(text, text) IS
-'Says of an error that it comes from the source, which may be a view of anything. Takes: qualified, the source; state, the SQLSTATE.
-Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon.refuse_reading(''public.gps'', ''57014'').';
+'Says of an error that it comes from the source, which may be a view of anything. Takes: qualified, the source; state, the
+SQLSTATE. Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon.refuse_reading(''public.gps'',
+''57014'').';
 
 CREATE OR REPLACE FUNCTION dbanon.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -235,8 +237,8 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.ask_source(text, text) IS
-'Reads one number from a source. Takes: query, a SELECT; qualified, the source. Returns: the number; NULL where there is no row. Raises:
-DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
+'Reads one number from a source. Takes: query, a SELECT; qualified, the source. Returns: the number; NULL where there is no
+row. Raises: DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
 
 CREATE OR REPLACE FUNCTION dbanon.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -257,8 +259,9 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.stage_source(text, text) IS
-'Copies a source into the staging table. Takes: statement, an INSERT; qualified, the source. Returns: how many rows. Raises: DA012.
-Example: SELECT dbanon.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'', ''public.gps'').';
+'Copies a source into the staging table. Takes: statement, an INSERT; qualified, the source. Returns: how many rows. Raises:
+DA012. Example: SELECT dbanon.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'',
+''public.gps'').';
 
 CREATE OR REPLACE FUNCTION dbanon.source_crs(qualified text, geom text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -278,8 +281,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.source_crs(text, text) IS
-'Names the reference system of a column of geometries, that of the first of them. Takes: qualified, the source; geom, the column.
-Returns: its number; 4326 where there is no geometry. Raises: DA012. Example: SELECT dbanon.source_crs(''public.gps'', ''place'').';
+'Names the reference system of a column of geometries, that of the first of them. Takes: qualified, the source; geom, the
+column. Returns: its number; 4326 where there is no geometry. Raises: DA012. Example: SELECT
+dbanon.source_crs(''public.gps'', ''place'').';
 
 -- ---- what columns mean, as expressions
 
@@ -295,8 +299,9 @@ AS $$
                       '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
 $$;
 COMMENT ON FUNCTION dbanon.text_expression(text) IS
-'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left. Takes: argument, an
-expression of type text. Returns: an expression. Raises: nothing. Example: SELECT dbanon.text_expression(''raw_subject'').';
+'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left. Takes:
+argument, an expression of type text. Returns: an expression. Raises: nothing. Example: SELECT
+dbanon.text_expression(''raw_subject'').';
 
 CREATE OR REPLACE FUNCTION dbanon.localised_expression(argument text, tz text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -312,9 +317,9 @@ AS $$
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
 COMMENT ON FUNCTION dbanon.localised_expression(text, text) IS
-'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and leave
-it out. Takes: argument, an expression of type timestamp or date; tz, the zone. Returns: an expression. Raises: nothing. Example:
-SELECT dbanon.localised_expression(''raw_time'', ''UTC'').';
+'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward
+and leave it out. Takes: argument, an expression of type timestamp or date; tz, the zone. Returns: an expression. Raises:
+nothing. Example: SELECT dbanon.localised_expression(''raw_time'', ''UTC'').';
 
 CREATE OR REPLACE FUNCTION dbanon.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -372,10 +377,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.time_expression(text, text, jsonb, text, text) IS
-'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Takes: argument, an expression that is
-the time; qualified and types, from dbanon.describe_source; time_column, its column of times; tz, the zone of times that name none.
-Returns: an expression. Raises: DA011, DA012. Example:
-SELECT dbanon.time_expression(''raw_time'', ''public.gps'', ''{"t": "date"}'', ''t'', ''UTC'').';
+'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Takes: argument, an expression
+that is the time; qualified and types, from dbanon.describe_source; time_column, its column of times; tz, the zone of times
+that name none. Returns: an expression. Raises: DA011, DA012. Example: SELECT dbanon.time_expression(''raw_time'',
+''public.gps'', ''{"t": "date"}'', ''t'', ''UTC'').';
 
 CREATE OR REPLACE FUNCTION dbanon.middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -391,9 +396,9 @@ AS $$
              'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
 $$;
 COMMENT ON FUNCTION dbanon.middle_expression(text, text, boolean) IS
-'Writes the middle of the bounds of a shape on one axis. Takes: argument, an expression of type geometry; axis, x or y; geographic,
-whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example:
-SELECT dbanon.middle_expression(''raw_geom'', ''x'', true).';
+'Writes the middle of the bounds of a shape on one axis. Takes: argument, an expression of type geometry; axis, x or y;
+geographic, whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example: SELECT
+dbanon.middle_expression(''raw_geom'', ''x'', true).';
 
 CREATE OR REPLACE FUNCTION dbanon.event_reasons() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -445,8 +450,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.make_staging(text) IS
-'Makes the temporary tables of a load, empty; they end with the transaction. Takes: columns, those of dbanon_staged after file and
-line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.make_staging(''subject text'').';
+'Makes the temporary tables of a load, empty; they end with the transaction. Takes: columns, those of dbanon_staged after
+file and line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.make_staging(''subject
+text'').';
 
 CREATE OR REPLACE FUNCTION dbanon.leave_out(condition text, reason text, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -491,8 +497,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.demand_some(bigint, text) IS
-'Refuses a load of which nothing is left, and counts the reasons. Takes: rows_read, in all; remedy, what to do. Returns: nothing.
-Raises: DA012. Example: SELECT dbanon.demand_some(10, ''Check which columns are named.'').';
+'Refuses a load of which nothing is left, and counts the reasons. Takes: rows_read, in all; remedy, what to do. Returns:
+nothing. Raises: DA012. Example: SELECT dbanon.demand_some(10, ''Check which columns are named.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -511,8 +517,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_swapped(bigint[], text) IS
-'Refuses a load of which most rows of a file have x and y the wrong way round. Takes: rows_read, of each file; remedy, what to do.
-Returns: nothing. Raises: DA011. Example: SELECT dbanon.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
+'Refuses a load of which most rows of a file have x and y the wrong way round. Takes: rows_read, of each file; remedy, what
+to do. Returns: nothing. Raises: DA011. Example: SELECT dbanon.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
     load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
@@ -537,9 +543,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.write_load(bigint, text, text[], bigint[]) IS
-'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine. Takes: dataset_id; kind; sources, what they are
-called; rows_read, of each. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined (by reason). Raises:
-nothing of its own. Example: SELECT * FROM dbanon.write_load(1, ''sites'', ARRAY[''table public.clinics''], ARRAY[10]).';
+'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine. Takes: dataset_id; kind; sources, what
+they are called; rows_read, of each. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined (by
+reason). Raises: nothing of its own. Example: SELECT * FROM dbanon.write_load(1, ''sites'', ARRAY[''table public.clinics''],
+ARRAY[10]).';
 
 -- ---- places
 
@@ -559,8 +566,8 @@ EXCEPTION WHEN internal_error THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.moved(@postgis@.geometry, integer) IS
-'Reprojects a geometry. Takes: place; target, an SRID. Returns: the geometry; NULL where the projection cannot show it. Raises: nothing
-of its own. Example: SELECT dbanon.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
+'Reprojects a geometry. Takes: place; target, an SRID. Returns: the geometry; NULL where the projection cannot show it.
+Raises: nothing of its own. Example: SELECT dbanon.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
 
 CREATE OR REPLACE FUNCTION dbanon.middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
@@ -579,9 +586,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.middle_span(double precision[], double precision) IS
-'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around them.
-Takes: places, at least one; narrowest, what is around them in any case. Returns: low, high. Raises: nothing. Example:
-SELECT * FROM dbanon.middle_span(ARRAY[0, 100, 200], 1000).';
+'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent
+around them. Takes: places, at least one; narrowest, what is around them in any case. Returns: low, high. Raises: nothing.
+Example: SELECT * FROM dbanon.middle_span(ARRAY[0, 100, 200], 1000).';
 
 CREATE OR REPLACE FUNCTION dbanon.reach(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
@@ -618,5 +625,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.reach(bigint) IS
-'Finds what does not lie far outside where the trajectories of a dataset are. Takes: dataset_id. Returns: bounds in metres; infinite ones
-where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon.reach(1).';
+'Finds what does not lie far outside where the trajectories of a dataset are. Takes: dataset_id. Returns: bounds in metres;
+infinite ones where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon.reach(1).';

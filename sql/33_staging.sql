@@ -25,8 +25,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_dataset(text, text, double precision, double precision) IS
-'Refuses what no dataset can be called or have for a grid. Takes: dataset, its name; mode of the load; grid_m in metres; grid_s in
-seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_dataset(''taxi'', ''create'', 1, 60).';
+'Refuses what no dataset can be called or have for a grid. Takes: dataset, its name; mode of the load; grid_m in metres;
+grid_s in seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_dataset(''taxi'', ''create'', 1, 60).';
 
 CREATE OR REPLACE FUNCTION dbanon.claim_dataset(
     dataset text, mode text, grid_m double precision, grid_s double precision, srid integer) RETURNS dbanon.dataset
@@ -69,9 +69,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.claim_dataset(text, text, double precision, double precision, integer) IS
-'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it. Takes: dataset, its name; mode:
-create, append or replace; grid_m, grid_s and srid (NULL: any) wanted; to append, 1 and 1 are any grid. Returns: its row as it is; NULL where it is to be
-created. Raises: DA001, DA011. Example: SELECT dbanon.claim_dataset(''taxi'', ''append'', 1, 1, NULL).';
+'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it. Takes: dataset, its
+name; mode: create, append or replace; grid_m, grid_s and srid (NULL: any) wanted; to append, 1 and 1 are any grid. Returns:
+its row as it is; NULL where it is to be created. Raises: DA001, DA011. Example: SELECT dbanon.claim_dataset(''taxi'',
+''append'', 1, 1, NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.write_dataset(
     dataset text, mode text, srid integer, grid_m double precision, grid_s integer) RETURNS bigint
@@ -107,9 +108,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.write_dataset(text, text, integer, double precision, integer) IS
-'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays. Takes: dataset,
-its name; mode: create, append or replace; srid, grid_m, grid_s. Returns: its key. Raises: DA011 if it has sites and would change its
-reference system. Example: SELECT dbanon.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it
+stays. Takes: dataset, its name; mode: create, append or replace; srid, grid_m, grid_s. Returns: its key. Raises: DA011 if it
+has sites and would change its reference system. Example: SELECT dbanon.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_metric(srid integer) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -124,8 +125,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_metric(integer) IS
-'Refuses a reference system in which distances are no metres on a plane. Takes: srid, NULL for none. Returns: nothing. Raises: DA011.
-Example: SELECT dbanon.check_metric(32610).';
+'Refuses a reference system in which distances are no metres on a plane. Takes: srid, NULL for none. Returns: nothing.
+Raises: DA011. Example: SELECT dbanon.check_metric(32610).';
 
 -- ---- boxes
 
@@ -145,8 +146,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_bbox(double precision[], boolean) IS
-'Refuses a box that is none. Takes: bbox, least x, least y, greatest x, greatest y, or NULL; geographic, whether it is in degrees, in which one may
-cross the antimeridian. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_bbox(''{8,53,9,54}'', true).';
+'Refuses a box that is none. Takes: bbox, least x, least y, greatest x, greatest y, or NULL; geographic, whether it is in
+degrees, in which one may cross the antimeridian. Returns: nothing. Raises: DA011. Example: SELECT
+dbanon.check_bbox(''{8,53,9,54}'', true).';
 
 CREATE OR REPLACE FUNCTION dbanon.inside_box(x text, y text, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -169,8 +171,8 @@ AS $$
         dbanon.inside_box('x', 'y', bbox), dbanon.inside_box('y', 'x', bbox)) END
 $$;
 COMMENT ON FUNCTION dbanon.box_reasons(double precision[]) IS
-'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL for none.
-Returns: the branches. Raises: nothing. Example: SELECT dbanon.box_reasons(''{8,53,9,54}'').';
+'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL
+for none. Returns: the branches. Raises: nothing. Example: SELECT dbanon.box_reasons(''{8,53,9,54}'').';
 
 -- ---- shapes
 
@@ -184,8 +186,8 @@ AS $$
     FROM (SELECT @postgis@.Box3D(shape) AS b) box
 $$;
 COMMENT ON FUNCTION dbanon.is_endless(@postgis@.geometry) IS
-'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for an empty one. Raises:
-nothing. Example: SELECT dbanon.is_endless(ST_MakePoint(1, 1)).';
+'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for
+an empty one. Raises: nothing. Example: SELECT dbanon.is_endless(ST_MakePoint(1, 1)).';
 
 -- ---- staged rows
 
@@ -200,9 +202,9 @@ AS $$
     FROM jsonb_each_text(cells) c
 $$;
 COMMENT ON FUNCTION dbanon.staged_content(jsonb) IS
-'Writes the JSON of a staged row: the columns of the source and what was read from them. Takes: cells, for each column of the source
-the column of dbanon_staged, or place for its geometry. Returns: an expression. Raises: nothing. Example:
-SELECT dbanon.staged_content(''{"cab": "subject", "position": "place"}'').';
+'Writes the JSON of a staged row: the columns of the source and what was read from them. Takes: cells, for each column of the
+source the column of dbanon_staged, or place for its geometry. Returns: an expression. Raises: nothing. Example: SELECT
+dbanon.staged_content(''{"cab": "subject", "position": "place"}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.say(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -213,8 +215,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.say(text) IS
-'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a message, DA018. Example:
-SELECT dbanon.say(''making trajectories'').';
+'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a
+message, DA018. Example: SELECT dbanon.say(''making trajectories'').';
 
 CREATE OR REPLACE FUNCTION dbanon.grouped(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -223,7 +225,8 @@ AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
 COMMENT ON FUNCTION dbanon.grouped(bigint) IS
-'Writes a count with a comma at each thousand. Takes: n. Returns: a text. Raises: nothing. Example: SELECT dbanon.grouped(484789).';
+'Writes a count with a comma at each thousand. Takes: n. Returns: a text. Raises: nothing. Example: SELECT
+dbanon.grouped(484789).';
 
 CREATE OR REPLACE FUNCTION dbanon.tell(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -269,5 +272,6 @@ $$;
 COMMENT ON FUNCTION dbanon.begin_load(
     text, text, text, integer, double precision, double precision, double precision, double precision[]) IS
 'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables. Takes: as
-dbanon.import_trajectories. Returns: source_srid and geographic, of the source; first_number, from which rows that are subjects of their
-own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon.begin_load(''taxi'', ''create'', ''EPSG:4326'', NULL, 1, 1, NULL, NULL).';
+dbanon.import_trajectories. Returns: source_srid and geographic, of the source; first_number, from which rows that are
+subjects of their own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon.begin_load(''taxi'', ''create'',
+''EPSG:4326'', NULL, 1, 1, NULL, NULL).';

@@ -21,8 +21,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.draw_sample(bigint, integer) IS
-'Draws some of the staged fixes, all of them where there are few. Takes: staged, how many there are; most, about how many to draw. Returns: x, y,
-t, in units of the source. Raises: nothing. Example: SELECT cardinality(x) FROM dbanon.draw_sample(1000000).';
+'Draws some of the staged fixes, all of them where there are few. Takes: staged, how many there are; most, about how many to
+draw. Returns: x, y, t, in units of the source. Raises: nothing. Example: SELECT cardinality(x) FROM
+dbanon.draw_sample(1000000).';
 
 CREATE OR REPLACE FUNCTION dbanon.distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
@@ -33,8 +34,8 @@ AS $$
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
 COMMENT ON FUNCTION dbanon.distinct_places(double precision[], double precision[], double precision) IS
-'Finds the places among positions. Takes: x, y of each position; side of a place. Returns: xs, ys of each place. Raises: nothing.
-Example: SELECT * FROM dbanon.distinct_places(''{1,2}'', ''{1,2}'', 100).';
+'Finds the places among positions. Takes: x, y of each position; side of a place. Returns: xs, ys of each place. Raises:
+nothing. Example: SELECT * FROM dbanon.distinct_places(''{1,2}'', ''{1,2}'', 100).';
 
 CREATE OR REPLACE FUNCTION dbanon.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -70,9 +71,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.home(double precision[], double precision[], double precision) IS
-'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other. Takes: x, y of each; unit, a
-metre. Returns: an object of bounds x and y, [least, greatest], and x_is_greater, whether x is the greater of the two there; NULL if x and y could be mistaken
-for each other. Raises: nothing. Example: SELECT dbanon.home(''{-122.4}'', ''{37.7}'', 1 / 111000.0).';
+'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other. Takes: x, y of each;
+unit, a metre. Returns: an object of bounds x and y, [least, greatest], and x_is_greater, whether x is the greater of the two
+there; NULL if x and y could be mistaken for each other. Raises: nothing. Example: SELECT dbanon.home(''{-122.4}'',
+''{37.7}'', 1 / 111000.0).';
 
 CREATE OR REPLACE FUNCTION dbanon.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
@@ -116,9 +118,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.survey_shape(double precision[], double precision[], double precision[], boolean) IS
-'Finds the bounds of what is not far outside the rest. Takes: x, y, t of at least one fix; geographic, whether x and y are degrees. Returns: an object
-of bounds x, y and t, [least, greatest] in units of the source, where x may run on beyond 180 degrees if turns is true; middle, the median [x, y] of what
-lies inside; and home, of dbanon.home. Raises: nothing. Example: SELECT dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
+'Finds the bounds of what is not far outside the rest. Takes: x, y, t of at least one fix; geographic, whether x and y are
+degrees. Returns: an object of bounds x, y and t, [least, greatest] in units of the source, where x may run on beyond 180
+degrees if turns is true; middle, the median [x, y] of what lies inside; and home, of dbanon.home. Raises: nothing. Example:
+SELECT dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
 
 CREATE OR REPLACE FUNCTION dbanon.within(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -129,8 +132,8 @@ AS $$
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
 COMMENT ON FUNCTION dbanon.within(text, jsonb, boolean) IS
-'Writes that a value lies in a span. Takes: staged, the column; span, [least, greatest]; turns, whether it is a longitude, which may be one turn
-off. Returns: a condition. Raises: nothing. Example: SELECT dbanon.within(''x'', ''[8,9]'', true).';
+'Writes that a value lies in a span. Takes: staged, the column; span, [least, greatest]; turns, whether it is a longitude,
+which may be one turn off. Returns: a condition. Raises: nothing. Example: SELECT dbanon.within(''x'', ''[8,9]'', true).';
 
 CREATE OR REPLACE FUNCTION dbanon.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -149,9 +152,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.survey_conditions(jsonb) IS
-'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest. Takes: shape, of
-dbanon.survey_shape. Returns: conditions over columns x, y and t; what is swapped may be far, too. Raises: nothing. Example:
-SELECT far FROM dbanon.survey_conditions(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
+'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest. Takes:
+shape, of dbanon.survey_shape. Returns: conditions over columns x, y and t; what is swapped may be far, too. Raises: nothing.
+Example: SELECT far FROM dbanon.survey_conditions(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
 
 -- ---- where that is on Earth
 
@@ -162,8 +165,8 @@ AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
 COMMENT ON FUNCTION dbanon.degrees_apart(double precision, double precision) IS
-'How far two longitudes are apart, the short way round. Takes: lon, other. Returns: degrees, at most 180; NULL if one is NULL. Raises:
-nothing. Example: SELECT dbanon.degrees_apart(179, -179).';
+'How far two longitudes are apart, the short way round. Takes: lon, other. Returns: degrees, at most 180; NULL if one is
+NULL. Raises: nothing. Example: SELECT dbanon.degrees_apart(179, -179).';
 
 CREATE OR REPLACE FUNCTION dbanon.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
@@ -184,8 +187,8 @@ EXCEPTION WHEN internal_error THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.try_degrees(double precision, double precision, integer, boolean) IS
-'Longitude and latitude of a place. Takes: x, y; source_srid; geographic, whether that is in degrees. Returns: lon, lat; NULL where there
-is no such place. Raises: nothing. Example: SELECT * FROM dbanon.try_degrees(550000, 4170000, 32610, false).';
+'Longitude and latitude of a place. Takes: x, y; source_srid; geographic, whether that is in degrees. Returns: lon, lat; NULL
+where there is no such place. Raises: nothing. Example: SELECT * FROM dbanon.try_degrees(550000, 4170000, 32610, false).';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -226,9 +229,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.survey_place(jsonb, text, text) IS
-'Finds where the staged fixes are. Takes: shape, of dbanon.survey_shape; crs, that of the source; remedy, what to do if x and y are the
-wrong way round. Returns: lon, lat, in degrees, of their median. Raises: DA011 if that is not in the reference system, or only with x and y swapped.
-Example: SELECT * FROM dbanon.survey_place(''{"middle": [8.2, 53.1]}'', ''EPSG:4326'', NULL).';
+'Finds where the staged fixes are. Takes: shape, of dbanon.survey_shape; crs, that of the source; remedy, what to do if x and
+y are the wrong way round. Returns: lon, lat, in degrees, of their median. Raises: DA011 if that is not in the reference
+system, or only with x and y swapped. Example: SELECT * FROM dbanon.survey_place(''{"middle": [8.2, 53.1]}'', ''EPSG:4326'',
+NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -254,9 +258,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_axes(text, integer, double precision, double precision, text) IS
-'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true. Takes: crs of the source; target,
-the dataset''s; lon, lat, their median; remedy, what to do. Returns: nothing. Raises: DA011. Example:
-SELECT dbanon.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
+'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true. Takes: crs of the
+source; target, the dataset''s; lon, lat, their median; remedy, what to do. Returns: nothing. Raises: DA011. Example: SELECT
+dbanon.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
 
 -- ---- what becomes of it
 
@@ -295,8 +299,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.kept_far(jsonb) IS
-'Counts the fixes that lie far outside the rest and were kept. Takes: shape, of dbanon.survey_shape. Returns: an object, {reason: count}.
-Raises: nothing of its own. Example: SELECT dbanon.kept_far(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
+'Counts the fixes that lie far outside the rest and were kept. Takes: shape, of dbanon.survey_shape. Returns: an object,
+{reason: count}. Raises: nothing of its own. Example: SELECT dbanon.kept_far(dbanon.survey_shape(''{8.2}'', ''{53.1}'',
+''{0}'', true)).';
 
 CREATE OR REPLACE FUNCTION dbanon.far_notice(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -309,8 +314,8 @@ AS $$
     WHERE n > 0
 $$;
 COMMENT ON FUNCTION dbanon.far_notice(bigint, text) IS
-'Words what was kept although it lies far outside the rest. Takes: n, how many; what, position or time. Returns: a sentence; NULL for
-none. Raises: nothing. Example: SELECT dbanon.far_notice(2, ''time'').';
+'Words what was kept although it lies far outside the rest. Takes: n, how many; what, position or time. Returns: a sentence;
+NULL for none. Raises: nothing. Example: SELECT dbanon.far_notice(2, ''time'').';
 
 CREATE OR REPLACE FUNCTION dbanon.stretched_notice(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
@@ -332,6 +337,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS
-'Words that a reference system is stretched too far. Takes: x, y of a sample; shape, of dbanon.survey_shape; crs of the source; target,
-the SRID of the dataset. Returns: a sentence; NULL if it is not. Raises: nothing. Example:
-SELECT dbanon.stretched_notice(''{8.2}'', ''{53.1}'', dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), ''EPSG:4326'', 32632).';
+'Words that a reference system is stretched too far. Takes: x, y of a sample; shape, of dbanon.survey_shape; crs of the
+source; target, the SRID of the dataset. Returns: a sentence; NULL if it is not. Raises: nothing. Example: SELECT
+dbanon.stretched_notice(''{8.2}'', ''{53.1}'', dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), ''EPSG:4326'',
+32632).';

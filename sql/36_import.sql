@@ -57,11 +57,12 @@ $$;
 COMMENT ON FUNCTION dbanon.finish_load(
     text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text) IS
 'Makes trajectories of what was staged since dbanon.begin_load, and the record of it. Takes: dataset to drop_outliers as
-dbanon.import_trajectories; sources, what the files are called; rows_read, of each; cells, for dbanon.staged_content; alone, whether every row is a subject
-of its own; swap_remedy and remedy, what to do if x and y are the wrong way round, and if no row is usable. Returns: a row for each
-source: load_id, file_rows (read), rows_kept, quarantined; and in each the same of them all: trajectories, subjects, target (the SRID), first_time, last_time,
-far (kept although far outside the rest, by reason). Raises: DA011, DA012; notices. Example: SELECT * FROM dbanon.finish_load(''taxi'', ''create'', ''EPSG:4326'', NULL, 1, 1,
-NULL, false, ARRAY[''gps.csv''], ARRAY[10], ''{"cab": "subject"}'', false, ''Swap them.'', ''Check the columns.'').';
+dbanon.import_trajectories; sources, what the files are called; rows_read, of each; cells, for dbanon.staged_content; alone,
+whether every row is a subject of its own; swap_remedy and remedy, what to do if x and y are the wrong way round, and if no
+row is usable. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined; and in each the same of
+them all: trajectories, subjects, target (the SRID), first_time, last_time, far (kept although far outside the rest, by
+reason). Raises: DA011, DA012; notices. Example: SELECT * FROM dbanon.finish_load(''taxi'', ''create'', ''EPSG:4326'', NULL,
+1, 1, NULL, false, ARRAY[''gps.csv''], ARRAY[10], ''{"cab": "subject"}'', false, ''Swap them.'', ''Check the columns.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.shapes_notice(shapes bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -73,8 +74,8 @@ AS $$
     WHERE shapes > 0
 $$;
 COMMENT ON FUNCTION dbanon.shapes_notice(bigint) IS
-'Words what became of lines and areas. Takes: shapes, how many rows hold one. Returns: a sentence; NULL for none. Raises: nothing. Example:
-SELECT dbanon.shapes_notice(4).';
+'Words what became of lines and areas. Takes: shapes, how many rows hold one. Returns: a sentence; NULL for none. Raises:
+nothing. Example: SELECT dbanon.shapes_notice(4).';
 
 CREATE OR REPLACE FUNCTION dbanon.stage_fixes(
     source regclass, subject text, "time" text, geom text, trip text, tz text, source_srid integer, geographic boolean,
@@ -118,8 +119,9 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.stage_fixes(regclass, text, text, text, text, text, integer, boolean, bigint, double precision[]) IS
 'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected. Takes: source to tz and bbox as
-dbanon.import_trajectories; source_srid, geographic and first_number from dbanon.begin_load. Returns: how many rows were read. Raises: DA011, DA012,
-DA014. Example: SELECT dbanon.stage_fixes(''public.gps'', ''cab'', ''t'', ''position'', NULL, NULL, 4326, true, 1, NULL).';
+dbanon.import_trajectories; source_srid, geographic and first_number from dbanon.begin_load. Returns: how many rows were
+read. Raises: DA011, DA012, DA014. Example: SELECT dbanon.stage_fixes(''public.gps'', ''cab'', ''t'', ''position'', NULL,
+NULL, 4326, true, 1, NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_columns(subject text, "time" text, geom text, trip text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -135,7 +137,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.check_columns(text, text, text, text) IS
 'Refuses columns of which one is to be two things, or of which another than the subject''s is ''-''. Takes: the columns, as
-dbanon.import_trajectories. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_columns(''cab'', ''t'', ''position'', NULL).';
+dbanon.import_trajectories. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_columns(''cab'', ''t'',
+''position'', NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_uncut(trip text, split_gap_s double precision) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -151,8 +154,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_uncut(text, double precision) IS
-'Refuses to cut trajectories each of which is a single fix. Takes: trip, the column; split_gap_s; each NULL where nothing is cut. Returns:
-nothing. Raises: DA011. Example: SELECT dbanon.check_uncut(NULL, 600).';
+'Refuses to cut trajectories each of which is a single fix. Takes: trip, the column; split_gap_s; each NULL where nothing is
+cut. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_uncut(NULL, 600).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_fixes(
     source regclass, dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
@@ -191,8 +194,9 @@ $$;
 COMMENT ON FUNCTION dbanon.import_fixes(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean) IS
-'Does the work of dbanon.import_trajectories. Takes: the same. Returns: the same; the SRID is called target. Raises: the same. Example: SELECT * FROM
-dbanon.import_fixes(''public.gps'', ''taxi'', ''cab'', ''t'', ''position'', NULL, NULL, NULL, 1, 1, ''create'', NULL, NULL, NULL, false).';
+'Does the work of dbanon.import_trajectories. Takes: the same. Returns: the same; the SRID is called target. Raises: the
+same. Example: SELECT * FROM dbanon.import_fixes(''public.gps'', ''taxi'', ''cab'', ''t'', ''position'', NULL, NULL, NULL, 1,
+1, ''create'', NULL, NULL, NULL, false).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT 'geom',
@@ -211,16 +215,18 @@ $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean) IS
-'Loads one fix a row from a table or view, which it reads with the rights of whoever calls it. Takes: source; dataset, its name; subject,
-the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a date, or a number of unix seconds or milliseconds; geom,
-that of the position: a point, or a shape, whose bounding rectangle counts; trip, that which tells a subject''s trajectories apart; crs, the
-reference system of the geometries, else their own; srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid
-in metres and seconds; mode: create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes;
-tz, the zone of times that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave out what lies far outside the rest,
-not only count it. Returns: load_id, the row of dbanon.load; rows_read; rows_kept; quarantined, by reason; trajectories and subjects made; srid; first_time
-and last_time of the fixes kept: a wrong unit or zone shows there; far, kept although far outside the rest, by reason. Raises: DA001, DA011, DA012, DA014, and
-then nothing is stored; notices of what somebody should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset => ''taxi'', subject =>
-''cab'', "time" => ''t'', geom => ''position'').';
+'Loads one fix a row from a table or view, which it reads with the rights of whoever calls it. Takes: source; dataset, its
+name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
+date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
+counts; trip, that which tells a subject''s trajectories apart; crs, the reference system of the geometries, else their own;
+srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
+create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
+that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
+out what lies far outside the rest, not only count it. Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
+zone shows there; far, kept although far outside the rest, by reason. Raises: DA001, DA011, DA012, DA014, and then nothing is
+stored; notices of what somebody should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
+''taxi'', subject => ''cab'', "time" => ''t'', geom => ''position'').';
 
 -- ---- sites
 
@@ -238,8 +244,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.begin_sites(text, text, double precision[]) IS
-'Claims a dataset for a load of sites, checks what was asked for, and makes the staging tables. Takes: as dbanon.import_sites. Returns:
-source_srid and geographic, of the source. Raises: DA001, DA011. Example: SELECT * FROM dbanon.begin_sites(''taxi'', ''EPSG:4326'', NULL).';
+'Claims a dataset for a load of sites, checks what was asked for, and makes the staging tables. Takes: as
+dbanon.import_sites. Returns: source_srid and geographic, of the source. Raises: DA001, DA011. Example: SELECT * FROM
+dbanon.begin_sites(''taxi'', ''EPSG:4326'', NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.place_sites(source_srid integer, target integer, dataset_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -259,8 +266,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.place_sites(integer, integer, bigint) IS
-'Reprojects the staged sites, and gives a reason to those that cannot be, have swapped axes, or lie far outside where the trajectories are. Takes:
-source_srid; target, the SRID of the dataset; dataset_id. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.place_sites(4326, 32610, 1).';
+'Reprojects the staged sites, and gives a reason to those that cannot be, have swapped axes, or lie far outside where the
+trajectories are. Takes: source_srid; target, the SRID of the dataset; dataset_id. Returns: nothing. Raises: nothing of its
+own. Example: SELECT dbanon.place_sites(4326, 32610, 1).';
 
 CREATE OR REPLACE FUNCTION dbanon.lies_within(
     place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
@@ -271,8 +279,8 @@ AS $$
     FROM (SELECT @postgis@.Box3D(place) AS b) box
 $$;
 COMMENT ON FUNCTION dbanon.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
-'Says whether the bounds of a geometry lie within others. Takes: place; west, east, south, north. Returns: the answer; NULL where there is no
-place. Raises: nothing. Example: SELECT dbanon.lies_within(ST_MakePoint(1, 1), 0, 2, 0, 2).';
+'Says whether the bounds of a geometry lie within others. Takes: place; west, east, south, north. Returns: the answer; NULL
+where there is no place. Raises: nothing. Example: SELECT dbanon.lies_within(ST_MakePoint(1, 1), 0, 2, 0, 2).';
 
 CREATE OR REPLACE FUNCTION dbanon.finish_sites(
     dataset text, crs text, drop_outliers boolean, replace boolean, source text, rows_read bigint, cells jsonb, swap_remedy text, remedy text,
@@ -315,10 +323,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.finish_sites(text, text, boolean, boolean, text, bigint, jsonb, text, text) IS
-'Stores what was staged since dbanon.begin_sites, and the record of it. Takes: dataset, crs, drop_outliers, replace as dbanon.import_sites; source, what it is called; rows_read;
-cells, for dbanon.staged_content; swap_remedy and remedy, what to do if x and y are the wrong way round, and if no row is usable. Returns:
-load_id, rows_kept, quarantined; far, how many were kept although far outside where the trajectories are. Raises: DA011, DA012; a notice. Example:
-SELECT * FROM dbanon.finish_sites(''taxi'', ''EPSG:4326'', false, false, ''sites.csv'', 10, ''{"x": "x"}'', ''Swap them.'', ''Check the columns.'').';
+'Stores what was staged since dbanon.begin_sites, and the record of it. Takes: dataset, crs, drop_outliers, replace as
+dbanon.import_sites; source, what it is called; rows_read; cells, for dbanon.staged_content; swap_remedy and remedy, what to
+do if x and y are the wrong way round, and if no row is usable. Returns: load_id, rows_kept, quarantined; far, how many were
+kept although far outside where the trajectories are. Raises: DA011, DA012; a notice. Example: SELECT * FROM
+dbanon.finish_sites(''taxi'', ''EPSG:4326'', false, false, ''sites.csv'', 10, ''{"x": "x"}'', ''Swap them.'', ''Check the
+columns.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.stage_sites(
     qualified text, geom text, name text, source_srid integer, geographic boolean, bbox double precision[]) RETURNS bigint
@@ -347,9 +357,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.stage_sites(text, text, text, integer, boolean, double precision[]) IS
-'Copies the usable rows of a table of sites into dbanon_staged, the others into dbanon_rejected. Takes: qualified, the source; geom, name and bbox as
-dbanon.import_sites; source_srid and geographic from dbanon.begin_sites. Returns: how many rows were read. Raises: DA012. Example:
-SELECT dbanon.stage_sites(''public.clinics'', ''place'', NULL, 4326, true, NULL).';
+'Copies the usable rows of a table of sites into dbanon_staged, the others into dbanon_rejected. Takes: qualified, the
+source; geom, name and bbox as dbanon.import_sites; source_srid and geographic from dbanon.begin_sites. Returns: how many
+rows were read. Raises: DA012. Example: SELECT dbanon.stage_sites(''public.clinics'', ''place'', NULL, 4326, true, NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_sites(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
@@ -381,9 +391,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
-'Loads one sensitive site a row from a table or view, which it reads with the rights of whoever calls it, into a dataset that exists, beside those
-it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without curves, whose bounding rectangle counts; name, that
-of its name; crs, the reference system of the geometries, else their own; bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies
-outside are left out; drop_outliers: leave out sites far outside where the trajectories are, not only count them; replace: delete the sites that are
-there first. Returns: load_id, the row of dbanon.load; rows_read; rows_kept; quarantined, by reason. Raises: DA001, DA011, DA012, DA014, and then nothing is stored; a
-notice of what was kept although it lies far outside. Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';
+'Loads one sensitive site a row from a table or view, which it reads with the rights of whoever calls it, into a dataset that
+exists, beside those it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without
+curves, whose bounding rectangle counts; name, that of its name; crs, the reference system of the geometries, else their own;
+bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies outside are left out; drop_outliers: leave out
+sites far outside where the trajectories are, not only count them; replace: delete the sites that are there first. Returns:
+load_id, the row of dbanon.load; rows_read; rows_kept; quarantined, by reason. Raises: DA001, DA011, DA012, DA014, and then
+nothing is stored; a notice of what was kept although it lies far outside. Example: SELECT * FROM
+dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';

@@ -43,10 +43,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.stage_places(text, text, text, text, integer, boolean) IS
-'Reads places into the staging tables, and leaves out those that cannot be used by themselves. Takes: qualified, the source; label, its
-column of categories or names, or NULL; geom, that of geometries; kind, pois or cells; expected_srid and geographic, of the source.
-Returns: how many rows there are. Raises: DA012. Example:
-SELECT dbanon.stage_places(''public.shops'', ''kind'', ''geom'', ''pois'', 4326, true).';
+'Reads places into the staging tables, and leaves out those that cannot be used by themselves. Takes: qualified, the source;
+label, its column of categories or names, or NULL; geom, that of geometries; kind, pois or cells; expected_srid and
+geographic, of the source. Returns: how many rows there are. Raises: DA012. Example: SELECT
+dbanon.stage_places(''public.shops'', ''kind'', ''geom'', ''pois'', 4326, true).';
 
 CREATE OR REPLACE FUNCTION dbanon.settle_places(kind text, dataset_id bigint, target integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -73,9 +73,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.settle_places(text, bigint, integer) IS
-'Reprojects the staged places, and leaves out those that cannot be, that would be where the users are only with x and y exchanged, and
-cells that cover nothing or cross themselves. Takes: kind, pois or cells; dataset_id; target, its SRID. Returns: nothing. Raises:
-nothing of its own. Example: SELECT dbanon.settle_places(''pois'', 1, 32610).';
+'Reprojects the staged places, and leaves out those that cannot be, that would be where the users are only with x and y
+exchanged, and cells that cover nothing or cross themselves. Takes: kind, pois or cells; dataset_id; target, its SRID.
+Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.settle_places(''pois'', 1, 32610).';
 
 CREATE OR REPLACE FUNCTION dbanon.store_places(kind text, dataset_id bigint, replace boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -102,8 +102,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.store_places(text, bigint, boolean) IS
-'Stores the staged places that the dataset has not got. Takes: kind, pois or cells; dataset_id; replace, whether to delete those that are
-there first. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.store_places(''pois'', 1, false).';
+'Stores the staged places that the dataset has not got. Takes: kind, pois or cells; dataset_id; replace, whether to delete
+those that are there first. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.store_places(''pois'', 1,
+false).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_places(
     kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean) RETURNS TABLE (
@@ -140,9 +141,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_places(text, regclass, text, text, text, text, boolean) IS
-'What dbanon.import_pois and dbanon.import_cells do. Takes: kind, pois or cells; the others as they do. Returns: a row: load_id; rows_read;
-rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example:
-SELECT * FROM dbanon.import_places(''pois'', ''public.shops'', ''taxi'', ''kind'', ''geom'', NULL, false).';
+'What dbanon.import_pois and dbanon.import_cells do. Takes: kind, pois or cells; the others as they do. Returns: a row:
+load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT
+* FROM dbanon.import_places(''pois'', ''public.shops'', ''taxi'', ''kind'', ''geom'', NULL, false).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL, replace boolean DEFAULT false)
@@ -153,11 +154,11 @@ AS $$
     SELECT * FROM dbanon.import_places('pois', source, dataset, category, geom, crs, replace)
 $$;
 COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean) IS
-'Imports points of interest from a table or view into a dataset that exists; adds to those that are there. Takes: source; dataset, its
-name; category, the column that says what kind of place it is; geom, the column of geometries (points, lines or polygons); crs, their
-reference system, where they do not name it; replace, whether to delete those that are there first. Returns: a row: load_id;
-rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example:
-SELECT * FROM dbanon.import_pois(''public.shops'', dataset => ''taxi'', category => ''kind'').';
+'Imports points of interest from a table or view into a dataset that exists; adds to those that are there. Takes: source;
+dataset, its name; category, the column that says what kind of place it is; geom, the column of geometries (points, lines or
+polygons); crs, their reference system, where they do not name it; replace, whether to delete those that are there first.
+Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
+Example: SELECT * FROM dbanon.import_pois(''public.shops'', dataset => ''taxi'', category => ''kind'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
@@ -169,11 +170,11 @@ AS $$
     SELECT * FROM dbanon.import_places('cells', source, dataset, import_cells.name, geom, crs, replace)
 $$;
 COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean) IS
-'Imports coverage polygons from a table or view into a dataset that exists; adds to those that are there. Takes: source; dataset, its
-name; geom, the column of polygons (or several in one), valid and of some area; name, the column that names the station; crs, their
-reference system, where they do not name it; replace, whether to delete those that are there first. Returns: a row: load_id;
-rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example:
-SELECT * FROM dbanon.import_cells(''public.coverage'', dataset => ''taxi'', name => ''station'').';
+'Imports coverage polygons from a table or view into a dataset that exists; adds to those that are there. Takes: source;
+dataset, its name; geom, the column of polygons (or several in one), valid and of some area; name, the column that names the
+station; crs, their reference system, where they do not name it; replace, whether to delete those that are there first.
+Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
+Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset => ''taxi'', name => ''station'').';
 
 -- ---- who and when
 
@@ -210,9 +211,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.stage_events(regclass, text, text, text, text[]) IS
-'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Takes: source; subject and
-time, its columns; tz, the zone of times that name none; columns, those that become name-value pairs, or none. Returns: qualified, the
-source''s name with its schema; counted, how many rows it has. Raises: DA011, DA012, DA014. Example:
+'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Takes: source;
+subject and time, its columns; tz, the zone of times that name none; columns, those that become name-value pairs, or none.
+Returns: qualified, the source''s name with its schema; counted, how many rows it has. Raises: DA011, DA012, DA014. Example:
 SELECT * FROM dbanon.stage_events(''public.calls'', ''caller'', ''called_at'', NULL, ''{}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
@@ -255,11 +256,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text) IS
-'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there. They are
-kept whenever they were sent and whoever sent them: a run counts those it cannot use. Takes: source; dataset, its name; columns, those
-that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it and when; tz, the zone of times
-that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012,
-DA014. Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
+'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there.
+They are kept whenever they were sent and whoever sent them: a run counts those it cannot use. Takes: source; dataset, its
+name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
+and when; tz, the zone of times that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
+by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset =>
+''taxi'', columns => ARRAY[''poi'']).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
@@ -294,7 +296,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, boolean) IS
-'Imports the times at which an adversary may know where a subject was, from a table or view into a dataset that exists; adds to those
-that are there. Takes: source; dataset, its name; subject and time, the columns; tz, the zone of times that name none; replace, whether
-to delete those that are there first. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises:
-DA001, DA011, DA012, DA014. Example: SELECT * FROM dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'').';
+'Imports the times at which an adversary may know where a subject was, from a table or view into a dataset that exists; adds
+to those that are there. Takes: source; dataset, its name; subject and time, the columns; tz, the zone of times that name
+none; replace, whether to delete those that are there first. Returns: a row: load_id; rows_read; rows_kept; quarantined, the
+rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
+dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'').';

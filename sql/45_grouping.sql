@@ -204,12 +204,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
-'What an adversary is left with who intersects a run with all earlier releases of its dataset, withdrawn ones too. Time is cut
-where groups begin or end; a class is everybody who was in the same group, or left out, in each release that holds a piece.
-Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same; coarser: every class stays together;
-crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the largest k promised there, below: how many
-intersections have fewer, people: how many people are in these, releases: names of those involved. Raises: DA001, DA004, and
-DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
+'What an adversary is left with who intersects a run with all earlier releases of its dataset, withdrawn ones too. Time is
+cut where groups begin or end; a class is everybody who was in the same group, or left out, in each release that holds a
+piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same; coarser: every class stays
+together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the largest k promised there,
+below: how many intersections have fewer, people: how many people are in these, releases: names of those involved. Raises:
+DA001, DA004, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -181,9 +181,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.take_view(text) IS
-'Takes a live release from whoever reads it, until the transaction ends; gives up after 5 seconds, so that an open transaction of
-one reader does not keep all the others waiting. Part of dbanon.unpublish and dbanon.publish. Takes: name. Returns: nothing. Raises: DA013, naming
-who reads it. Example: SELECT dbanon.take_view(''cabs_june'').';
+'Takes a live release from whoever reads it, until the transaction ends; gives up after 5 seconds, so that an open
+transaction of one reader does not keep all the others waiting. Part of dbanon.unpublish and dbanon.publish. Takes: name.
+Returns: nothing. Raises: DA013, naming who reads it. Example: SELECT dbanon.take_view(''cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, name text, names text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -269,8 +269,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_name_free(text, boolean) IS
-'Refuses a name that cannot be given to a new release. Takes: name; replace, whether it may take the place of a live release. Returns: nothing.
-Raises: DA003. Example: SELECT dbanon.check_name_free(''cabs_june'', false).';
+'Refuses a name that cannot be given to a new release. Takes: name; replace, whether it may take the place of a live release.
+Returns: nothing. Raises: DA003. Example: SELECT dbanon.check_name_free(''cabs_june'', false).';
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL)
@@ -349,11 +349,12 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an immutable
-table, and lets dbanon_analyst read the view. Takes: run_id; name (lower-case letters, digits and underscores); replace: take
-the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with earlier
-releases leaves fewer than k; reason: why, which is recorded. Returns: rows published. Raises: DA001 to DA005, DA010; DA013 if what it replaces is being read; notices
-of what its attack counted and of how it overlaps. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
+verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an
+immutable table, and lets dbanon_analyst read the view. Takes: run_id; name (lower-case letters, digits and underscores);
+replace: take the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
+earlier releases leaves fewer than k; reason: why, which is recorded. Returns: rows published. Raises: DA001 to DA005, DA010;
+DA013 if what it replaces is being read; notices of what its attack counted and of how it overlaps. Example: SELECT
+dbanon.publish(1, ''cabs_june'', replace => true).';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -378,5 +379,5 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text) IS
 'Withdraws a release: drops its view and table. The run, its rows and the entry in dbanon.release stay, because whoever read
-the view still knows it. Takes: name. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read; a notice names other views on it,
-which are dropped too. Example: SELECT dbanon.unpublish(''cabs_june'').';
+the view still knows it. Takes: name. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read; a notice
+names other views on it, which are dropped too. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -80,9 +80,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_promise(bigint) IS
-'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out, what to add
-up. Holds no seed, no number of a run, no name of a dataset and no count below k. Takes: release_id. Returns: lines of text;
-NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.release_promise(1).';
+'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out, what
+to add up. Holds no seed, no number of a run, no name of a dataset and no count below k. Takes: release_id. Returns: lines of
+text; NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.release_promise(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -118,4 +118,5 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.describe_release(bigint) IS
 'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes:
-release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.describe_release(1).';
+release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT
+dbanon.describe_release(1).';

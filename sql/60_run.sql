@@ -63,8 +63,9 @@ $$;
 COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
 'Queues a run for the next worker that is free and returns at once. Takes: dataset; method (see dbanon.methods); params: its
 parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
-parameters and seed give the same cloaks, drawn at random by default. Returns: the run''s number; watch it in dbanon.runs. Raises: DA001 for
-the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';
+parameters and seed give the same cloaks, drawn at random by default. Returns: the run''s number; watch it in dbanon.runs.
+Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
+''tp-aware'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)
@@ -95,9 +96,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.claim_run(text, bigint) IS
-'Takes the oldest run that waits, or a certain one, for the caller: its row and the advisory lock on it, which the session holds
-until it lets it go or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s number, the key of the lock, the attempt
-and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon.claim_run(''host 4711'').';
+'Takes the oldest run that waits, or a certain one, for the caller: its row and the advisory lock on it, which the session
+holds until it lets it go or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s
+number, the key of the lock, the attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM
+dbanon.claim_run(''host 4711'').';
 
 CREATE OR REPLACE FUNCTION dbanon.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
@@ -121,9 +123,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.watch_run(bigint, integer, text, bigint, bigint) IS
-'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt, from dbanon.claim_run;
-stage, done and total. Returns: go on; cancel, if somebody asked for its end; lost, if the run is somebody else''s by now.
-Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing cloaks'', 10, 100).';
+'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt,
+from dbanon.claim_run; stage, done and total. Returns: go on; cancel, if somebody asked for its end; lost, if the run is
+somebody else''s by now. Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing cloaks'', 10, 100).';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_rows(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -140,8 +142,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.delete_rows(bigint) IS
-'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it was released. Example:
-SELECT dbanon.delete_rows(1).';
+'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it
+was released. Example: SELECT dbanon.delete_rows(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.requeue_run(run_id bigint, attempt integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -169,8 +171,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.requeue_run(bigint, integer) IS
-'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. Takes: run_id; attempt, from dbanon.claim_run.
-Returns: whether it was still the caller''s to give. Raises: nothing. Example: SELECT dbanon.requeue_run(1, 1).';
+'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. Takes: run_id; attempt, from
+dbanon.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing. Example: SELECT dbanon.requeue_run(1,
+1).';
 
 CREATE OR REPLACE FUNCTION dbanon.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -225,8 +228,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.reap_runs() IS
-'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last attempt, or cancelled where that was asked
-for. Forgets workers that went away. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon.reap_runs().';
+'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last
+attempt, or cancelled where that was asked for. Forgets workers that went away. Takes: nothing. Returns: how many runs.
+Raises: nothing. Example: SELECT dbanon.reap_runs().';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -264,9 +268,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.cancel_run(bigint) IS
-'Ends a run, or the verification of one: at once if it waits, within seconds if it is being computed; nothing it wrote stays. A
-run whose verification is cancelled stays what it was. Takes: run_id. Returns: being cancelled, or the status it has now. Raises: DA001; DA013 if there is nothing
-to cancel. Example: SELECT dbanon.cancel_run(1).';
+'Ends a run, or the verification of one: at once if it waits, within seconds if it is being computed; nothing it wrote stays.
+A run whose verification is cancelled stays what it was. Takes: run_id. Returns: being cancelled, or the status it has now.
+Raises: DA001; DA013 if there is nothing to cancel. Example: SELECT dbanon.cancel_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.verify_run(run_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -298,8 +302,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
-'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same.
-Raises: DA001; DA011 if it was not computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
+'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in
+dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
+computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -311,4 +316,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_no_run(bigint) IS
-'Says that there is no such run. Part of others. Takes: run_id. Returns: never. Raises: DA001. Example: SELECT dbanon.refuse_no_run(1).';
+'Says that there is no such run. Part of others. Takes: run_id. Returns: never. Raises: DA001. Example: SELECT
+dbanon.refuse_no_run(1).';

@@ -12,8 +12,8 @@ EXCEPTION WHEN invalid_transaction_termination THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon.refused_commit() IS
-'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with what it is told. Takes: nothing. Returns: the
-sentence. Raises: nothing. Example: SELECT dbanon.refused_commit().';
+'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with what
+it is told. Takes: nothing. Returns: the sentence. Raises: nothing. Example: SELECT dbanon.refused_commit().';
 
 CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
     publish_as text, replace boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
@@ -43,8 +43,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015
-inside a transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of dbanon.anonymize.';
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and
+reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015 inside a
+transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of
+dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -64,8 +66,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.check_release(text, boolean, text, text) IS
-'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of another; method; algorithm, NULL for
-the first. Returns: nothing. Raises: DA002, DA003, DA011. Example: SELECT dbanon.check_release(''cabs_june'', false, ''tp-aware'', NULL).';
+'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of
+another; method; algorithm, NULL for the first. Returns: nothing. Raises: DA002, DA003, DA011. Example: SELECT
+dbanon.check_release(''cabs_june'', false, ''tp-aware'', NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -85,8 +88,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.run_news(bigint, text) IS
-'How far a run is, for dbanon.anonymize. Takes: run_id; said, what was told last. Returns: line, NULL if there is nothing new; ended. Raises: nothing. Example:
-SELECT * FROM dbanon.run_news(1, NULL).';
+'How far a run is, for dbanon.anonymize. Takes: run_id; said, what was told last. Returns: line, NULL if there is nothing
+new; ended. Raises: nothing. Example: SELECT * FROM dbanon.run_news(1, NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.demand_verified(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -109,8 +112,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.demand_verified(bigint) IS
-'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001; DA004 if it was refused; DA016 if it failed or
-was cancelled. Example: SELECT dbanon.demand_verified(1).';
+'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001;
+DA004 if it was refused; DA016 if it failed or was cancelled. Example: SELECT dbanon.demand_verified(1).';
 
 -- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
@@ -161,8 +164,11 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint) IS
-'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found nothing. Ctrl-C ends the
-waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish
-nothing; algorithm, the method''s first by default; seed; replace, allow_overlap and reason: as for dbanon.publish; leave out the rest. Returns: run_id, the verdict and the rows
-published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
-DA010 as dbanon.publish. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';
+'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found
+nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
+object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
+first by default; seed; replace, allow_overlap and reason: as for dbanon.publish; leave out the rest. Returns: run_id, the
+verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
+before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
+DA010 as dbanon.publish. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'',
+publish_as => ''taxi_k20'').';

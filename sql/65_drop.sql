@@ -49,8 +49,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
 'Deletes a run with its cloaks, members and verifications, if it was never published and nobody works on it or will. Takes:
-run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being worked on. Example:
-SELECT dbanon.drop_run(1).';
+run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being
+worked on. Example: SELECT dbanon.drop_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.one_spelling(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -87,9 +87,9 @@ AS $$
         WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon.word_pattern(name)))
 $$;
 COMMENT ON FUNCTION dbanon.names_subject(jsonb, text) IS
-'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning). Part of dbanon.forget_subject.
-Takes: content; name, spelt as stored. Returns: true or false. Raises: nothing. Example:
-SELECT dbanon.names_subject(''{"who": "p7"}'', ''p7'').';
+'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning). Part of
+dbanon.forget_subject. Takes: content; name, spelt as stored. Returns: true or false. Raises: nothing. Example: SELECT
+dbanon.names_subject(''{"who": "p7"}'', ''p7'').';
 
 CREATE OR REPLACE FUNCTION dbanon.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -160,9 +160,10 @@ AS $$
         ('places in groups of releases', (SELECT count(*) FROM grouping_)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
 COMMENT ON FUNCTION dbanon.erase_subject(bigint, text, bigint[], text) IS
-'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their sizes
-stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well; stand_in.
-Returns: what was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM dbanon.erase_subject(1, ''p7'', ''{}'', ''x'').';
+'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their
+sizes stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well;
+stand_in. Returns: what was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM
+dbanon.erase_subject(1, ''p7'', ''{}'', ''x'').';
 
 CREATE OR REPLACE FUNCTION dbanon.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -191,7 +192,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.hold_dataset(text) IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends. Part of dbanon.forget_subject.
-Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on. Example: SELECT dbanon.hold_dataset(''taxi'').';
+Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on. Example: SELECT
+dbanon.hold_dataset(''taxi'').';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -228,8 +230,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
-'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it that were
-never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live releases made with its
-data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and backups are not
-reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no such dataset or subject; DA013 while a run of the dataset is being worked on. Example:
-SELECT * FROM dbanon.forget_subject(''taxi'', ''p7'').';
+'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
+that were never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live
+releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
+backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
+such dataset or subject; DA013 while a run of the dataset is being worked on. Example: SELECT * FROM
+dbanon.forget_subject(''taxi'', ''p7'').';

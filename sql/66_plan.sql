@@ -22,9 +22,10 @@ AS $$
     }'::jsonb
 $$;
 COMMENT ON FUNCTION dbanon.plan_rates() IS
-'The limits and rates that plans are made with. Takes: nothing. Returns: an object: looked_at, how much of a dataset is looked at
-before a sample is; limits of a run; stored, bytes of what a run writes; crowd, mean bundle in multiples of k; and, by method, seconds
-and memory of a run without an earlier one to compare with. Raises: nothing. Example: SELECT dbanon.plan_rates() -> ''limits''.';
+'The limits and rates that plans are made with. Takes: nothing. Returns: an object: looked_at, how much of a dataset is
+looked at before a sample is; limits of a run; stored, bytes of what a run writes; crowd, mean bundle in multiples of k; and,
+by method, seconds and memory of a run without an earlier one to compare with. Raises: nothing. Example: SELECT
+dbanon.plan_rates() -> ''limits''.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_looks_at(subject text, share double precision) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -66,9 +67,10 @@ AS $$
     CROSS JOIN (SELECT (dbanon.plan_rates() #>> '{limits,time_s}')::double precision AS time_s) l
 $$;
 COMMENT ON FUNCTION dbanon.plan_read(bigint) IS
-'How much a run would read, in one pass over the trajectories. Takes: dataset_id. Returns: one row: trajectories, subjects, fixes;
-first_s and last_s, the least and greatest time in unix seconds; wild, how many fixes are at times that no run takes; and bounds in
-metres of all paths and shapes; NULL where there are no fixes. Raises: nothing. Example: SELECT fixes FROM dbanon.plan_read(1).';
+'How much a run would read, in one pass over the trajectories. Takes: dataset_id. Returns: one row: trajectories, subjects,
+fixes; first_s and last_s, the least and greatest time in unix seconds; wild, how many fixes are at times that no run takes;
+and bounds in metres of all paths and shapes; NULL where there are no fixes. Raises: nothing. Example: SELECT fixes FROM
+dbanon.plan_read(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_windows(
     dataset_id bigint, share double precision, grid_s integer, start_s bigint, step_s integer, instants integer, total bigint,
@@ -151,12 +153,13 @@ AS $$
     GROUP BY h.number
 $$;
 COMMENT ON FUNCTION dbanon.plan_windows(bigint, double precision, integer, bigint, integer, integer, bigint, text, integer) IS
-'Who is there in each window of a run, without looking from instant to instant: each fix tells where its subject is from one instant
-to another. Takes: dataset_id; share, of the subjects to look at; grid_s of the dataset; start_s, step_s: the first instant and the
-distance of two; instants in a window, and total in all windows; align and max_gap_s. Returns: for each window in which anybody is
-seen, in no order: its number, from 0; length, its instants; seen, how many subjects have a position at an instant; present, how many at
-all; and of these members, how many trajectories supply it, requests they sent in the window, and letters those take. Raises: nothing.
-Example: SELECT * FROM dbanon.plan_windows(1, 1, 60, 1212566400, 60, 30, 90, ''last'', 300).';
+'Who is there in each window of a run, without looking from instant to instant: each fix tells where its subject is from one
+instant to another. Takes: dataset_id; share, of the subjects to look at; grid_s of the dataset; start_s, step_s: the first
+instant and the distance of two; instants in a window, and total in all windows; align and max_gap_s. Returns: for each
+window in which anybody is seen, in no order: its number, from 0; length, its instants; seen, how many subjects have a
+position at an instant; present, how many at all; and of these members, how many trajectories supply it, requests they sent
+in the window, and letters those take. Raises: nothing. Example: SELECT * FROM dbanon.plan_windows(1, 1, 60, 1212566400, 60,
+30, 90, ''last'', 300).';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_tp_aware(about jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -262,9 +265,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_tp_aware(jsonb) IS
-'What a run of tp-aware would meet. Takes: about, an object that dbanon.plan_run makes: the dataset, what would be read, the parameters,
-and the share of subjects to look at. Returns: an object: items, as rows of the plan; rows, rows_most, members, extra (bytes): what would
-be written; and code and sentence where it would fail. Raises: nothing. Example: called by dbanon.plan_run.';
+'What a run of tp-aware would meet. Takes: about, an object that dbanon.plan_run makes: the dataset, what would be read, the
+parameters, and the share of subjects to look at. Returns: an object: items, as rows of the plan; rows, rows_most, members,
+extra (bytes): what would be written; and code and sentence where it would fail. Raises: nothing. Example: called by
+dbanon.plan_run.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_figure(value double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -274,8 +278,8 @@ AS $$
                 ELSE regexp_replace(trim(to_char(value, '9.99EEEE')), '\.?0*e', 'e') END
 $$;
 COMMENT ON FUNCTION dbanon.plan_figure(double precision) IS
-'A large number with three digits, as runs write it in their sentences. Takes: value. Returns: such as 1.07e+09. Raises: nothing.
-Example: SELECT dbanon.plan_figure(2 ^ 30).';
+'A large number with three digits, as runs write it in their sentences. Takes: value. Returns: such as 1.07e+09. Raises:
+nothing. Example: SELECT dbanon.plan_figure(2 ^ 30).';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_sensitive_sites(about jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -356,8 +360,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_sensitive_sites(jsonb) IS
-'What a run of sensitive-sites would meet. Takes: about, as dbanon.plan_tp_aware does. Returns: an object of the same kind. Raises:
-nothing. Example: called by dbanon.plan_run.';
+'What a run of sensitive-sites would meet. Takes: about, as dbanon.plan_tp_aware does. Returns: an object of the same kind.
+Raises: nothing. Example: called by dbanon.plan_run.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_site_users(algorithm text, k bigint, users bigint, absent bigint, sites bigint)
 RETURNS jsonb
@@ -390,9 +394,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_site_users(text, bigint, bigint, bigint, bigint) IS
-'Whether an algorithm of sensitive-sites has what it needs. Takes: algorithm; k; users with a position; absent, those without;
-sites. Returns: NULL where it has, else an object: code and sentence of what it would fail with; may, where it depends on places. Raises:
-nothing. Example: SELECT dbanon.plan_site_users(''bk'', 5, 7, 0, 2).';
+'Whether an algorithm of sensitive-sites has what it needs. Takes: algorithm; k; users with a position; absent, those
+without; sites. Returns: NULL where it has, else an object: code and sentence of what it would fail with; may, where it
+depends on places. Raises: nothing. Example: SELECT dbanon.plan_site_users(''bk'', 5, 7, 0, 2).';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_cost(method text, work jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -406,9 +410,9 @@ AS $$
     GROUP BY r.rates
 $$;
 COMMENT ON FUNCTION dbanon.plan_cost(text, jsonb) IS
-'Seconds and memory of a run by dbanon.plan_rates. Takes: method; work, an object of counts: fix, position, row, request, hidden.
-Returns: an object: s and mb, what any run takes included. Raises: nothing.
-Example: SELECT dbanon.plan_cost(''tp-aware'', ''{"fix": 1000000, "position": 500000}'').';
+'Seconds and memory of a run by dbanon.plan_rates. Takes: method; work, an object of counts: fix, position, row, request,
+hidden. Returns: an object: s and mb, what any run takes included. Raises: nothing. Example: SELECT
+dbanon.plan_cost(''tp-aware'', ''{"fix": 1000000, "position": 500000}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_earlier(method text, algorithm text, dataset_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -442,9 +446,9 @@ AS $$
     ) w
 $$;
 COMMENT ON FUNCTION dbanon.plan_earlier(text, text, bigint) IS
-'The verified run that a plan is compared with: of this method and algorithm the latest on this dataset, else
-the longest on another. Takes: method, algorithm, dataset_id. Returns: an object: run_id, dataset_id, s (without compiling), mb, crowd (mean bundle in multiples of k) and work,
-as dbanon.plan_cost takes it, but without fixes; NULL if there is none. Raises: nothing.
+'The verified run that a plan is compared with: of this method and algorithm the latest on this dataset, else the longest on
+another. Takes: method, algorithm, dataset_id. Returns: an object: run_id, dataset_id, s (without compiling), mb, crowd (mean
+bundle in multiples of k) and work, as dbanon.plan_cost takes it, but without fixes; NULL if there is none. Raises: nothing.
 Example: SELECT dbanon.plan_earlier(''tp-aware'', ''traj-anon'', 1).';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_run(dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL)
@@ -564,7 +568,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
-'What a run would meet, without writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes them; algorithm, by
-default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note. The last item, exit_code, is what
-`dbanon run` would end with: 0, or why not in its note. Raises: DA001 where there is no such dataset; what dbanon.check_params raises.
-Example: SELECT * FROM dbanon.plan_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';
+'What a run would meet, without writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes them;
+algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note. The
+last item, exit_code, is what `dbanon run` would end with: 0, or why not in its note. Raises: DA001 where there is no such
+dataset; what dbanon.check_params raises. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';
