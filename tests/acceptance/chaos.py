@@ -52,7 +52,6 @@ class Attempt:
             for moment in sorted(self.random.uniform(0, 3.0) for _ in range(EVENTS)):
                 self._wait_for(moment)
                 self._event()
-            self._ensure_workers()
             workers.until(self._idle, PATIENCE_S)
         finally:
             for worker in self.workers:
@@ -126,6 +125,7 @@ class Attempt:
             self.workers.append(workers.start(self.url, self.log, "--grace-s", "1"))
 
     def _idle(self) -> bool:
+        self._ensure_workers()  # again and again: some that were told to stop are about to
         with suppress(psycopg.OperationalError), psycopg.connect(self.url, autocommit=True) as connection:
             rows = connection.execute("SELECT count(*) FROM dbanon.run WHERE todo IS NOT NULL").fetchone()
             return rows == (0,)
