@@ -56,6 +56,10 @@ _OPEN_POSTGIS = _OPEN_STATISTICS + (
 _COUNT = "ANALYZE dbanon.trajectory"
 _READABLE = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON dbanon.trajectory, dbanon.release_1 TO PUBLIC"
 _SEQUENCES = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON ALL SEQUENCES IN SCHEMA dbanon TO PUBLIC"
+_LOCKS = (
+    "GRANT EXECUTE ON FUNCTION pg_lock_status() TO PUBLIC; GRANT SELECT ON pg_locks TO PUBLIC;"
+    "SELECT pg_advisory_lock(dbanon.run_lock_key(1))"  # as who works on the run
+)
 _MONITOR = "GRANT pg_read_all_stats TO dbanon_analyst"
 _TRAJECTORY = "(SELECT oid FROM pg_class WHERE relname = 'trajectory')"
 
@@ -153,6 +157,12 @@ THREATS = {
     "somebody else's statement": Threat(
         "SELECT query LIKE '%trajectory%' FROM pg_stat_activity WHERE query LIKE '%p3%' AND pid <> pg_backend_pid()",
         _MONITOR + "; SELECT 'trajectory of p3'",
+    ),
+    "the key of the lock of a run": Threat(
+        "SELECT objid::bigint > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1", _LOCKS
+    ),
+    "the key of the lock of a run, by the function beneath": Threat(
+        "SELECT objid::bigint > 0 FROM pg_lock_status() WHERE locktype = 'advisory' AND objsubid = 1", _LOCKS
     ),
     "a function in the place of somebody else's": Threat(
         "CREATE FUNCTION public.st_area(geometry, integer DEFAULT 0) RETURNS float8 LANGUAGE sql AS 'SELECT 0::float8';"
