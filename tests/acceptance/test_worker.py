@@ -281,7 +281,9 @@ def test_anonymize_works_whatever_isolation_the_login_is_used_to(
 ) -> None:
     user = server.parse(operator_url)["user"]
     city.execute(f"ALTER ROLE {user} SET default_transaction_isolation = '{level}'")
-    call_it = "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', seed => 1, replace => true, publish_as => 'mine')"
+    call_it = (
+        "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', seed => 1, replace => true, publish_as => 'mine')"
+    )
     with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
         assert operator.execute("SHOW transaction_isolation").fetchone() == (level,)
         for run in (2, 3):

@@ -56,10 +56,6 @@ _OPEN_POSTGIS = _OPEN_STATISTICS + (
 _COUNT = "ANALYZE dbanon.trajectory"
 _READABLE = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON dbanon.trajectory, dbanon.release_1 TO PUBLIC"
 _SEQUENCES = "GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT SELECT ON ALL SEQUENCES IN SCHEMA dbanon TO PUBLIC"
-_LOCKS = (
-    "GRANT EXECUTE ON FUNCTION pg_lock_status() TO PUBLIC; GRANT SELECT ON pg_locks TO PUBLIC;"
-    "SELECT pg_advisory_lock(dbanon.run_lock_key(1))"  # as who works on the run
-)
 _MONITOR = "GRANT pg_read_all_stats TO dbanon_analyst"
 _TRAJECTORY = "(SELECT oid FROM pg_class WHERE relname = 'trajectory')"
 
@@ -157,12 +153,6 @@ THREATS = {
     "somebody else's statement": Threat(
         "SELECT query LIKE '%trajectory%' FROM pg_stat_activity WHERE query LIKE '%p3%' AND pid <> pg_backend_pid()",
         _MONITOR + "; SELECT 'trajectory of p3'",
-    ),
-    "the key of the lock of a run": Threat(
-        "SELECT objid::bigint > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1", _LOCKS
-    ),
-    "the key of the lock of a run, by the function beneath": Threat(
-        "SELECT objid::bigint > 0 FROM pg_lock_status() WHERE locktype = 'advisory' AND objsubid = 1", _LOCKS
     ),
     "a function in the place of somebody else's": Threat(
         "CREATE FUNCTION public.st_area(geometry, integer DEFAULT 0) RETURNS float8 LANGUAGE sql AS 'SELECT 0::float8';"
@@ -333,6 +323,20 @@ def test_how_far_a_load_is_can_be_seen_by_its_login_alone(
             finally:
                 if learnt:
                     connection.execute(_MONITOR.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
+
+
+def test_the_key_of_the_lock_of_a_run_is_seen_only_where_the_protection_is_gone(
+    connection: psycopg.Connection, analyst: psycopg.Connection
+) -> None:
+    """With it any login could take the lock of a run that is dead, which then looks alive."""
+    connection.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")  # as who works on the run does
+    condition = "locktype = 'advisory' AND objsubid = 1"
+    view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
+    assert (learns(analyst, view), learns(analyst, function)) == (False, False)
+    connection.execute("GRANT EXECUTE ON FUNCTION pg_lock_status() TO PUBLIC")
+    assert (learns(analyst, view), learns(analyst, function)) == (False, True)
+    connection.execute("GRANT SELECT ON pg_locks TO PUBLIC")
+    assert (learns(analyst, view), learns(analyst, function)) == (True, True)
 
 
 def test_a_function_of_the_callers_own_is_not_called_by_ours(

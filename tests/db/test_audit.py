@@ -168,7 +168,7 @@ def changes(connection: psycopg.Connection, operator: psycopg.Connection) -> lis
 def test_a_change_by_hand_leaves_one_line_a_transaction(
     connection: psycopg.Connection, operator: psycopg.Connection, statement: str
 ) -> None:
-    line = ("trajectory", statement.split()[0])
+    line = ("trajectory", statement.split(maxsplit=1)[0])
     operator.execute(statement)
     assert changes(connection, operator) == [line]
     with operator.transaction():
@@ -194,11 +194,13 @@ def test_a_load_and_a_forgetting_are_no_changes_by_hand(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
     connection.execute(
-        "CREATE TABLE public.gps AS SELECT 'g' || i AS who, timestamptz '2008-06-04 08:00+00' + j * interval '1 min' AS t,"
-        " ST_SetSRID(ST_MakePoint(-122.4 + i * 0.001, 37.7 + j * 0.0001), 4326) AS at"
+        "CREATE TABLE public.gps AS SELECT 'g' || i AS who, timestamptz '2008-06-04 08:00+00' + j * interval '1 min'"
+        " AS t, ST_SetSRID(ST_MakePoint(-122.4 + i * 0.001, 37.7 + j * 0.0001), 4326) AS at"
         " FROM generate_series(1, 5) i, generate_series(0, 5) j; GRANT SELECT ON public.gps TO PUBLIC"
     )
-    operator.execute("SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')")
+    operator.execute(
+        "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')"
+    )
     assert connection.execute("SELECT count(*) > 0 FROM dbanon.trajectory WHERE subject ~ '^g'").fetchone() == (True,)
     operator.execute("SELECT dbanon.forget_subject('gps', 'g1')")
     operator.execute("SELECT dbanon.forget_subject('ten', 'p3')")
@@ -222,8 +224,8 @@ def test_of_two_transactions_of_one_login_at_once_both_are_told(
     "disguise",
     [
         "DO $do$ BEGIN {} /*\nPL/pgSQL function dbanon.finish_load */; END $do$",
-        "CREATE FUNCTION pg_temp.\"\nPL/pgSQL function dbanon.x\"() RETURNS void LANGUAGE plpgsql AS"
-        " $do$ BEGIN {}; END $do$; SELECT pg_temp.\"\nPL/pgSQL function dbanon.x\"()",
+        'CREATE FUNCTION pg_temp."\nPL/pgSQL function dbanon.x"() RETURNS void LANGUAGE plpgsql AS'
+        ' $do$ BEGIN {}; END $do$; SELECT pg_temp."\nPL/pgSQL function dbanon.x"()',
     ],
     ids=["a comment", "a name"],
 )

@@ -209,7 +209,9 @@ def test_algorithms_without_the_guarantee_are_never_published(
 def test_an_algorithm_that_does_not_say_whether_it_gives_the_guarantee_is_not_published(
     connection: psycopg.Connection, run: int, entry: str
 ) -> None:
-    connection.execute("UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry])
+    connection.execute(
+        "UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry]
+    )
     assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
     check = "SELECT dbanon.check_release('ten', false, 'tp-aware', 'traj-anon')"
     assert refusal(connection, check).sqlstate == "DA011"

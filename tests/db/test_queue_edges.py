@@ -196,6 +196,7 @@ def test_how_to_publish_is_refused_without_a_name_to_publish_under(
 ) -> None:
     with worker(connection, database) as session:
         queue.register_worker(session, "here 1")
+        connection.execute("SET statement_timeout = '10s'")  # nobody will do the run
         with pytest.raises(psycopg.Error) as caught:
             connection.execute(f"CALL dbanon.anonymize('ten', 'tp-aware', {options})")
     assert (caught.value.sqlstate, caught.value.diag.message_primary) == ("DA011", told)

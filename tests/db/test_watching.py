@@ -47,8 +47,8 @@ def test_a_lost_connection_interrupts_a_long_computation(
 ) -> None:
     given_up: list[bool] = []
     watch = Watch(holder, claim, silent, give_up=lambda: given_up.append(True))
+    connection.execute("SELECT pg_terminate_backend(%s)", [holder.info.backend_pid])
     with pytest.raises(KeyboardInterrupt), watch:
-        connection.execute("SELECT pg_terminate_backend(%s)", [holder.info.backend_pid])
         computation()
     assert (watch.why, given_up) == ("lost", [])
 
@@ -70,8 +70,8 @@ def test_work_that_ends_in_time_is_not_given_up(
     connection: psycopg.Connection, holder: psycopg.Connection, claim: queue.Claim
 ) -> None:
     given_up = threading.Event()
+    queue.cancel_run(connection, claim.run_id)
     with pytest.raises(KeyboardInterrupt), Watch(holder, claim, silent, give_up=given_up.set):
-        queue.cancel_run(connection, claim.run_id)
         computation()
     time.sleep(0.5)
     assert not given_up.is_set()
