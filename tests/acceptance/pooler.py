@@ -86,7 +86,7 @@ class Pooler:
         with client, suppress(OSError, psycopg.Error):
             self._greet(client)
             while select.select([client], [], [])[0]:
-                if not client.recv(1, socket.MSG_PEEK):
+                if client.recv(1, socket.MSG_PEEK) in (b"", b"X"):  # gone, or going
                     return
                 self._transaction(client)
 

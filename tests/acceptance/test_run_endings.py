@@ -53,6 +53,35 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
         assert both.run("tp-aware", dataset="city", publish="by_both").rows_published > 0
 
 
+_ENDED = pytest.mark.xfail(strict=True, reason="the connection of the bulk reads keeps its login's timeout")
+
+
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [
+        (store, "write_cloaks"),
+        pytest.param(store.Reader, "requests", marks=_ENDED),
+        pytest.param(store.Reader, "evidence", marks=_ENDED),
+    ],
+)
+def test_a_worker_may_be_idle_in_a_transaction_longer_than_its_login(
+    worker_url: str, city_url: str, monkeypatch: pytest.MonkeyPatch, place: Any, step: str
+) -> None:
+    """Its connections are, while it makes sense of what it read and gets ready what it writes."""
+    with psycopg.connect(city_url, autocommit=True) as owner:
+        user = sql.Identifier(server.parse(worker_url)["user"])
+        owner.execute(sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '200ms'").format(user))
+    do = getattr(place, step)
+
+    def slowly(*arguments: Any, **words: Any) -> Any:
+        time.sleep(0.6)
+        return do(*arguments, **words)
+
+    monkeypatch.setattr(place, step, slowly)
+    with open_database(worker_url) as worker:
+        assert worker.run("tp-aware", dataset="city", params={"k": 7}).status == "verified"
+
+
 def test_a_run_that_cannot_be_published_stays_verified(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
