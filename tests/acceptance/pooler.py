@@ -86,7 +86,7 @@ class Pooler:
         with client, suppress(OSError, psycopg.Error):
             self._greet(client)
             while select.select([client], [], [])[0]:
-                if not client.recv(1, socket.MSG_PEEK):
+                if client.recv(1, socket.MSG_PEEK) in (b"", b"X"):  # gone, or going
                     return
                 self._transaction(client)
 
@@ -101,7 +101,10 @@ class Pooler:
             raise OSError("a request to cancel, which is not passed on")
         info = self.free[0].login.info if self.free else psycopg.connect(self.url).info
         told = b"".join(_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
-        client.sendall(_message(b"R", struct.pack("!i", 0)) + told + _message(b"K", b"\0" * 8) + _message(b"Z", b"I"))
+        key = struct.pack(
+            "!ii", random.randrange(1, 2**31), random.randrange(2**31)
+        )  # no session's: made up, as PgBouncer does
+        client.sendall(_message(b"R", struct.pack("!i", 0)) + told + _message(b"K", key) + _message(b"Z", b"I"))
 
     def _transaction(self, client: socket.socket) -> None:
         with self.lock:

@@ -5,6 +5,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dbanon import store
+from dbanon.errors import ParameterError
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, json_of, later
@@ -42,3 +44,20 @@ def test_commands_and_a_worker_work_through_a_pooler(
     with psycopg.connect(city_url, autocommit=True) as connection:
         wholeness.wait_until_alone(connection)
         assert wholeness.broken(connection) == []
+
+
+def test_locks_are_not_held_through_a_pooler(city_url: str) -> None:
+    with pooler(city_url) as pool:
+        with psycopg.connect(pool.own_url, autocommit=True, prepare_threshold=None) as connection:
+            assert connection.info.backend_pid > 0  # made up, and no session's
+        with pytest.raises(ParameterError, match="must go straight to the server"):
+            store.connect_to_hold(pool.own_url)
+        for command in (("worker",), ("run", "tp-aware", "--dataset", "city"), ("verify", "1")):
+            done = call(pool.own_url, *command)
+            assert done.code == 2
+            assert done.sentence == (
+                "The connection that holds a worker's locks must go straight to the server. This one goes through a "
+                "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
+            )
+    with psycopg.connect(city_url) as connection:
+        assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)

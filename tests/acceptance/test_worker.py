@@ -2,8 +2,10 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import psycopg
 import pytest
 
 from dbanon import server
+from dbanon import worker as processes
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting
@@ -30,6 +33,11 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "worker.log"
 
 
+@pytest.fixture
+def operator_url(city_url: str, login: Callable[[str], str]) -> str:
+    return server.uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
+
+
 def submitted(city: psycopg.Connection) -> int:
     row = city.execute(SUBMIT).fetchone()
     assert row is not None
@@ -43,10 +51,10 @@ def told(city: psycopg.Connection, run_id: int, columns: str = "status") -> tupl
 
 
 @contextmanager
-def held_up(url: str, table: str = "dbanon.cloak") -> Iterator[None]:
-    """Hold up every run that comes to write a table, for the length of the block."""
+def held_up(url: str, table: str = "dbanon.cloak", mode: str = "SHARE") -> Iterator[None]:
+    """Hold up every run that comes to write a table, or to read it, for the length of the block."""
     with suppress(psycopg.OperationalError), psycopg.connect(url) as holder:
-        holder.execute(f"LOCK TABLE {table} IN SHARE MODE")
+        holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
         yield
         holder.rollback()
 
@@ -180,6 +188,32 @@ def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
     check_whole(city)
 
 
+END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND query ~ 'FROM dbanon.trajectory' AND datname = current_database()"""
+
+
+@pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_what_ends_the_reading_of_a_run_from_outside_has_it_begun_again(
+    city_url: str, city: psycopg.Connection, log: Path, end: str
+) -> None:
+    with workers.up(city_url, log) as worker:
+        for run, ask, attempts in ((2, SUBMIT, 2), (1, "SELECT dbanon.verify_run(1)", 3)):
+            statuses = set()
+            with held_up(city_url, "dbanon.trajectory", "ACCESS EXCLUSIVE"):
+                city.execute(ask)
+                until(at_lock(city), 30, worker)
+                statuses.add(told(city, run))
+                assert city.execute(END_READER.format(end)).fetchone() == (1,)
+                until(lambda run=run, attempts=attempts: told(city, run, "attempts") == (attempts,), 30, worker)
+                statuses.add(told(city, run))
+            until(lambda run=run: told(city, run, "progress") == (None,), 30, worker)
+            assert told(city, run, "status, attempts, error") == ("verified", attempts, None)
+            assert statuses == {("running",) if run == 2 else ("verified",)}
+        workers.stop(worker)
+    assert city.execute("SELECT count(*), bool_and(passed) FROM dbanon.verification").fetchone() == (3, True)
+    check_whole(city)
+
+
 def test_a_verification_is_done_by_a_worker(city_url: str, city: psycopg.Connection, log: Path) -> None:
     with workers.up(city_url, log) as worker:
         city.execute("SELECT dbanon.verify_run(1)")
@@ -206,12 +240,80 @@ def test_what_is_wrong_with_a_run_is_its_error_and_the_worker_goes_on(
         until(lambda: told(city, run) == ("verified",), 30, worker)
 
 
+def test_a_worker_is_woken_by_a_submission(
+    city_url: str, city: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_IDLE_S", 120.0)
+    monkeypatch.setattr(processes._Process, "_look_after_parent", lambda _: None)
+    process = processes._Process(processes.Plan(dsn=city_url, grace_s=0, parent=0))
+    thread = threading.Thread(target=process.work)
+    thread.start()
+    try:
+        idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND query ~ 'dbanon.claim_run'"
+        until(lambda: city.execute(idle).fetchone() == (1,))
+        run = submitted(city)
+        until(lambda: told(city, run) == ("verified",))
+    finally:
+        process.stop(signal.SIGTERM, None)
+        thread.join()
+
+
+def test_a_worker_ends_when_the_schema_is_of_another_revision(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker:
+        city.execute("UPDATE dbanon.alembic_version SET version_num = '0002'")
+        city.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            " AND datname = current_database()"
+        )
+        assert worker.process.wait(30) == 1
+        said = worker.said()
+    assert "dbanon: The schema must stay at the revision this worker needs. It changed; start a worker anew." in said
+    assert "Traceback" not in said
+
+
+# ---- logins with settings of their own -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_anonymize_works_whatever_isolation_the_login_is_used_to(
+    city_url: str, operator_url: str, city: psycopg.Connection, log: Path, level: str
+) -> None:
+    user = server.parse(operator_url)["user"]
+    city.execute(f"ALTER ROLE {user} SET default_transaction_isolation = '{level}'")
+    call_it = "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', publish_as => 'mine')"
+    with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
+        assert operator.execute("SHOW transaction_isolation").fetchone() == (level,)
+        with psycopg.connect(city_url) as other, futures.ThreadPoolExecutor() as pool:
+            other.execute("UPDATE dbanon.dataset SET revision = revision")  # as who publishes another run of it
+            called = pool.submit(lambda: operator.execute(call_it).fetchone())
+            until(at_lock(city))
+            other.commit()
+            row = called.result()
+        assert row is not None
+        assert row[:2] == (2, "verified")
+        assert city.execute("SELECT count(*) FROM published.mine").fetchone() == (row[2],)
+        assert operator.execute("SHOW transaction_isolation").fetchone() == (level,)
+
+
+def test_a_worker_waits_longer_than_its_login_may(
+    city_url: str, city: psycopg.Connection, log: Path, login: Callable[[str], str]
+) -> None:
+    made = server.parse(login("dbanon_worker"))
+    for setting in ("statement_timeout", "lock_timeout"):
+        city.execute(f"ALTER ROLE {made['user']} SET {setting} = '300ms'")
+    with workers.up(server.uri({**made, "dbname": server.parse(city_url)["dbname"]}), log) as worker:
+        for table, mode in (("dbanon.trajectory", "ACCESS EXCLUSIVE"), ("dbanon.cloak", "SHARE")):
+            with held_up(city_url, table, mode):
+                run = submitted(city)
+                until(at_lock(city), 30, worker)
+                time.sleep(1)
+            until(lambda run=run: told(city, run, "progress") == (None,), 30, worker)
+            assert told(city, run, "status, attempts, error") == ("verified", 1, None)
+
+
 # ---- the command line with a worker ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def operator_url(city_url: str, login: Callable[[str], str]) -> str:
-    return server.uri({**server.parse(login("dbanon_operator")), "dbname": server.parse(city_url)["dbname"]})
 
 
 def test_who_may_not_compute_lets_a_worker_do_it(

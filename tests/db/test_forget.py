@@ -271,7 +271,11 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(scratch: psycop
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subject", ["Nobody 4711", "p", "P1", "", None])
+@pytest.mark.parametrize(
+    "subject",
+    ["Nobody 4711", "p", "P1", "", None, "'" * 100_000, "([{" * 300],
+    ids=["nobody", "part", "capital", "empty", "null", "quotes", "brackets"],
+)
 def test_a_subject_that_is_not_there_is_not_echoed(filled: psycopg.Connection, subject: str | None) -> None:
     error = refusal(filled, subject)
     assert error.sqlstate == "DA001"

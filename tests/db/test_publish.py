@@ -205,6 +205,18 @@ def test_algorithms_without_the_guarantee_are_never_published(
     assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
+@pytest.mark.parametrize("entry", ['{"name": "traj-anon"}', '{"name": "traj-anon", "comparison_only": null}'])
+def test_an_algorithm_that_does_not_say_whether_it_gives_the_guarantee_is_not_published(
+    connection: psycopg.Connection, run: int, entry: str
+) -> None:
+    connection.execute(
+        "UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry]
+    )
+    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    check = "SELECT dbanon.check_release('ten', false, 'tp-aware', 'traj-anon')"
+    assert refusal(connection, check).sqlstate == "DA011"
+
+
 TAMPERINGS = {
     "a cloak moved": "UPDATE dbanon.cloak SET region = ST_Translate(region, 1, 0) WHERE (record_id, seq) = (1, 1)",
     "a period shortened": "UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) - interval '1 us')"
@@ -357,6 +369,29 @@ def test_what_was_ever_published_keeps_its_grouping(
     if withdrawn:
         connection.execute("SELECT dbanon.unpublish('ten')")
     assert refusal(connection, statement).sqlstate == "DA007"
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+def test_in_a_dataset_that_was_ever_published_nobody_takes_another_name(
+    connection: psycopg.Connection, run: int, verify: Verify, withdrawn: bool
+) -> None:
+    rename = "UPDATE dbanon.trajectory SET subject = %s WHERE trajectory_id = 104"
+    connection.execute(rename, ["p4b"])
+    connection.execute(rename, ["p4"])
+    verify(connection)
+    publish(connection)
+    if withdrawn:
+        connection.execute("SELECT dbanon.unpublish('ten')")
+    assert refusal(connection, rename, "p4b").sqlstate == "DA007"
+    connection.execute(rename, ["p4"])  # the name it has
+    connection.execute(
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('eleven', 32610, 1, 60);"
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT max(dataset_id), 'new', 'SRID=32610;POINT M (1 1 1)' FROM dbanon.dataset;"
+        "UPDATE dbanon.trajectory SET subject = 'newer' WHERE subject = 'new'"  # nothing of that was published
+    )
+    away = "UPDATE dbanon.trajectory SET dataset_id = (SELECT max(dataset_id) FROM dbanon.dataset)"
+    assert refusal(connection, away).sqlstate == "DA007"
 
 
 def test_rows_cannot_be_moved_into_a_released_run(connection: psycopg.Connection, run: int) -> None:

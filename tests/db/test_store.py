@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import _arrow, queue, store
+from dbanon import _arrow, _sqlstate, queue, store
 from dbanon.attacks import Clause, Verdict
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 from dbanon.trajectory import Cloaks
@@ -120,6 +120,36 @@ def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_gr
     assert data.subject.tolist() == (number % 7).tolist()
     assert data.x.tolist() == np.column_stack([number, -number]).ravel().tolist()
     assert data.t.tolist() == [1, 2] * 5000
+
+
+@pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, connection, dataset, monkeypatch, end):
+    """In the middle of it: most of the rows are still to come when the first batch is here."""
+    connection.execute(
+        "ALTER TABLE dbanon.trajectory ALTER path SET STORAGE EXTERNAL;"
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
+        "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
+    )
+    fixes = _arrow._fixes
+    ended = []
+
+    def first_batch(column):
+        if not ended:
+            query = (
+                "SELECT pid, pg_stat_activity.query FROM pg_stat_activity WHERE state = 'active' AND query ~ '^COPY '"
+            )
+            ((pid, _),) = connection.execute(query).fetchall()
+            connection.execute(f"SELECT {end}(%s)", [pid])
+            ended.append(pid)
+        return fixes(column)
+
+    monkeypatch.setattr(_arrow, "_fixes", first_batch)
+    with pytest.raises(StoreError) as caught:
+        _read(database, dataset.dataset_id)
+    assert ended
+    cancelled = caught.value.sqlstate == "57014"
+    assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
 
 
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):

@@ -1,0 +1,203 @@
+"""The queue of runs at its edges: locks that outlive their holder, wishes to cancel, verifications, what is audited."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from dbanon import queue, store
+from dbanon.testing import database_url
+
+from .test_queue import shown, worker
+
+Login = Callable[[str], str]
+
+
+def submitted(connection: psycopg.Connection) -> int:
+    return queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=None)
+
+
+def claimed(connection: psycopg.Connection, run_id: int) -> queue.Claim:
+    claim = queue.claim_run(connection, "w")
+    assert claim is not None
+    assert claim.run_id == run_id
+    return claim
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> object:
+    row = connection.execute(query, params).fetchone()
+    assert row is not None
+    return row[0]
+
+
+# ---- who takes which run ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_lock_is_still_held_is_passed_over_for_the_next(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    first, second = submitted(connection), submitted(connection)
+    with worker(connection, database) as reaped:  # it does not know yet that it was
+        reaped.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [first])
+        assert claimed(connection, second).attempt == 1
+        assert queue.claim_run(connection, "w") is None
+        assert queue.claim_run(connection, "w", first) is None
+        assert shown(connection, first) == ("queued", "waiting for a worker")
+    assert claimed(connection, first).attempt == 1
+
+
+def test_a_lock_of_the_same_key_in_another_database_does_not_count(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    key = value(connection, "SELECT dbanon.run_lock_key(1)")
+    with psycopg.connect(database_url(database, dbname="postgres"), autocommit=True) as elsewhere:
+        elsewhere.execute("SELECT pg_advisory_lock(%s)", [key])
+        assert value(connection, "SELECT dbanon.is_held(%s)", key) is False
+    connection.execute("SELECT pg_advisory_lock(%s)", [key])
+    assert value(connection, "SELECT dbanon.is_held(%s)", key) is True
+
+
+def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str, run: int) -> None:
+    waiting = submitted(connection)
+    with worker(connection, database) as dying:
+        claimed(dying, waiting)
+    connection.execute("SET statement_timeout = '5s'")
+    with psycopg.connect(database) as other:
+        other.execute("SELECT FROM dbanon.run WHERE run_id = %s FOR UPDATE", [waiting])
+        assert queue.reap_runs(connection) == 0
+    assert queue.reap_runs(connection) == 1
+
+
+def test_seeds_that_are_drawn_differ_and_fit_into_48_bits(connection: psycopg.Connection, run: int) -> None:
+    runs = [submitted(connection) for _ in range(40)]
+    seeds = [store.run_row(connection, run_id).seed or 0 for run_id in runs]
+    assert len(set(seeds)) == 40
+    assert 2**40 < max(seeds) < 2**48
+
+
+# ---- cancelling ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["running", "computed", "verified", "refused"])
+def test_a_run_that_somebody_cancelled_does_not_move_on(
+    connection: psycopg.Connection, database: str, run: int, status: str
+) -> None:
+    waiting = submitted(connection)
+    with store.connect(database) as session:
+        claim = claimed(session, waiting)
+        assert queue.cancel_run(connection, waiting) == "being cancelled"
+        with pytest.raises(queue.CancelledError, match=r"^The run must be left to end\. .* cancelled it\.$"):
+            queue.set_status(session, claim, status)
+        assert shown(connection, waiting) == ("running", "being cancelled")
+        queue.set_status(session, claim, "cancelled")
+    assert shown(connection, waiting) == ("cancelled", None)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_another_verification_forgets_that_the_last_was_cancelled(
+    connection: psycopg.Connection, database: str, run: int, taken: bool
+) -> None:
+    queue.ask_verification(connection, run)
+    with store.connect(database) as session:
+        if taken:
+            claim = claimed(session, run)
+            assert queue.cancel_run(connection, run) == "being cancelled"
+            assert queue.watch_run(session, claim, None, 0, None) == "cancel"
+            queue.set_status(session, claim, None)
+            queue.unlock(session, claim)
+        else:
+            assert queue.cancel_run(connection, run) == "verified"
+        queue.ask_verification(connection, run)
+        again = claimed(session, run)
+        assert queue.watch_run(session, again, None, 0, None) == "go on"
+        queue.set_status(session, again, "verified")
+    asked = "SELECT cancel_requested_at, cancel_requested_by FROM dbanon.run WHERE run_id = 1"
+    assert connection.execute(asked).fetchone() == (None, None)
+
+
+def test_a_run_without_attempts_left_is_verified_in_up_to_three_more(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    connection.execute("UPDATE dbanon.run SET attempts = 3, most_attempts = 3")
+    queue.ask_verification(connection, run)
+    for attempt in (4, 5, 6):
+        with worker(connection, database) as session:
+            assert claimed(session, run).attempt == attempt
+        assert queue.reap_runs(connection) == 1
+    assert queue.claim_run(connection, "w") is None
+    queue.ask_verification(connection, run)
+    assert claimed(connection, run).attempt == 7
+
+
+# ---- the audit -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def lines(connection: psycopg.Connection) -> Iterator[list[tuple[object, ...]]]:
+    """Collect what the block adds to the audit: action, run, login."""
+    since = value(connection, "SELECT coalesce(max(audit_id), 0) FROM dbanon.audit")
+    added: list[tuple[object, ...]] = []
+    yield added
+    query = "SELECT action, run_id, login FROM dbanon.audit WHERE audit_id > %s ORDER BY audit_id"
+    added += connection.execute(query, [since]).fetchall()
+
+
+@pytest.mark.parametrize("what", ["a waiting run", "a running one", "a waiting verification", "a running one's"])
+def test_cancelling_leaves_one_line_with_the_login(
+    connection: psycopg.Connection, database: str, login: Login, run: int, what: str
+) -> None:
+    if "verification" in what or what.endswith("'s"):
+        run_id = run
+        queue.ask_verification(connection, run)
+    else:
+        run_id = submitted(connection)
+    with store.connect(database) as session, store.connect(login("dbanon_operator")) as operator:
+        claim = claimed(session, run_id) if "running" in what else None
+        with lines(connection) as added:
+            queue.cancel_run(operator, run_id)
+            if claim is not None:
+                queue.cancel_run(operator, run_id)  # has no more to say
+                queue.set_status(session, claim, "cancelled" if claim.todo == "compute" else None)
+        assert added == [("cancel", run_id, operator.info.user)]
+        asked = "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s"
+        assert value(connection, asked, run_id) == operator.info.user
+
+
+def test_asking_for_a_verification_leaves_one_line_with_the_login(
+    connection: psycopg.Connection, database: str, login: Login, run: int
+) -> None:
+    with store.connect(database) as session, store.connect(login("dbanon_operator")) as operator:
+        for _ in range(2):  # the second after a cancelled one
+            with lines(connection) as added:
+                queue.ask_verification(operator, run)
+            assert added == [("reverify", run, operator.info.user)]
+            claim = claimed(session, run)
+            queue.requeue_run(session, claim)
+            queue.unlock(session, claim)
+            queue.cancel_run(connection, run)
+
+
+# ---- dbanon.anonymize ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("replace => true", "replace must come with the name of a release. Got none."),
+        (
+            "allow_overlap => true, reason => 'one team reads both'",
+            "allow_overlap must come with the name of a release. Got none.",
+        ),
+    ],
+)
+def test_how_to_publish_is_refused_without_a_name_to_publish_under(
+    connection: psycopg.Connection, database: str, run: int, options: str, told: str
+) -> None:
+    with worker(connection, database) as session:
+        queue.register_worker(session, "here 1")
+        connection.execute("SET statement_timeout = '10s'")  # nobody will do the run
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(f"CALL dbanon.anonymize('ten', 'tp-aware', {options})")
+    assert (caught.value.sqlstate, caught.value.diag.message_primary) == ("DA011", told)
+    assert value(connection, "SELECT count(*) FROM dbanon.run") == 1
