@@ -35,8 +35,9 @@ def snapshot(url: str) -> Iterator[Any]:
     """Open a cursor whose queries all see one state of the database, and can change nothing."""
     with dbapi.connect(url) as connection, connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        for setting in ("application_name = 'dbanon'", "statement_timeout = 0", "lock_timeout = 0"):
-            cursor.execute(f"SET LOCAL {setting}")
+        cursor.execute("SET LOCAL application_name = 'dbanon'")
+        for patience in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+            cursor.execute(f"SET LOCAL {patience} = 0")
         cursor.execute(POSTGIS_PATH)
         cursor.fetchall()
         yield cursor

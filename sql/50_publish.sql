@@ -169,7 +169,7 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         SELECT string_agg(DISTINCT format('%s (process %s)', a.usename, a.pid), ', ') INTO readers
             FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-            WHERE l.granted AND l.relation IN (
+            WHERE l.granted AND l.pid <> pg_backend_pid() AND l.relation IN (
                 SELECT to_regclass(format('published.%I', name)) UNION ALL
                 SELECT to_regclass(format('dbanon.release_%s', r.release_id)) FROM dbanon.release r
                     WHERE r.name = take_view.name AND r.withdrawn_at IS NULL);

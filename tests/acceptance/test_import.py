@@ -1,12 +1,11 @@
 """``dbanon import`` as it is typed: a table of the database becomes a dataset that can be run and published."""
 
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests import wholeness
-from tests.acceptance.commands import call, json_of, later, sites
+from tests.acceptance.commands import call, json_of
 
 pytestmark = pytest.mark.db
 GPS = ("import", "public.gps", "--subject", "subject", "--time", "t", "--geom", "position")
@@ -66,21 +65,3 @@ def test_what_cannot_be_imported_is_told_in_one_sentence(
     assert done.sentence.startswith(sentence), done.sentence
     with psycopg.connect(city_url) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (1,)
-
-
-def test_no_load_of_trajectories_is_told_as_a_change_by_hand(city_url: str, city_files: tuple[Path, Path]) -> None:
-    columns = ("--x", "lon", "--y", "lat")
-    commands = (
-        ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns),
-        ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns, "--replace"),
-        ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
-        ("load", "sites", str(sites(city_files[0])), "--dataset", "second", *columns, "--name", "name"),
-        (*GPS, "--dataset", "third"),
-    )
-    for command in commands:
-        done = call(city_url, *command)
-        assert done.code == 0, done.stderr
-    with psycopg.connect(city_url) as connection:
-        connection.execute("SELECT dbanon.forget_subject('third', min(subject)) FROM dbanon.fix")
-        changed = connection.execute("SELECT detail ->> 'table' FROM dbanon.audit WHERE action = 'change'").fetchall()
-    assert ("trajectory",) not in changed

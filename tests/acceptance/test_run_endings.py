@@ -53,15 +53,12 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
         assert both.run("tp-aware", dataset="city", publish="by_both").rows_published > 0
 
 
-_ENDED = pytest.mark.xfail(strict=True, reason="the connection of the bulk reads keeps its login's timeout")
-
-
 @pytest.mark.parametrize(
     ("place", "step"),
     [
         (store, "write_cloaks"),
-        pytest.param(store.Reader, "requests", marks=_ENDED),
-        pytest.param(store.Reader, "evidence", marks=_ENDED),
+        (store.Reader, "requests"),
+        (store.Reader, "evidence"),
     ],
 )
 def test_a_worker_may_be_idle_in_a_transaction_longer_than_its_login(

@@ -95,7 +95,9 @@ def test_withdrawing_dropping_and_deleting_leave_a_line_each(connection: psycopg
     connection.execute("DELETE FROM dbanon.run WHERE status = 'failed'")
     connection.execute("DELETE FROM dbanon.dataset WHERE name = 'old'")
     dropped = {"method": "tp-aware", "algorithm": "traj-anon", "status": "failed"}
-    assert connection.execute(LINES, [before]).fetchall() == [
+    lines = connection.execute(LINES, [before]).fetchall()
+    assert {line[0] for line in lines[4:-1]} == {"change"}  # what the dataset held goes with it
+    assert [line for line in lines if line[0] != "change"] == [
         ("unpublish", "ten", 1, "ten", {}),
         *(("drop", "ten", key, None, dropped) for key in (2, 3, 4)),
         ("delete", "old", None, None, {}),
@@ -190,7 +192,7 @@ def test_every_way_of_changing_by_hand_within_a_transaction_is_told(
     assert changes(connection, operator) == told
 
 
-def test_a_load_and_a_forgetting_are_no_changes_by_hand(
+def test_a_load_and_a_forgetting_are_told_by_table_too(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
     connection.execute(
@@ -202,12 +204,12 @@ def test_a_load_and_a_forgetting_are_no_changes_by_hand(
         "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')"
     )
     assert connection.execute("SELECT count(*) > 0 FROM dbanon.trajectory WHERE subject ~ '^g'").fetchone() == (True,)
-    operator.execute("SELECT dbanon.forget_subject('gps', 'g1')")
+    assert changes(connection, operator) == [("trajectory", "INSERT")]
     operator.execute("SELECT dbanon.forget_subject('ten', 'p3')")
-    assert changes(connection, operator) == []
+    erased = {(table, "DELETE") for table in ("trajectory", "request", "quasi_identifier")}
+    assert set(changes(connection, operator)[1:]) == erased
 
 
-@pytest.mark.xfail(strict=True, reason="the line of the second is taken for one of the first, which began earlier")
 def test_of_two_transactions_of_one_login_at_once_both_are_told(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
@@ -219,7 +221,6 @@ def test_of_two_transactions_of_one_login_at_once_both_are_told(
     assert changes(connection, operator) == [("trajectory", "UPDATE")] * 2
 
 
-@pytest.mark.xfail(strict=True, reason="the text of the stack is what callers make it")
 @pytest.mark.parametrize(
     "disguise",
     [
