@@ -1,6 +1,5 @@
 """``dbanon import`` as it is typed: a table of the database becomes a dataset that can be run and published."""
 
-
 import psycopg
 import pytest
 
