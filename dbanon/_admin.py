@@ -5,7 +5,6 @@ Everything is done by SQL functions; here they are called, and their errors and 
 
 from typing import Any, cast
 
-import psycopg
 from psycopg.rows import dict_row
 
 from dbanon import store
@@ -55,16 +54,7 @@ def forget_subject(connection: store.Connection, dataset: str, subject: str) -> 
     StoreError
         If a run of the dataset is being worked on.
     """
-    notices: list[str] = []
-
-    def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(notice.message_primary or "")
-
-    connection.add_notice_handler(keep)
-    try:
-        query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
-        with store.errors_translated():
-            erased = dict(connection.execute(query, [dataset, subject]).fetchall())
-    finally:
-        connection.remove_notice_handler(keep)
+    query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
+    with store.errors_translated(), store.heard(connection) as notices:
+        erased = dict(connection.execute(query, [dataset, subject]).fetchall())
     return erased, tuple(notices)

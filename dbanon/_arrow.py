@@ -5,6 +5,7 @@ Whatever is read through one cursor comes from one snapshot of the database.
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,20 +31,67 @@ _ROOM = 1 << 22  # fixes to begin with
 _PATIENCE_S = 3.0  # with a server that was told to cancel
 
 
+class Cursor:
+    """A cursor of the driver that is used in other threads only; `idle` tells whether none uses it.
+
+    Waiting in the main thread, the driver takes SIGINT for itself: Ctrl-C becomes an error, or is lost, or worse.
+    """
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self._doing: Future[Any] | None = None
+
+    def execute(self, query: str) -> None:
+        """Run a query."""
+        self._wait(self._cursor.execute, query)
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """Fetch all of the result."""
+        return self._wait(self._cursor.fetch_arrow_table)
+
+    def fetch_record_batch(self) -> Any:
+        """Open a reader of the result; waiting for its batches is up to the caller."""
+        return self._wait(self._cursor.fetch_record_batch)
+
+    def adbc_cancel(self) -> None:
+        """End what is being done."""
+        with suppress(Exception):  # the server may be gone
+            self._cursor.adbc_cancel()
+
+    @property
+    def idle(self) -> bool:
+        return self._doing is None or self._doing.done()
+
+    def _wait(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._doing = in_background(call, *arguments)
+        try:
+            return self._doing.result()
+        finally:
+            if not self.idle:  # interrupted
+                self.adbc_cancel()
+                wait([self._doing], timeout=_PATIENCE_S)
+
+
 @contextmanager
-def snapshot(url: str) -> Iterator[Any]:
+def snapshot(url: str) -> Iterator[Cursor]:
     """Open a cursor whose queries all see one state of the database, and can change nothing."""
-    with dbapi.connect(url) as connection, connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES) as cursor:
+    connection = in_background(dbapi.connect, url).result()
+    own = connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES)
+    cursor = Cursor(own)
+    try:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor.execute("SET LOCAL application_name = 'dbanon'")
         for patience in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
             cursor.execute(f"SET LOCAL {patience} = 0")
-        cursor.execute(POSTGIS_PATH)
-        cursor.fetchall()
+        table(cursor, POSTGIS_PATH)
         yield cursor
+    finally:
+        if cursor.idle:  # else it is closed with the process: not under a thread that waits in it
+            own.close()
+            connection.close()
 
 
-def table(cursor: Any, query: str) -> pa.Table:
+def table(cursor: Cursor, query: str) -> pa.Table:
     """Run a query without parameters (bound ones would keep ADBC from using COPY) and fetch all of it."""
     cursor.execute(query)
     return cursor.fetch_arrow_table()
@@ -95,7 +143,7 @@ class Paths:
     t: NDArray[np.float64]
 
 
-def paths(cursor: Any, dataset_id: int) -> Paths:
+def paths(cursor: Cursor, dataset_id: int) -> Paths:
     """Read all trajectories of a dataset, sorted by id; fetching the next batch overlaps with splitting the last.
 
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix, so the server cuts off what 24 leaves over
@@ -149,8 +197,7 @@ def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]
     finally:
         over.set()
         if reading.locked():
-            with suppress(Exception):  # the server may be gone
-                cancel()
+            cancel()
         if reading.acquire(timeout=_PATIENCE_S):
             reading.release()
 

@@ -105,7 +105,11 @@ _COMMANDS = {  # command lines of SQL functions and views
     "cancel_run": "cancel",
     "verify_run": "verify",
     "drop_run": "drop",
+    "publish": "publish",
     "unpublish": "unpublish",
+    "forget_subject": "forget",
+    "release_card": "card",
+    "plan_run": "plan",
     "import_trajectories": "load trajectories",
     "runs": "runs",
     "releases": "releases",
@@ -139,7 +143,8 @@ def for_command_line(text: str) -> str:
 def _translate_own(error: DriverError, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
-    sentence = for_command_line(" ".join(part for part in (message, diag.message_hint if diag else None) if part))
+    hint = for_command_line((diag.message_hint if diag else None) or "")
+    sentence = f"{message} {hint}".rstrip()  # not the message: it quotes what users have written
     family = _OWN.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 

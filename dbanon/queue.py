@@ -163,6 +163,15 @@ def watch_run(connection: Connection, claim: Claim, stage: str | None, done: int
     return cast("str", one(connection, "SELECT dbanon.watch_run(%s, %s, %s, %s, %s)", arguments))
 
 
+def note_error(connection: Connection, claim: Claim, error: str) -> None:
+    """Write down what ended an attempt; if the run is not begun again, that is its error."""
+    connection.execute(
+        "UPDATE dbanon.run SET error = %s "
+        "WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL AND todo = 'compute'",
+        [error, claim.run_id, claim.attempt],
+    )
+
+
 def requeue_run(connection: Connection, claim: Claim) -> None:
     """Give a run back to the queue."""
     connection.execute("SELECT dbanon.requeue_run(%s, %s)", [claim.run_id, claim.attempt])

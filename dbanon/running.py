@@ -317,6 +317,8 @@ def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException
         isinstance(kind, StoreError) and kind.sqlstate == _sqlstate.CANCELLED
     )  # which the bulk reads make of Ctrl-C
     if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and not by_hand)):
+        with suppress(psycopg.Error):
+            queue.note_error(connection, claim, str(kind))
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
     told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
     name = next((name for family, name in _KINDS.items() if isinstance(kind, family)), "other")

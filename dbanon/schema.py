@@ -104,13 +104,14 @@ def upgrade(url: str) -> str:
 
 
 def statistics_are_open(url: str) -> bool:
-    """Say whether every login of the database may read counters and estimates of the private tables.
+    """Say whether every login of the database may read locks, and counters and estimates of the private tables.
 
     An upgrade takes them from PUBLIC where its login may do that: ``sql/00_server.sql``.
     """
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(
-            "SELECT has_table_privilege('public', 'pg_catalog.pg_stat_all_tables', 'SELECT') OR EXISTS ("
+            "SELECT has_table_privilege('public', 'pg_catalog.pg_stat_all_tables', 'SELECT')"
+            " OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT') OR EXISTS ("
             "SELECT FROM pg_catalog.pg_proc p WHERE has_function_privilege('public', p.oid, 'EXECUTE') AND p.proname IN"
             " ('pg_stat_get_live_tuples', '_postgis_stats', '_postgis_index_extent', 'st_estimatedextent'))"
         ).fetchone()

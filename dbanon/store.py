@@ -103,6 +103,21 @@ def translate(error: psycopg.Error | adbc_driver_manager.Error) -> DbanonError:
     return _sqlstate.translated(error)
 
 
+@contextmanager
+def heard(connection: Connection) -> Iterator[list[str]]:
+    """Keep what the server has to say in the block, as the command line would say it."""
+    notices: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        notices.append(_sqlstate.for_command_line(notice.message_primary or ""))
+
+    connection.add_notice_handler(keep)
+    try:
+        yield notices
+    finally:
+        connection.remove_notice_handler(keep)
+
+
 # ---- datasets and runs -----------------------------------------------------------------------------------------------
 
 
@@ -310,17 +325,9 @@ def publish(
     ParameterError
         If there is no such run, or the name or the reason cannot be used.
     """
-    notices: list[str] = []
-
-    def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(notice.message_primary or "")
-
-    connection.add_notice_handler(keep)
-    try:
+    with heard(connection) as notices:
         given = [run_id, name, replace, allow_overlap, reason]
         rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s)", given))
-    finally:
-        connection.remove_notice_handler(keep)
     return rows, tuple(notices)
 
 

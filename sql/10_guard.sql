@@ -196,6 +196,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    PERFORM FROM dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
             USING ERRCODE = 'DA007', DETAIL = 'Whom one release hides with whom is held against the next by their names.',

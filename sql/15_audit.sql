@@ -100,7 +100,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.audit_rows() IS
 'Writes who inserted into, updated or deleted from what was loaded, a load or forgetting too: a line for each table, kind of
-statement and transaction. Trigger on the tables that hold it. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+statement and transaction. Trigger on the tables that hold it. Takes: nothing. Returns: nothing. Raises: nothing of its own.
+Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -152,38 +152,73 @@ COMMENT ON FUNCTION dbanon.copy_release(bigint, bigint) IS
 drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
 of its own. Example: SELECT dbanon.copy_release(1, 1).';
 
+CREATE OR REPLACE FUNCTION dbanon.refuse_readers(name text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    readers text;
+BEGIN
+    WITH RECURSIVE made (relation) AS (  -- the view, its table, and what was made of the view
+        SELECT to_regclass(format('published.%I', name))::oid
+        UNION
+        SELECT to_regclass(format('dbanon.release_%s', l.release_id))::oid FROM dbanon.release l
+        WHERE l.name = refuse_readers.name AND l.withdrawn_at IS NULL
+        UNION
+        SELECT w.ev_class FROM made m
+        JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.relation AND d.classid = 'pg_rewrite'::regclass
+        JOIN pg_rewrite w ON w.oid = d.objid
+    )
+    SELECT string_agg(DISTINCT format('%s (process %s)', a.usename, a.pid), ', ') INTO readers
+        FROM pg_locks k JOIN pg_stat_activity a ON a.pid = k.pid
+        WHERE k.granted AND k.pid <> pg_backend_pid() AND k.relation IN (SELECT m.relation FROM made m)
+          AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+    RAISE EXCEPTION 'Nobody may be reading a release that is taken away. Release % is being read by %.',
+            name, coalesce(readers, 'somebody')
+        USING ERRCODE = 'DA013', DETAIL = 'Waited for 5 seconds; nothing was changed.',
+              HINT = 'Try again, or have a superuser end them: SELECT pg_terminate_backend(...).';
+END
+$$;
+COMMENT ON FUNCTION dbanon.refuse_readers(text) IS
+'Says who keeps a live release from being taken away. Part of dbanon.take_view and drop_view. Takes: name. Returns: never.
+Raises: DA013. Example: SELECT dbanon.refuse_readers(''cabs_june'').';
+
 CREATE OR REPLACE FUNCTION dbanon.take_view(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- While this waits for those who read the view now, everybody else waits for this.
 SET lock_timeout = '5s'
 AS $$
-DECLARE
-    readers text;
 BEGIN
-    IF to_regclass(format('published.%I', name)) IS NULL THEN
-        RETURN;
-    END IF;
-    BEGIN
+    IF to_regclass(format('published.%I', name)) IS NOT NULL THEN
         EXECUTE format('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name);
-    EXCEPTION WHEN lock_not_available THEN
-        SELECT string_agg(DISTINCT format('%s (process %s)', a.usename, a.pid), ', ') INTO readers
-            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-            WHERE l.granted AND l.pid <> pg_backend_pid() AND l.relation IN (
-                SELECT to_regclass(format('published.%I', name)) UNION ALL
-                SELECT to_regclass(format('dbanon.release_%s', r.release_id)) FROM dbanon.release r
-                    WHERE r.name = take_view.name AND r.withdrawn_at IS NULL);
-        RAISE EXCEPTION 'Nobody may be reading a release that is taken away. Release % is being read by %.',
-                name, coalesce(readers, 'somebody')
-            USING ERRCODE = 'DA013', DETAIL = 'Waited for 5 seconds; nothing was changed.',
-                  HINT = 'Try again, or have a superuser end them: SELECT pg_terminate_backend(...).';
-    END;
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM dbanon.refuse_readers(name);
 END
 $$;
 COMMENT ON FUNCTION dbanon.take_view(text) IS
 'Takes a live release from whoever reads it, until the transaction ends; gives up after 5 seconds, so that an open
-transaction of one reader does not keep all the others waiting. Part of dbanon.unpublish and dbanon.publish. Takes: name.
-Returns: nothing. Raises: DA013, naming who reads it. Example: SELECT dbanon.take_view(''cabs_june'').';
+transaction of one reader does not keep all the others waiting. Part of dbanon.publish and drop_view. Takes: name. Returns:
+nothing. Raises: DA013, naming who reads it. Example: SELECT dbanon.take_view(''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.drop_view(name text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+    PERFORM dbanon.take_view(name);
+    -- What analysts made of it goes too: a withdrawal must not wait for those it is withdrawn from.
+    EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', name);
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM dbanon.refuse_readers(name);
+END
+$$;
+COMMENT ON FUNCTION dbanon.drop_view(text) IS
+'Drops the view of a live release, and what others made of it: views, materialized views, functions, columns of its row type.
+Part of dbanon.unpublish and publish. Takes: name. Returns: nothing; a notice names what goes. Raises: DA013, naming who
+reads it. Example: SELECT dbanon.drop_view(''cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, name text, names text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -200,7 +235,7 @@ BEGIN
         GROUP BY v.ord ORDER BY v.ord);
     PERFORM dbanon.take_view(name);
     IF columns[1] <> columns[2] THEN
-        EXECUTE format('DROP VIEW published.%I CASCADE', name);
+        PERFORM dbanon.drop_view(name);
         RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than dbanon_analyst, are gone.', name;
     END IF;
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
@@ -256,14 +291,16 @@ COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
 SELECT dbanon.refuse_name_taken(''cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.check_name_free(name text, replace boolean) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     live CONSTANT boolean := EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
 BEGIN
     IF (live AND replace IS NOT TRUE)
-        OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace)) THEN
+        OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
+                                 UNION ALL
+                                 SELECT FROM pg_type y WHERE y.typname = name AND y.typnamespace = 'published'::regnamespace)) THEN
         PERFORM dbanon.refuse_name_taken(name);
     END IF;
 END
@@ -306,6 +343,9 @@ BEGIN
 
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon.copy_release(publish.run_id, new_release);
+    -- Whoever publishes or withdraws under this name meanwhile comes first or last, not in between.
+    LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;
+    PERFORM dbanon.check_name_free(publish.name, publish.replace);
     BEGIN
         IF publish.replace THEN
             UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
@@ -324,7 +364,7 @@ BEGIN
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon.show_release(new_release, publish.name, old_release);
-    EXCEPTION WHEN duplicate_table OR unique_violation THEN  -- somebody else took the name meanwhile
+    EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- somebody else took the name meanwhile
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;
 
@@ -364,14 +404,13 @@ DECLARE
     live dbanon.release;
 BEGIN
     PERFORM dbanon.check_name(unpublish.name);
+    LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;  -- or the release of this name could be another by the time it is ours
     SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    PERFORM dbanon.take_view(unpublish.name);
-    -- Views analysts made on it go too: a withdrawal must not wait for those it is withdrawn from.
-    EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', unpublish.name);
+    PERFORM dbanon.drop_view(unpublish.name);
     EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', live.release_id);
     UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = live.release_id;
     RETURN live.run_id;

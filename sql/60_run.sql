@@ -216,7 +216,7 @@ BEGIN
                 error = CASE WHEN r.todo = 'verify' AND over THEN coalesce(r.error, 'The last verification did not come to an end.')
                              WHEN r.todo = 'verify' THEN r.error
                              WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
-                             WHEN over THEN dbanon.went_away() END
+                             WHEN over THEN coalesce(r.error, dbanon.went_away()) END
             WHERE r.run_id = dead.run_id;
         IF NOT over THEN
             PERFORM dbanon.wake_workers();

@@ -25,7 +25,8 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first, or queue the run with SELECT dbanon.submit_run(...).';
+                  HINT = 'End the transaction with COMMIT first, and call it neither in a block with EXCEPTION nor in a procedure with SET; '
+                         'or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'

@@ -107,7 +107,7 @@ BEGIN
         INTO number, live, exact
         FROM dbanon.release l WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data and stay as they are: %. To be rid of it there too, withdraw them with '
+        RAISE NOTICE '% made with this subject''s data, still as before: %. To be rid of it there too, withdraw them with '
                      'SELECT dbanon.unpublish(...); or publish a new run in their place, which tells those who have both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
             CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live;

@@ -60,7 +60,7 @@ def db_upgrade() -> None:
         revision = schema.upgrade(target.url)
         if schema.statistics_are_open(target.url):
             stderr_line(
-                "The server's counters and PostGIS's estimates of the private tables stay readable for every login: "
+                "The server's locks and counters and PostGIS's estimates of private tables stay open to every login: "
                 "this one may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
             )
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})

@@ -58,6 +58,17 @@ def test_a_lock_of_the_same_key_in_another_database_does_not_count(
     assert value(connection, "SELECT dbanon.is_held(%s)", key) is True
 
 
+def test_a_run_that_is_given_up_keeps_what_ended_its_last_attempt(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    first = submitted(connection)
+    connection.execute("UPDATE dbanon.run SET most_attempts = 1 WHERE run_id = %s", [first])
+    with worker(connection, database) as dying:
+        queue.note_error(dying, claimed(dying, first), "It was this.")
+    assert value(connection, "SELECT dbanon.reap_runs()") == 1
+    assert shown(connection, first, "status, error") == ("failed", "It was this.")
+
+
 def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str, run: int) -> None:
     waiting = submitted(connection)
     with worker(connection, database) as dying:

@@ -1,6 +1,10 @@
 """Reading and writing: what went in comes out, and what the server refuses becomes one sentence."""
 
 import dataclasses
+import signal
+import threading
+import time
+from threading import Timer
 
 import numpy as np
 import psycopg
@@ -150,6 +154,15 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
     assert ended
     cancelled = caught.value.sqlstate == "57014"
     assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
+
+
+def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
+    Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), _arrow.snapshot(database) as cursor:
+        cursor.execute("SELECT pg_sleep(30)")
+    assert time.monotonic() - began < 10
+    assert cursor.idle
 
 
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):

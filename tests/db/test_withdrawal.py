@@ -3,9 +3,13 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 
 import psycopg
 import pytest
+
+from dbanon._background import in_background
 
 Login = Callable[[str], str]
 
@@ -91,6 +95,65 @@ def test_the_reader_in_the_way_is_named_once_and_nobody_else(
         operator.execute(statement)
     who = rf"{reader.info.user} \(process {reader.info.backend_pid}\)"
     assert re.search(rf"is being read by {who}\.$", caught.value.diag.message_primary or "")
+
+
+def test_what_a_reader_made_of_a_release_does_not_keep_it_for_ever(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    for step in ("take_view", "drop_view"):
+        connection.execute(f"ALTER FUNCTION dbanon.{step}(text) SET lock_timeout = '200ms'")
+    reader.execute("CREATE TEMP VIEW mine AS SELECT * FROM published.ten")
+    reader.commit()
+    reader.execute("COMMENT ON VIEW mine IS 'held, and the release itself is not'")
+    before = connection.execute(STATE).fetchone()
+    with pytest.raises(psycopg.Error, match=rf"is being read by {reader.info.user} \(") as caught:
+        operator.execute(UNPUBLISH)
+    assert caught.value.sqlstate == "DA013"
+    assert connection.execute(STATE).fetchone() == before
+    reader.commit()
+    assert value(operator, UNPUBLISH) == 1
+
+
+@contextmanager
+def meanwhile(login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
+    """Begin a statement that has to wait for what the block does."""
+    done = in_background(value, login, statement)
+    time.sleep(0.5)
+    assert not done.done()
+    yield done
+    wait([done], timeout=10)
+
+
+def test_a_withdrawal_waits_for_the_publication_that_replaces_it(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
+        operator.execute("BEGIN")
+        operator.execute(REPLACE)
+        with meanwhile(other, UNPUBLISH) as withdrawn:
+            operator.execute("COMMIT")
+        assert withdrawn.result() == 1
+    assert value(connection, "SELECT bool_and(withdrawn_at IS NOT NULL) FROM dbanon.release") is True
+    assert value(connection, "SELECT to_regclass('published.ten')") is None
+
+
+def test_nobody_is_renamed_while_a_release_is_being_published(operator: psycopg.Connection, login: Login) -> None:
+    rename = "UPDATE dbanon.trajectory SET subject = 'other' WHERE subject = 'p0' RETURNING 1"
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
+        operator.execute("BEGIN")
+        operator.execute("SELECT dbanon.publish(1, 'ten')")
+        with meanwhile(other, rename) as renamed:
+            operator.execute("COMMIT")
+        with pytest.raises(psycopg.Error, match="must keep their names"):
+            renamed.result()
+
+
+def test_a_name_of_something_else_is_taken(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
+    connection.execute("CREATE DOMAIN published.ten AS text")
+    with pytest.raises(psycopg.Error, match="which is no release") as caught:
+        operator.execute("SELECT dbanon.publish(1, 'ten')")
+    assert caught.value.sqlstate == "DA003"
 
 
 def test_a_login_that_has_all_names_quoted_publishes_replaces_and_withdraws(
