@@ -96,7 +96,7 @@ def _other(error: DriverError, state: str | None) -> str:
     return f"The server must accept the statement. It refused ({about}); see its log, or use --debug."
 
 
-_ARGUMENT = re.compile(r"""(?<!\w)"?([a-z_]+)"? => ('[^']*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
+_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => ('[^']*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
 
 _STATEMENT = re.compile(r"(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(([^)]*)\))?(?: WHERE run_id = \d+)?")
 _COMMANDS = {  # command lines of SQL functions and views
@@ -129,6 +129,12 @@ def for_command_line(text: str) -> str:
         words = [word.strip(" '") for word in (found[2] or "").split(",")]
         return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
 
+    return _STATEMENT.sub(command, _with_options(text))
+
+
+def _with_options(text: str) -> str:
+    """Write the arguments of SQL functions as options; not where they begin a quoted text, which users have written."""
+
     def option(found: re.Match[str]) -> str:
         name, value = found[1].replace("_", "-"), found[2].strip("'")
         if value.startswith("ARRAY["):
@@ -137,14 +143,14 @@ def for_command_line(text: str) -> str:
             return f"--{value}"
         return f"--{name}" if value in ("true", "...") else f"--{name} {value}"
 
-    return _STATEMENT.sub(command, _ARGUMENT.sub(option, text))
+    return _ARGUMENT.sub(option, text)
 
 
 def _translate_own(error: DriverError, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
     hint = for_command_line((diag.message_hint if diag else None) or "")
-    sentence = f"{message} {hint}".rstrip()  # not the message: it quotes what users have written
+    sentence = f"{_with_options(message)} {hint}".rstrip()  # statements in a message are what users have written
     family = _OWN.get(state)
     return family(sentence) if family else StoreError(sentence, state)
 

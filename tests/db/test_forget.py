@@ -170,7 +170,7 @@ def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connecti
     heard = notices(filled)
     assert forget(filled) == EVERYTHING
     assert len(heard) == 1
-    assert "stay as they are: ten. " in heard[0]
+    assert "still as before: ten. " in heard[0]
     there = {"quarantined rows": 1, "places in groups of releases": 1, "runs dropped": 0}
     assert forget(filled, dataset="b") == {**EVERYTHING, **there}
 
@@ -233,7 +233,7 @@ def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Conne
     before = filled.execute("SELECT * FROM published.ten").fetchall()
     forget(filled)
     assert len(heard) == 1
-    assert heard[0].startswith("1 live release was made with this subject's data and stay as they are: ten. ")
+    assert heard[0].startswith("1 live release was made with this subject's data, still as before: ten. ")
     assert "replace => true" in heard[0]
     assert NAME not in heard[0]
     assert filled.execute("SELECT * FROM published.ten").fetchall() == before

@@ -156,6 +156,15 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
     assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
 
 
+@pytest.fixture
+def _heeding():
+    """SIGINT interrupts, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeding")
 def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
     Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     began = time.monotonic()

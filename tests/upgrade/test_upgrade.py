@@ -136,7 +136,7 @@ def test_who_may_not_take_the_counters_from_everybody_is_told_what_stays_open(
     owner = database_url(url, user=user, password=user)
     done = call(owner, "db", "upgrade")
     assert (done.code, schema.statistics_are_open(url)) == (0, True)
-    assert "stay readable for every login" in done.stderr
+    assert "stay open to every login" in done.stderr
     done = call(url, "db", "upgrade")
     assert (done.code, schema.statistics_are_open(url)) == (0, False)
     assert "stay readable" not in done.stderr
