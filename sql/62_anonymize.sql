@@ -158,7 +158,7 @@ BEGIN
     END LOOP;
     verdict := dbanon.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
-        RAISE NOTICE 'Run % is verified. Should publishing it fail, it needs no other run: SELECT dbanon.publish(%, ...).',
+        RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: SELECT dbanon.publish(%, ...).',
             run_id, run_id;
         rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason);
     END IF;
