@@ -41,6 +41,8 @@ class Watch:
     ----------
     why : {"cancel", "lost", "stop"} or None
         Why the work was interrupted.
+    error : psycopg.Error or None
+        How the lock was lost, where its connection was.
     for_worker : bool
         Whether nobody can press Ctrl-C.
     """
@@ -55,6 +57,7 @@ class Watch:
         give_up: Callable[[], None] | None = None,
     ) -> None:
         self.why: Why | None = None
+        self.error: psycopg.Error | None = None
         self.for_worker = stopping is not None
         self._connection, self._claim, self._tell = connection, claim, progress
         self._stopping, self._give_up = stopping or threading.Event(), give_up
@@ -95,7 +98,8 @@ class Watch:
             return "stop"
         try:
             answer = queue.watch_run(self._connection, self._claim, *self._stage)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            self.error = error
             return "lost"
         if answer == "cancel":
             return "cancel"

@@ -292,7 +292,7 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
         yield
     except BaseException as error:
         if watch.why == "lost":
-            raise queue.lost(claim.run_id) from None
+            raise (store.translate(watch.error) if watch.error else queue.lost(claim.run_id)) from None
         if watch.why == "stop":
             with suppress(psycopg.Error), connection.transaction():
                 connection.execute(_IMPATIENT)

@@ -257,7 +257,7 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
         database.submit("tp-aware", dataset="city")
         with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
             database.take(holder, "here", stopping=threading.Event())
-    assert str(caught.value).startswith("The lock on run 2 must be held until it is done")
+    assert str(caught.value).startswith("The server must stay up until the work is done. The connection was lost")
     assert before == [("computed", "compute", "here", 1, None, None)]
     assert database.connection.execute(told).fetchone() == before[0]
     until(lambda: queue.reap_runs(database.connection) == 1)
