@@ -232,18 +232,32 @@ COMMENT ON FUNCTION dbanon.reap_runs() IS
 attempt, or cancelled where that was asked for. Forgets workers that went away. Takes: nothing. Returns: how many runs.
 Raises: nothing. Example: SELECT dbanon.reap_runs().';
 
-CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon.lock_run(run_id bigint) RETURNS dbanon.run
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     state dbanon.run;
 BEGIN
     PERFORM dbanon.reap_runs();
-    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = cancel_run.run_id FOR UPDATE;
+    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(cancel_run.run_id);
+        PERFORM dbanon.refuse_no_run(lock_run.run_id);
     END IF;
+    RETURN state;
+END
+$$;
+COMMENT ON FUNCTION dbanon.lock_run(bigint) IS
+'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away. Part of
+dbanon.cancel_run and verify_run. Takes: run_id. Returns: the row. Raises: DA001. Example: SELECT * FROM dbanon.lock_run(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    state CONSTANT dbanon.run := dbanon.lock_run(cancel_run.run_id);
+BEGIN
     IF state.todo IS NULL THEN
         RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
@@ -277,13 +291,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    state dbanon.run;
+    state CONSTANT dbanon.run := dbanon.lock_run(verify_run.run_id);
 BEGIN
-    PERFORM dbanon.reap_runs();
-    SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = verify_run.run_id FOR UPDATE;
-    IF state.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(verify_run.run_id);
-    END IF;
     IF state.todo IS NOT NULL THEN
         RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('To do: %s.', state.todo),

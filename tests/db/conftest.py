@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from dbanon.testing import database_url
+from tests.importing import settle
 
 if TYPE_CHECKING:
     from dbanon.server import Target
@@ -81,3 +82,9 @@ def scratch(verified: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(verified) as connection:
         yield connection
         connection.rollback()
+
+
+@pytest.fixture
+def town(scratch: psycopg.Connection) -> psycopg.Connection:
+    """A dataset in SRID 32632 of 400 people within 5 km of (8.2, 53.1); nothing that a test does with it commits."""
+    return settle(scratch)

@@ -27,19 +27,6 @@ from tests.importing import (
     shops,
 )
 
-
-@pytest.fixture
-def connection(scratch: psycopg.Connection) -> psycopg.Connection:
-    """Nothing here commits, unless a test asks for a database of its own."""
-    return scratch
-
-
-@pytest.fixture
-def town(connection: psycopg.Connection) -> psycopg.Connection:
-    """A dataset in SRID 32632 of 400 people within 5 km of (8.2, 53.1)."""
-    return settle(connection)
-
-
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
