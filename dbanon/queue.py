@@ -158,7 +158,7 @@ def unlock(connection: Connection, claim: Claim) -> None:
 
 
 def watch_run(connection: Connection, claim: Claim, stage: str | None, done: int, total: int | None) -> str:
-    """Write how far a run is; returns ``go on``, ``cancel`` or ``lost``."""
+    """Write how far a run is; returns ``go on``, ``done``, ``cancel`` or ``lost``."""
     arguments = [claim.run_id, claim.attempt, stage, done, total]
     return cast("str", one(connection, "SELECT dbanon.watch_run(%s, %s, %s, %s, %s)", arguments))
 

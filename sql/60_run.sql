@@ -110,6 +110,9 @@ DECLARE
     state dbanon.run;
 BEGIN
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = watch_run.run_id;
+    IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN
+        RETURN 'done';
+    END IF;
     IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN
         RETURN 'lost';
     END IF;
@@ -124,8 +127,9 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.watch_run(bigint, integer, text, bigint, bigint) IS
 'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt,
-from dbanon.claim_run; stage, done and total. Returns: go on; cancel, if somebody asked for its end; lost, if the run is
-somebody else''s by now. Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing cloaks'', 10, 100).';
+from dbanon.claim_run; stage, done and total. Returns: go on; done, if its verdict is recorded; cancel, if somebody asked for
+its end; lost, if the run is somebody else''s by now. Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing
+cloaks'', 10, 100).';
 
 CREATE OR REPLACE FUNCTION dbanon.delete_rows(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

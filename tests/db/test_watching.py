@@ -4,13 +4,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
-from dbanon import _watching, queue, store
+from dbanon import _watching, queue, running, store
 from dbanon._progress import silent
 from dbanon._watching import Watch
+from dbanon.pipeline import open_database
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +77,19 @@ def test_work_that_ends_in_time_is_not_given_up(
         computation()
     time.sleep(0.5)
     assert not given_up.is_set()
+
+
+def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
+    database: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = running._Run._result
+
+    def late(self: running._Run, *verdict: Any, **known: Any) -> running.RunResult:
+        time.sleep(0.5)  # ten looks
+        return ending(self, *verdict, **known)
+
+    monkeypatch.setattr(running._Run, "_result", late)
+    with open_database(database) as opened:
+        done = opened.run("tp-aware", dataset="ten", params={"k": 5})
+        assert done.status == "verified"
+        assert opened.verify(done.run_id).status == "verified"
