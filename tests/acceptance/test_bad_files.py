@@ -101,7 +101,7 @@ def test_a_header_of_endless_names_is_cut(load: Callable[..., Done]) -> None:
 def test_a_pipe_is_no_file(database: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)
-    done = finished(start(database, "load", "trajectories", str(pipe), "--dataset", "new"), seconds=10)
+    done = finished(start(database, "load", "trajectories", str(pipe), "--dataset", "new"), seconds=60)
     assert done.code == 3
     assert done.sentence.startswith(f"The file to load must be a file. {pipe} is a pipe; write it to a file first.")
 

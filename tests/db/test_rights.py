@@ -85,6 +85,7 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
         cloned_database(dbanon_server, parse(verified)["dbname"]) as url,
         psycopg.connect(url, autocommit=True) as owner,
     ):
+        owner.execute("SET search_path = public")  # names with their schema, also where the login is called like it
         owner.execute("ALTER TABLE dbanon.release ALTER release_id RESTART")  # tests before may have drawn numbers
         owner.execute("SELECT dbanon.publish(1, 'ten')")
         users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in ROLES}
