@@ -1,5 +1,19 @@
 -- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
 
+CREATE OR REPLACE FUNCTION dbanon.holding_time(run_id bigint) RETURNS interval
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A snapshot shows fixes up to max_gap_s old: another one shortly before or after may show the very same.
+    SELECT CASE WHEN r.method = 'sensitive-sites' AND r.params ->> 'at' IS NOT NULL
+                THEN make_interval(secs => (r.params ->> 'max_gap_s')::double precision) ELSE interval '0' END
+    FROM dbanon.run r WHERE r.run_id = holding_time.run_id
+$$;
+COMMENT ON FUNCTION dbanon.holding_time(bigint) IS
+'For how long before and after the periods of a run''s rows the positions in them may have been where somebody was. Takes:
+run_id. Returns: max_gap_s for a snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example:
+SELECT dbanon.holding_time(1).';
+
 CREATE OR REPLACE FUNCTION dbanon.run_grouping(run_id bigint) RETURNS TABLE (
     period tstzrange, alone boolean, subjects text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -11,6 +25,7 @@ SET enable_nestloop = off
 AS $$
 DECLARE
     run dbanon.run;
+    hold CONSTANT interval := dbanon.holding_time(run_grouping.run_id);
 BEGIN
     SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = run_grouping.run_id;
     -- Sorted by bytes: a language's order takes ten times as long.
@@ -28,7 +43,7 @@ BEGIN
     ELSIF run.method = 'sensitive-sites' THEN
         -- Whoever has the same rectangle is one group; all who are published as they are share a row here.
         RETURN QUERY
-        SELECT c.period, c.crowd = 1, array_agg(DISTINCT t.subject COLLATE "C")
+        SELECT tstzrange(lower(c.period) - hold, upper(c.period) + hold), c.crowd = 1, array_agg(DISTINCT t.subject COLLATE "C")
         FROM dbanon.cloak c
         JOIN dbanon.membership m ON m.run_id = c.run_id AND m.record_id = c.record_id
         JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id
@@ -43,8 +58,9 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.run_grouping(bigint) IS
 'Who is hidden with whom in a run, from its stored rows. Takes: run_id of a run that exists. Returns: for each group its
-period, alone (false: the subjects are one group; true: each was published as they are) and subjects, each once; in no order.
-Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects) FROM dbanon.run_grouping(1).';
+period, widened by dbanon.holding_time, alone (false: the subjects are one group; true: each was published as they are) and
+subjects, each once; in no order. Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects)
+FROM dbanon.run_grouping(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[]) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
@@ -156,6 +172,35 @@ smallest_crowd and the k it must have, below: intersections with fewer, people: 
 releases that hold the time of the smallest crowd, or all that share time. Raises: DA004. Example:
 SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1]).';
 
+CREATE OR REPLACE FUNCTION dbanon.audiences(run_id bigint, releases bigint[]) RETURNS TABLE (read bigint[])
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH earlier AS MATERIALIZED (
+        SELECT l.release_id, l.overlap_reason IS NOT NULL AS overridden,
+            o.method = (SELECT r.method FROM dbanon.run r WHERE r.run_id = audiences.run_id) AS alike
+        FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id WHERE l.release_id = ANY (audiences.releases)
+    ), audience AS (
+        SELECT 0::bigint AS reader, e.* FROM earlier e
+        UNION ALL
+        -- What was let through for a reason may be read by people who have nothing from before it, or by nobody else.
+        SELECT -1, e.* FROM earlier e WHERE NOT e.overridden
+        UNION ALL
+        SELECT o.release_id, e.*
+        FROM earlier o JOIN earlier e ON e.release_id = o.release_id OR (e.release_id > o.release_id AND NOT e.overridden)
+        WHERE o.overridden
+    )
+    SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a GROUP BY a.reader
+    UNION
+    -- Another method's promise is about another secret: whose place was shown exactly may still have been a hidden sender.
+    SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a WHERE a.alike GROUP BY a.reader
+$$;
+COMMENT ON FUNCTION dbanon.audiences(bigint, bigint[]) IS
+'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with it,
+and those without it from then on; and of each of these those of the run''s own method. Part of dbanon.measure_overlap. Takes:
+run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example: SELECT * FROM dbanon.audiences(3,
+ARRAY[1, 2]).';
+
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -166,6 +211,7 @@ DECLARE
     extent tstzrange;
     near bigint[];
     unknown bigint;
+    worst record;
 BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
@@ -177,39 +223,48 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
-        SELECT tstzrange(min(lower(c.period)), max(upper(c.period))) INTO extent
-            FROM dbanon.cloak c WHERE c.run_id = run.run_id HAVING count(*) > 0;
+        SELECT tstzrange(min(lower(c.period)) - h.hold, max(upper(c.period)) + h.hold) INTO extent
+            FROM dbanon.cloak c CROSS JOIN (SELECT dbanon.holding_time(run.run_id) AS hold) h
+            WHERE c.run_id = run.run_id GROUP BY h.hold;
         near := ARRAY(
             SELECT l.release_id FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id
             WHERE o.dataset_id = run.dataset_id
                 AND EXISTS (SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && extent));
     END IF;
-    IF near IS NULL OR near = '{}' THEN
-        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[];
-        RETURN;
-    END IF;
     SELECT min(o.run_id) INTO unknown FROM dbanon.run o
-        WHERE (o.run_id = run.run_id OR o.run_id IN (SELECT l.run_id FROM dbanon.release l WHERE l.release_id = ANY (near)))
+        WHERE cardinality(near) > 0
+            AND (o.run_id = run.run_id OR o.run_id IN (SELECT l.run_id FROM dbanon.release l WHERE l.release_id = ANY (near)))
             AND coalesce(jsonb_typeof(o.params -> 'k') <> 'number', true);
     IF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'The k of every release that shares time with run % must be known. That of run % is not.', run.run_id, unknown
             USING ERRCODE = 'DA010', DETAIL = format('Parameters of run %s name no k.', unknown),
                   HINT = 'Publish a run of another time span.';
     END IF;
-    RETURN QUERY
-    SELECT i.relation, i.smallest_crowd, i.k, i.below, i.people,
+    SELECT i.* INTO worst
+    FROM dbanon.audiences(run.run_id, near) a
+    CROSS JOIN LATERAL dbanon.intersect_grouping(run.run_id, a.read) i
+    WHERE i.relation <> 'disjoint'
+    -- Worst is whoever tells the fewest people apart; then whoever learns anything at all.
+    ORDER BY i.below > 0 DESC, i.relation <> 'crossing', i.smallest_crowd, i.people DESC, i.below DESC,
+        i.relation = 'same', cardinality(a.read) DESC, a.read
+    LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[];
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT worst.relation, worst.smallest_crowd, worst.k, worst.below, worst.people,
         ARRAY(SELECT l.name || CASE WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
-              FROM dbanon.release l WHERE l.release_id = ANY (i.met) GROUP BY l.name ORDER BY min(l.release_id))
-    FROM dbanon.intersect_grouping(run.run_id, near) i;
+              FROM dbanon.release l WHERE l.release_id = ANY (worst.met) GROUP BY l.name ORDER BY min(l.release_id));
 END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
-'What an adversary is left with who intersects a run with all earlier releases of its dataset, withdrawn ones too. Time is
-cut where groups begin or end; a class is everybody who was in the same group, or left out, in each release that holds a
-piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same; coarser: every class stays
-together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the largest k promised there,
-below: how many intersections have fewer, people: how many people are in these, releases: names of those involved. Raises:
-DA001, DA004, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
+'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of all those
+that dbanon.audiences lists, the one who is left with the least. Time is cut where groups begin or end; a class is everybody
+who was in the same group, or left out, in each release that holds a piece. Takes: run_id. Returns: one row: relation
+(disjoint: nobody is in both at a time; same; coarser: every class stays together; crossing), smallest_crowd: the fewest of a
+parted class in one group of the run, k: the largest k promised there, below: how many intersections have fewer, people: how
+many people are in these, releases: names of those involved. Raises: DA001, DA004, and DA010 where a k is not known. Example:
+SELECT * FROM dbanon.measure_overlap(2).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -244,6 +299,9 @@ DECLARE
     others text;
 BEGIN
     SELECT m.* INTO STRICT found FROM dbanon.measure_overlap(check_overlap.run_id) m;
+    IF allow_overlap AND found.below = 0 THEN
+        RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
+    END IF;
     IF found.relation = 'disjoint' THEN
         RETURN NULL;
     END IF;
@@ -274,8 +332,9 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.check_overlap(bigint, boolean) IS
 'Refuses a run that, intersected with earlier releases, leaves fewer than k. Part of dbanon.publish. Takes: run_id;
-allow_overlap: say so in a notice instead. Returns: the row of dbanon.measure_overlap as an object, NULL where nothing overlaps.
-Raises: DA010, and what measure_overlap raises; a notice of what was found. Example: SELECT dbanon.check_overlap(2, false).';
+allow_overlap: say so in a notice instead, also where it is not needed. Returns: the row of dbanon.measure_overlap as an
+object, NULL where nothing overlaps. Raises: DA010, and what measure_overlap raises; a notice of what was found. Example:
+SELECT dbanon.check_overlap(2, false).';
 
 DROP TRIGGER IF EXISTS refuse_delete ON dbanon.grouping;
 CREATE TRIGGER refuse_delete BEFORE DELETE OR TRUNCATE ON dbanon.grouping

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
 Verify = Callable[..., None]
@@ -24,11 +25,16 @@ class Group(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Some groups, the k that was promised, and whether it was withdrawn."""
+    """Some groups, the k that was promised, whether it was withdrawn, and whether an overlap was allowed for it."""
 
     k: int
     groups: tuple[Group, ...]
     withdrawn: bool = False
+    overridden: bool = False
+
+    @property
+    def method(self) -> tuple[str, str]:
+        return ("sensitive-sites", "bk") if any(g.alone for g in self.groups) else ("tp-aware", "traj-anon")
 
 
 class Measured(NamedTuple):
@@ -66,14 +72,14 @@ def period(group: Group) -> tuple[datetime, datetime]:
 
 def a_run(connection: psycopg.Connection, release: Release) -> int:
     """Write a computed run of tp-aware, or of sensitive-sites where anybody is alone; returns its id."""
-    sites = any(g.alone for g in release.groups)
     run = value(
         connection,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status)"
         " VALUES (1, %s, %s, jsonb_build_object('k', %s::int), 'verified') RETURNING run_id",
-        *(("sensitive-sites", "bk") if sites else ("tp-aware", "traj-anon")),
+        *release.method,
         release.k,
     )
+    sites = release.method[0] == "sensitive-sites"
     rows = [row for place, group in enumerate(release.groups) for row in records(place, group, sites)]
     for record, (place, group, people) in enumerate(rows, start=1):
         connection.execute(
@@ -97,19 +103,20 @@ def records(place: int, group: Group, each: bool) -> list[tuple[int, Group, froz
     return [(place, group, frozenset({p})) for p in group.people] if each else [(place, group, group.people)]
 
 
-def a_release(connection: psycopg.Connection, name: str, release: Release, dataset: int = 1) -> None:
+def a_release(connection: psycopg.Connection, name: str, release: Release, dataset: object = 1) -> None:
     """Enter what is left of a release: its promise and its groups."""
     run = value(
         connection,
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, params)"
-        " VALUES (%s, 'tp-aware', 'traj-anon', jsonb_build_object('k', %s::int)) RETURNING run_id",
-        *(dataset, release.k),
+        " VALUES (%s, %s, %s, jsonb_build_object('k', %s::int)) RETURNING run_id",
+        *(dataset, *release.method, release.k),
     )
     number = value(
         connection,
-        "INSERT INTO dbanon.release (name, run_id, digest, rows, withdrawn_at, withdrawn_by)"
-        " VALUES (%s, %s, '', 0, CASE WHEN %s THEN now() END, CASE WHEN %s THEN 'x' END) RETURNING release_id",
-        *(name, run, release.withdrawn, release.withdrawn),
+        "INSERT INTO dbanon.release (name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason)"
+        " VALUES (%s, %s, '', 0, CASE WHEN %s THEN now() END, CASE WHEN %s THEN 'x' END, CASE WHEN %s THEN 'x' END)"
+        " RETURNING release_id",
+        *(name, run, release.withdrawn, release.withdrawn, release.overridden),
     )
     for group in release.groups:
         connection.execute(
@@ -127,22 +134,48 @@ def measured(connection: psycopg.Connection, run: int) -> Measured:
 # --- the plain count --------------------------------------------------------------------------------------------------
 
 
+def audiences(new: Release, earlier: list[Release]) -> set[tuple[int, ...]]:
+    """Which releases somebody may have read; as docs/decisions.md says it."""
+    first, last = min(g.first for g in new.groups), max(g.last for g in new.groups)
+    near = (any(g.first < last and first < g.last for g in r.groups) for r in earlier)
+    everything = [n for n, shares in enumerate(near) if shares]
+    plain = [n for n in everything if not earlier[n].overridden]
+    found = [everything, plain]
+    found += [[n, *(m for m in plain if m > n)] for n in everything if earlier[n].overridden]
+    alike = [[n for n in read if earlier[n].method == new.method] for read in found]
+    return {tuple(read) for read in [*found, *alike] if read}
+
+
 def counted(new: Release, earlier: list[Release]) -> Measured:
-    """Count person by person what intersecting leaves; as docs/decisions.md says it."""
-    cuts = sorted({t for r in (new, *earlier) for g in r.groups for t in (g.first, g.last)})
+    """Count what intersecting leaves to the audience that is left with the least."""
+
+    def harm(item: tuple[tuple[int, ...], Measured]) -> tuple[object, ...]:
+        read, m = item
+        crossing = m.relation != "crossing", m.smallest_crowd or 0
+        return m.below == 0, *crossing, -m.people, -m.below, m.relation == "same", -len(read), read
+
+    found = [(read, intersected(new, earlier, read)) for read in audiences(new, earlier)]
+    return min(((read, m) for read, m in found if m != NOTHING), key=harm, default=((), NOTHING))[1]
+
+
+def intersected(new: Release, earlier: list[Release], read: tuple[int, ...]) -> Measured:
+    """Count person by person what intersecting with these leaves; as docs/decisions.md says it."""
+    cuts = sorted({t for r in (new, *(earlier[n] for n in read)) for g in r.groups for t in (g.first, g.last)})
     parted: list[tuple[int, int, int, frozenset[int]]] = []
     shared: set[int] = set()
     met = same = coarser = True
     met = False
     promise = 0
     for at in cuts[:-1]:
-        holding = [n for n, r in enumerate(earlier) if any(g.first <= at < g.last for g in r.groups)]
+        holding = [n for n in read if any(g.first <= at < g.last for g in earlier[n].groups)]
         if not holding or not any(g.first <= at < g.last for g in new.groups):
             continue
         shared.update(holding)
         k = max(new.k, *(earlier[n].k for n in holding))
         promise = max(promise, k)
-        before = {p: tuple(label(earlier[n], at, p) for n in holding) for p in everybody(new, earlier, at)}
+        before = {
+            p: tuple(label(earlier[n], at, p) for n in holding) for p in everybody(new, [earlier[n] for n in read], at)
+        }
         now = {p: label(new, at, p) for p in before}
         for crowd in {whom(before, now, p) for p in before}:
             person = min(crowd)
@@ -195,7 +228,7 @@ def windows(alone: bool) -> st.SearchStrategy[tuple[Group, ...]]:
 
 
 def releases(alone: bool) -> st.SearchStrategy[Release]:
-    return st.builds(Release, st.integers(2, 4), windows(alone), st.booleans())
+    return st.builds(Release, st.integers(2, 4), windows(alone), st.booleans(), st.booleans())
 
 
 TEN = frozenset(range(10))
@@ -213,10 +246,15 @@ TWO_AND_THREE = Release(
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(new=st.one_of(releases(False), releases(True)), earlier=st.lists(releases(True), max_size=3))
+@given(
+    new=st.one_of(releases(False), releases(True)),
+    earlier=st.lists(st.one_of(releases(False), releases(True)), max_size=4),
+)
 @example(new=Release(2, HALVES), earlier=[Release(2, FIVES), Release(2, (Group(0, 2, TEN - {0}),))])
 @example(new=Release(2, (Group(0, 4, TEN),)), earlier=[Release(3, FIVES), Release(2, HALVES, True)])
 @example(new=Release(2, (Group(0, 2, TEN - {0}),)), earlier=[Release(2, FIVES)])
+@example(new=Release(2, FIVES[:1]), earlier=[Release(2, FIVES[1:])])
+@example(new=Release(2, HALVES), earlier=[Release(2, FIVES), Release(2, (Group(0, 2, TEN, True),))])
 @example(new=TWO_AND_THREE, earlier=[Release(2, FIVES), Release(4, (Group(3, 5, frozenset(range(6))),))])
 def test_sql_measures_what_a_plain_count_does(
     connection: psycopg.Connection, new: Release, earlier: list[Release]
@@ -251,8 +289,9 @@ def merged(release: Release) -> list[Group]:
 # --- what publish makes of it -----------------------------------------------------------------------------------------
 
 
-def verified(connection: psycopg.Connection, release: Release) -> int:
+def verified(connection: psycopg.Connection, release: Release, **params: int) -> int:
     run = a_run(connection, release)
+    connection.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), run])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT run_id, method, true, dbanon.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
@@ -351,8 +390,10 @@ def test_an_override_is_recorded_with_its_reason_and_said(connection: psycopg.Co
 
 
 def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first", ", allow_overlap => true, reason => 'nothing was before'")
-    publish(connection, 1, "again", ", allow_overlap => true, reason => 'one team reads both'")
+    needless = "Nothing had to be allowed: the reason is not recorded."
+    assert publish(connection, 1, "first", ", allow_overlap => true, reason => 'nothing was before'") == [needless]
+    told = publish(connection, 1, "again", ", allow_overlap => true, reason => 'one team reads both'")
+    assert told[0] == needless
     assert recorded(connection, "first") == (None, None)
     assert recorded(connection, "again")[1] is None
 
@@ -361,8 +402,11 @@ def test_other_times_and_other_datasets_overlap_nothing(connection: psycopg.Conn
     publish(connection, 1, "first")
     assert publish(connection, verified(connection, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
     assert recorded(connection, "later") == (None, None)
-    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60)")
-    a_release(connection, "elsewhere", Release(5, HALVES), dataset=2)
+    other = value(
+        connection,
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60) RETURNING dataset_id",
+    )
+    a_release(connection, "elsewhere", Release(5, HALVES), dataset=other)
     found = measured(connection, a_run(connection, Release(5, FIVES)))
     assert (found.relation, found.releases) == ("same", ["first"])
 
@@ -406,7 +450,7 @@ def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(conne
     publish(connection, sites, "sites")
     publish(connection, verified(connection, exact), "same")
     assert recorded(connection, "same")[0]["relation"] == "same"  # type: ignore[index]
-    # Whoever was exact has nothing to lose in any group; whoever was hidden and is exact now has lost it all.
+    # Whose place was shown has none left to hide in any group; whoever was hidden and is exact now has lost it all.
     assert measured(connection, a_run(connection, Release(5, (Group(0, 2, TEN),))))[0] == "coarser"
     swapped = Release(5, (FIVES[1], FIVES[0]._replace(alone=True)))
     error = refused(connection, verified(connection, swapped), "swapped")
@@ -414,6 +458,53 @@ def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(conne
     assert (
         error.diag.message_detail == "5 is the largest k of them all; 5 intersections are smaller, of 5 people in all."
     )
+
+
+def test_exact_places_hide_no_overlap_of_hidden_senders(connection: psycopg.Connection) -> None:
+    """Whoever's place was shown may still be the unknown sender of a request."""
+    publish(connection, verified(connection, Release(5, (Group(0, 2, TEN, True),))), "places")
+    (notice,) = publish(connection, verified(connection, Release(5, FIVES)), "fives")
+    assert notice.startswith("The grouping is coarser than what is known from places: ")
+    error = refused(connection, verified(connection, Release(5, HALVES)), "halves")
+    assert str(error.diag.message_primary).endswith("with fives leaves 2.")
+
+
+def snapshot(connection: psycopg.Connection, minute: int, hidden: frozenset[int], max_gap_s: int) -> int:
+    """Write a verified run that hides some at an instant and shows the others."""
+    groups = Group(minute, minute + 1, hidden), Group(minute, minute + 1, TEN - hidden, True)
+    at = int((START + timedelta(minutes=minute)).timestamp())
+    return verified(connection, Release(5, groups), at=at, max_gap_s=max_gap_s)
+
+
+def test_snapshots_that_may_show_the_same_fix_are_intersected(connection: psycopg.Connection) -> None:
+    low, high = FIVES[0].people, FIVES[1].people
+    publish(connection, snapshot(connection, 10, low, 300), "at_ten")
+    for minute in (6, 14):
+        error = refused(connection, snapshot(connection, minute, high, 300), "moments_away")
+        assert str(error.diag.message_primary).endswith("with at_ten leaves 1.")
+        assert measured(connection, snapshot(connection, minute, low, 300)).relation == "same"
+    # A fix is in both only if both reach it; whose own fixes are younger shows nothing of that time.
+    for minute, max_gap_s in ((3, 60), (17, 60), (21, 300)):
+        assert measured(connection, snapshot(connection, minute, high, max_gap_s)) == NOTHING
+    assert measured(connection, snapshot(connection, 21, high, 600)).below == 5
+    # Bundles that begin while its positions may still hold tell where its hidden people are.
+    apart = tuple(Group(13, 15, frozenset({n, n + 5})) for n in range(5))
+    assert measured(connection, a_run(connection, Release(2, apart)))[:3] == ("crossing", 1, 5)
+
+
+def test_what_was_allowed_hides_no_overlap_with_either(connection: psycopg.Connection) -> None:
+    """Rows, columns and diagonals of a square: all three leave one, and so does any pair."""
+
+    def lines(number: Callable[[int, int], int]) -> Release:
+        people = [frozenset(3 * a + b for a in range(3) for b in range(3) if number(a, b) % 3 == n) for n in range(3)]
+        return Release(3, tuple(Group(0, 2, p) for p in people))
+
+    publish(connection, verified(connection, lines(lambda a, b: a)), "rows")
+    options = ", allow_overlap => true, reason => 'never in the same hands'"
+    publish(connection, verified(connection, lines(lambda a, b: b)), "columns", options)
+    diagonal = verified(connection, lines(lambda a, b: a + b))
+    assert measured(connection, diagonal)[:5] == ("crossing", 1, 3, 9, 9)
+    assert refused(connection, diagonal, "diagonals").sqlstate == "DA010"
 
 
 def test_the_grouping_outlives_the_trajectories(connection: psycopg.Connection) -> None:

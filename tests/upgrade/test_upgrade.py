@@ -89,6 +89,14 @@ def test_a_database_of_an_earlier_revision_is_upgraded_with_all_it_holds(empty: 
     assert without_releases == (GOLDEN / "schema.txt").read_text().splitlines()
     with open_database(url) as database:
         assert database.connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall() == before
+        # What was published before groupings were kept counts as if it were published now.
+        groupings = (
+            "SELECT release_id, period, alone, ARRAY(SELECT unnest(subjects) ORDER BY 1) FROM dbanon.grouping",
+            "SELECT release_id, g.period, g.alone, ARRAY(SELECT unnest(g.subjects) ORDER BY 1)"
+            " FROM dbanon.release CROSS JOIN dbanon.run_grouping(run_id) g",
+        )
+        kept, now = (sorted(database.connection.execute(query).fetchall(), key=str) for query in groupings)
+        assert kept == now != []
         assert database.verify(1).status == "verified"
         database.publish(1, "city_again")
 
