@@ -73,9 +73,16 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._ending:
+        try:
+            self.settle()
+        finally:  # also if it was interrupted in this very moment
             self._over.set()
         self._thread.join()
+
+    def settle(self) -> None:
+        """Look no more: the verdict is recorded, and what becomes of the run from now on is another's concern."""
+        with self._ending:
+            self._over.set()
 
     def progress(self, stage: str, done: int, total: int | None) -> None:
         """Note how far the work is; interrupts it here if a signal could not."""

@@ -17,7 +17,7 @@ import psycopg
 from dbanon import _admin, load, methods, queue, running, schema, server, store
 from dbanon._progress import Progress, silent
 from dbanon._watching import Watch
-from dbanon.errors import DbanonError, ParameterError
+from dbanon.errors import DbanonError, ParameterError, StoreError
 from dbanon.running import RunResult
 
 if TYPE_CHECKING:
@@ -216,22 +216,38 @@ class Database:
 
                 return self._at_once(ask, progress)
             self._demand_worker()
+            before = store.last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
-            return self.wait(run_id, progress=progress)
+            return self.wait(run_id, after=before, progress=progress)
 
-    def wait(self, run_id: int, *, progress: Progress = silent) -> RunResult:
-        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end."""
+    def wait(self, run_id: int, *, after: int = 0, progress: Progress = silent) -> RunResult:
+        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
+
+        Parameters
+        ----------
+        run_id : int
+        after : int
+            Id of the last verification that does not count.
+        progress : callable, optional
+        """
         with store.errors_translated():
             try:
                 while (state := queue.state(self.connection, run_id)).todo is not None:
                     progress(state.progress or "waiting", state.done, state.total)
                     queue.reap_runs(self.connection)
                     time.sleep(_POLL_S)
+                return running.stored_result(self.connection, run_id, after=after)
             except KeyboardInterrupt:
                 with suppress(DbanonError, psycopg.Error):
                     queue.cancel_run(self.connection, run_id)
                 raise
-            return running.stored_result(self.connection, run_id)
+            except psycopg.OperationalError as error:
+                if not self.connection.closed:
+                    raise
+                raise StoreError(
+                    f"The server must stay up to tell how run {run_id} ends. The connection was lost; the run goes on "
+                    "without it, see `dbanon runs`."
+                ) from error
 
     def cancel(self, run_id: int) -> str:
         """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""

@@ -99,7 +99,26 @@ def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
     )
-    return CancelledError(f"The run must be left to end. {login} cancelled it.", _sqlstate.CANCELLED) if login else None
+    return _cancelled_by(login) if login else None
+
+
+def _cancelled_by(login: str) -> CancelledError:
+    return CancelledError(f"The run must be left to end. {login} cancelled it.", _sqlstate.CANCELLED)
+
+
+def not_verified(connection: Connection, run_id: int) -> StoreError:
+    """Make the error of a run whose verification did not come to its end."""
+    login = one(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
+    if login:
+        return _cancelled_by(login)
+    return StoreError(
+        f"The verification of run {run_id} must come to its end. It did not; verify it again: `dbanon verify {run_id}`."
+    )
+
+
+def lock_run(connection: Connection, claim: Claim) -> None:
+    """Keep others from a run's row until the transaction ends."""
+    connection.execute("SELECT FROM dbanon.run WHERE run_id = %s FOR UPDATE", [claim.run_id])
 
 
 def lost(run_id: int) -> StoreError:

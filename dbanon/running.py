@@ -16,7 +16,6 @@ import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, store
 from dbanon._background import in_background
-from dbanon._progress import Progress
 from dbanon._watching import Watch
 from dbanon.attacks import ATTACKS, Clause, Verdict
 from dbanon.errors import (
@@ -96,7 +95,7 @@ def work(
     """
     try:
         with _ending(connection, claim, watch), watch:
-            run = _Run(connection, url, claim, store.run_row(connection, claim.run_id), watch.progress)
+            run = _Run(connection, url, claim, store.run_row(connection, claim.run_id), watch)
             return run.compute() if claim.todo == "compute" else run.verify()
     finally:
         queue.unlock(holder, claim)
@@ -106,9 +105,10 @@ class _Run:
     """The steps of one claimed run, in their order."""
 
     def __init__(
-        self, connection: store.Connection, url: str, claim: queue.Claim, row: store.RunRow, progress: Progress
+        self, connection: store.Connection, url: str, claim: queue.Claim, row: store.RunRow, watch: Watch
     ) -> None:
-        self.connection, self.url, self.claim, self.row, self.progress = connection, url, claim, row, progress
+        self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
+        self.progress = watch.progress
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
 
@@ -191,10 +191,12 @@ class _Run:
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
         status = "verified" if verdict.passed else "refused"
-        refusal = None if verdict.passed else self._refusal(verdict)
         with self.connection.transaction():
+            queue.lock_run(self.connection, self.claim)  # nobody publishes it between the sentence and the status
+            refusal = None if verdict.passed else self._refusal(verdict)
             store.add_verification(self.connection, self.claim.run_id, verdict, digest)
             queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
+        self.watch.settle()
         return refusal
 
     def _refusal(self, verdict: Verdict) -> str:
@@ -239,13 +241,20 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def stored_result(connection: store.Connection, run_id: int) -> RunResult:
+def stored_result(connection: store.Connection, run_id: int, *, after: int = 0) -> RunResult:
     """Report a run that a worker did, from what is stored of it.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    run_id : int
+    after : int
+        Id of the last verification that does not count.
 
     Raises
     ------
     DbanonError
-        The run's own error, if it failed or was cancelled.
+        The run's own error, if it failed or was cancelled, or if its verification did not come to its end.
     """
     row = store.run_row(connection, run_id)
     if row.status not in ("verified", "refused"):
@@ -253,6 +262,8 @@ def stored_result(connection: store.Connection, run_id: int) -> RunResult:
         raise kinds.get(row.error_kind or "", StoreError)(
             row.error or f"Run {run_id} must be done. It is {row.status}."
         )
+    if store.last_verification(connection, run_id) == after:
+        raise queue.not_verified(connection, run_id)
     verdict = store.latest_verdict(connection, run_id)
     return RunResult(
         run_id=run_id,

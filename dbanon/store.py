@@ -38,13 +38,13 @@ _OURS = {  # whatever the login has been given for its own queries; settings tha
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "default_transaction_isolation": "read committed",
-}
-_HOLDING = {  # it is used every second, unless its process is frozen or its network is gone
-    "idle_session_timeout": "120s",
+    # Whose network is gone keeps no lock for long: neither that of a run nor those of what it was writing.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30s",
 }
+_HOLDING = {"idle_session_timeout": "120s"}  # it is used every second, unless its process is frozen
 _CLOAK_BYTES = 260  # a row of dbanon.cloak without extra, and its place in the primary key
 _MEMBER_BYTES = 90
 
@@ -272,6 +272,12 @@ def add_verification(connection: Connection, run_id: int, verdict: Verdict, dige
             digest,
         ],
     )
+
+
+def last_verification(connection: Connection, run_id: int) -> int:
+    """Number the last attack on a run; 0 if there was none."""
+    query = "SELECT coalesce(max(verification_id), 0) FROM dbanon.verification WHERE run_id = %s"
+    return cast("int", one(connection, query, [run_id]))
 
 
 def latest_verdict(connection: Connection, run_id: int) -> Verdict:

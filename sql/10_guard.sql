@@ -18,7 +18,7 @@
 --   DA012 data that cannot be used
 --   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
 --   DA014 a table that the login may not read
---   DA015 dbanon.anonymize within a transaction block
+--   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done

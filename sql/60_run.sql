@@ -75,15 +75,23 @@ AS $$
 DECLARE
     next dbanon.run;
     tried bigint := 0;
+    waited integer := 0;
 BEGIN
     LOOP
         SELECT r.* INTO next FROM dbanon.run r
             WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
               AND r.run_id > tried
             ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-        -- Otherwise held although nobody says so: by a worker that has just been reaped and does not know yet.
+        -- Otherwise held although nobody says so: by a worker that has just been reaped or has just finished.
         EXIT WHEN next.run_id IS NULL OR pg_try_advisory_lock(next.lock_key);
-        tried := next.run_id;
+        IF claim_run.run_id IS NULL THEN
+            tried := next.run_id;
+        ELSIF waited < 50 THEN
+            waited := waited + 1;
+            PERFORM pg_sleep(0.1);
+        ELSE
+            RETURN;
+        END IF;
     END LOOP;
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, attempts = r.attempts + 1,
@@ -97,7 +105,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.claim_run(text, bigint) IS
 'Takes the oldest run that waits, or a certain one, for the caller: its row and the advisory lock on it, which the session
-holds until it lets it go or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s
+holds until it lets it go or ends. For a certain one it waits up to 5 s if its last worker has not let it go yet. Takes:
+worker, who takes it; run_id, NULL for any. Returns: one row with the run''s
 number, the key of the lock, the attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM
 dbanon.claim_run(''host 4711'').';
 
@@ -149,6 +158,40 @@ COMMENT ON FUNCTION dbanon.delete_rows(bigint) IS
 'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it
 was released. Example: SELECT dbanon.delete_rows(1).';
 
+CREATE OR REPLACE FUNCTION dbanon.let_go(run dbanon.run, over boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF run.todo = 'compute' THEN
+        PERFORM dbanon.delete_rows(run.run_id);
+    END IF;
+    UPDATE dbanon.run r
+        SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
+            todo = CASE WHEN NOT over THEN r.todo END,
+            rows = CASE r.todo WHEN 'verify' THEN r.rows END,
+            status = CASE WHEN r.todo = 'verify' THEN r.status
+                          WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                          WHEN over THEN 'failed' ELSE 'queued' END,
+            started_at = CASE WHEN r.todo = 'verify' OR over THEN r.started_at END,
+            finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
+            error_kind = CASE WHEN over AND r.todo = 'compute' AND r.cancel_requested_at IS NULL THEN 'other' END,
+            error = CASE WHEN r.todo = 'verify' AND over AND r.cancel_requested_at IS NULL
+                         THEN coalesce(r.error, 'The last verification did not come to an end.')
+                         WHEN r.todo = 'verify' THEN r.error
+                         WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
+                         WHEN over THEN coalesce(r.error, dbanon.went_away()) END
+        WHERE r.run_id = run.run_id;
+    IF NOT over THEN
+        PERFORM dbanon.wake_workers();
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.let_go(dbanon.run, boolean) IS
+'Takes a run from its worker and deletes what it wrote. Part of dbanon.requeue_run and reap_run. Takes: run, whose row the
+caller has locked; over: whether it ends, cancelled where that was asked for, or goes back to the queue. Returns: nothing.
+Raises: nothing. Example: part of dbanon.reap_run.';
+
 CREATE OR REPLACE FUNCTION dbanon.requeue_run(run_id bigint, attempt integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -156,28 +199,19 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
-    SELECT r.* INTO state FROM dbanon.run r
-        WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL FOR UPDATE;
-    IF state.run_id IS NULL THEN
+    UPDATE dbanon.run r SET most_attempts = r.most_attempts + 1
+        WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL RETURNING r.* INTO state;
+    IF NOT FOUND THEN
         RETURN false;
     END IF;
-    IF state.todo = 'compute' THEN
-        PERFORM dbanon.delete_rows(state.run_id);
-    END IF;
-    UPDATE dbanon.run r
-        SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL, rows = CASE r.todo WHEN 'verify' THEN r.rows END,
-            most_attempts = r.most_attempts + 1,
-            status = CASE r.todo WHEN 'compute' THEN 'queued' ELSE r.status END,
-            started_at = CASE r.todo WHEN 'verify' THEN r.started_at END
-        WHERE r.run_id = state.run_id;
-    PERFORM dbanon.wake_workers();
+    PERFORM dbanon.let_go(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION dbanon.requeue_run(bigint, integer) IS
-'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. Takes: run_id; attempt, from
-dbanon.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing. Example: SELECT dbanon.requeue_run(1,
-1).';
+'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. If somebody asked for its end, it
+ends. Takes: run_id; attempt, from dbanon.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing.
+Example: SELECT dbanon.requeue_run(1, 1).';
 
 CREATE OR REPLACE FUNCTION dbanon.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -189,45 +223,45 @@ COMMENT ON FUNCTION dbanon.went_away() IS
 'The error of a run whose worker went away for the last time. Takes: nothing. Returns: the sentence. Raises: nothing. Example:
 SELECT dbanon.went_away().';
 
+CREATE OR REPLACE FUNCTION dbanon.reap_run(run_id bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dead dbanon.run;
+BEGIN
+    -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
+    -- is_held first: this session may hold the lock itself, and would get it a second time.
+    SELECT r.* INTO dead FROM dbanon.run r
+        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key)
+        FOR UPDATE SKIP LOCKED;
+    IF dead.run_id IS NULL OR NOT pg_try_advisory_xact_lock(dead.lock_key) THEN
+        RETURN false;
+    END IF;
+    PERFORM dbanon.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION dbanon.reap_run(bigint) IS
+'Takes a run from a worker that went away. Part of dbanon.reap_runs and others. Takes: run_id. Returns: whether there was
+anything to do. Raises: nothing. Example: SELECT dbanon.reap_run(1).';
+
 CREATE OR REPLACE FUNCTION dbanon.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    dead dbanon.run;
-    over boolean;
+    candidate bigint;
     reaped integer := 0;
 BEGIN
-    FOR dead IN
-        SELECT r.* FROM dbanon.run r WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL ORDER BY r.run_id
-        FOR UPDATE SKIP LOCKED
+    FOR candidate IN
+        SELECT r.run_id FROM dbanon.run r
+        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) ORDER BY r.run_id
     LOOP
-        -- is_held first: this session may hold the lock itself, and would get it a second time.
-        CONTINUE WHEN dbanon.is_held(dead.lock_key) OR NOT pg_try_advisory_xact_lock(dead.lock_key);
-        over := dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts;
-        IF dead.todo = 'compute' THEN
-            PERFORM dbanon.delete_rows(dead.run_id);
-        END IF;
-        UPDATE dbanon.run r
-            SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
-                todo = CASE WHEN NOT over THEN r.todo END,
-                rows = CASE r.todo WHEN 'verify' THEN r.rows END,
-                status = CASE WHEN r.todo = 'verify' THEN r.status
-                              WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
-                              WHEN over THEN 'failed' ELSE 'queued' END,
-                finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
-                error_kind = CASE WHEN over AND r.cancel_requested_at IS NULL THEN 'other' END,
-                error = CASE WHEN r.todo = 'verify' AND over THEN coalesce(r.error, 'The last verification did not come to an end.')
-                             WHEN r.todo = 'verify' THEN r.error
-                             WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
-                             WHEN over THEN coalesce(r.error, dbanon.went_away()) END
-            WHERE r.run_id = dead.run_id;
-        IF NOT over THEN
-            PERFORM dbanon.wake_workers();
-        END IF;
-        reaped := reaped + 1;
+        reaped := reaped + dbanon.reap_run(candidate)::integer;
     END LOOP;
-    DELETE FROM dbanon.worker w WHERE NOT dbanon.is_held(w.lock_key);
+    DELETE FROM dbanon.worker w WHERE w.worker_id IN (
+        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon.is_held(d.lock_key) FOR UPDATE SKIP LOCKED);
     RETURN reaped;
 END
 $$;
@@ -243,7 +277,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
-    PERFORM dbanon.reap_runs();
+    PERFORM dbanon.reap_run(lock_run.run_id);
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
         PERFORM dbanon.refuse_no_run(lock_run.run_id);

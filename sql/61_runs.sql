@@ -5,9 +5,9 @@ SELECT
     r.run_id, d.name AS dataset, r.method, r.algorithm, r.params,
     CASE WHEN NOT s.dead OR r.todo = 'verify' THEN r.status
          WHEN r.cancel_requested_at IS NOT NULL THEN 'cancelled'
-         WHEN r.attempts >= r.most_attempts THEN 'failed'
+         WHEN s.over THEN 'failed'
          ELSE 'queued' END AS status,
-    CASE WHEN r.todo IS NULL THEN NULL
+    CASE WHEN r.todo IS NULL OR s.over THEN NULL
          WHEN r.worker IS NULL OR s.dead THEN 'waiting for a worker'
          WHEN r.cancel_requested_at IS NOT NULL THEN 'being cancelled'
          ELSE coalesce(r.stage, 'starting')
@@ -18,11 +18,12 @@ SELECT
     r.attempts,
     (SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l
         WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases,
-    CASE WHEN s.dead AND r.todo = 'compute' AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts)
+    CASE WHEN s.over AND r.todo = 'compute'
          THEN coalesce(r.error, dbanon.went_away()) ELSE r.error END AS error
 FROM dbanon.run r
 JOIN dbanon.dataset d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) AS dead) s;
+CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) AS dead) a
+CROSS JOIN LATERAL (SELECT a.dead, a.dead AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts) AS over) s;
 
 CREATE OR REPLACE VIEW dbanon.workers AS
 SELECT w.worker_id, w.name, w.started_at, w.started_by, r.run_id

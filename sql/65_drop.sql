@@ -4,11 +4,18 @@ CREATE OR REPLACE FUNCTION dbanon.hold_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    key CONSTANT bigint := dbanon.run_lock_key(run_id);
 BEGIN
-    -- Before the row is waited for: who writes the run's rows holds it for long.
-    IF NOT pg_try_advisory_xact_lock(dbanon.run_lock_key(run_id)) THEN
-        RETURN false;
-    END IF;
+    PERFORM dbanon.reap_run(run_id);
+    -- Before the row is waited for: who writes the run's rows holds it for long. Whoever has just finished lets the lock go soon.
+    FOR tried IN 1..50 LOOP
+        EXIT WHEN key IS NULL OR pg_try_advisory_xact_lock(key);
+        IF tried = 50 OR EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
+            RETURN false;
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
     -- With it nobody takes the run; and a publication that has it comes to its end first.
     PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
@@ -173,6 +180,11 @@ DECLARE
     held bigint;
     busy bigint;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'A subject must be forgotten in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
+            USING ERRCODE = 'DA015', DETAIL = 'It would not see runs that were made since it began.',
+                  HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
+    END IF;
     -- The lock of loads; and the row, without which nobody submits, publishes or loads by other ways.
     PERFORM dbanon.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
@@ -192,8 +204,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.hold_dataset(text) IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends. Part of dbanon.forget_subject.
-Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on. Example: SELECT
-dbanon.hold_dataset(''taxi'').';
+Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on; DA015 in a transaction with an old snapshot.
+Example: SELECT dbanon.hold_dataset(''taxi'').';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -234,5 +246,6 @@ COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 that were never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
 backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
-such dataset or subject; DA013 while a run of the dataset is being worked on. Example: SELECT * FROM
+such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.
+Example: SELECT * FROM
 dbanon.forget_subject(''taxi'', ''p7'').';

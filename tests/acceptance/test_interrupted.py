@@ -155,7 +155,8 @@ def test_ctrl_c_in_psql_cancels_its_statement_and_is_left_to_it(city_url: str) -
     )
     with psycopg.connect(city_url, autocommit=True) as observer:
         deadline = time.monotonic() + 30
-        while not observer.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+        asleep = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+        while not observer.execute(asleep).fetchone():
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)

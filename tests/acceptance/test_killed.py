@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests import wholeness
-from tests.acceptance.commands import STAGES, call, held_up
+from tests.acceptance.commands import STAGES, call, held_up, waiting
 
 pytestmark = pytest.mark.db
 
@@ -58,6 +58,6 @@ def test_the_server_gives_up_the_statement_of_a_killed_command_by_itself(
         process.communicate()
         with psycopg.connect(released_city, autocommit=True) as observer:
             deadline = time.monotonic() + 30
-            while observer.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchone():
+            while waiting(observer):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)

@@ -249,7 +249,10 @@ def test_a_worker_is_woken_by_a_submission(
     thread = threading.Thread(target=process.work)
     thread.start()
     try:
-        idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND query ~ 'dbanon.claim_run'"
+        idle = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE state = 'idle' AND query ~ 'dbanon.claim_run' AND datname = current_database()"
+        )
         until(lambda: city.execute(idle).fetchone() == (1,))
         run = submitted(city)
         until(lambda: told(city, run) == ("verified",))

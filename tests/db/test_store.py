@@ -141,7 +141,8 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
     def first_batch(column):
         if not ended:
             query = (
-                "SELECT pid, pg_stat_activity.query FROM pg_stat_activity WHERE state = 'active' AND query ~ '^COPY '"
+                "SELECT pid, query FROM pg_stat_activity"
+                " WHERE state = 'active' AND query ~ '^COPY ' AND datname = current_database()"
             )
             ((pid, _),) = connection.execute(query).fetchall()
             connection.execute(f"SELECT {end}(%s)", [pid])

@@ -1,0 +1,189 @@
+"""Two things at once around the end of a run: nobody waits for the wrong one, and each is told what became of it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbanon import queue, running, store
+from dbanon._background import in_background
+from dbanon._progress import silent
+from dbanon._watching import Watch
+from dbanon.errors import StoreError
+from dbanon.pipeline import open_database
+
+from .test_queue import shown, with_rows, worker
+from .test_queue_edges import claimed, submitted, value
+
+
+@pytest.fixture
+def connection(connection: psycopg.Connection) -> psycopg.Connection:
+    """Whoever has to wait here waits in vain."""
+    connection.execute("SET statement_timeout = '10s'")
+    return connection
+
+
+@pytest.fixture
+def dead(connection: psycopg.Connection, database: str, run: int) -> int:
+    """A run whose own command went away: nobody begins it again."""
+    with worker(connection, database) as session:
+        with session.transaction():
+            run_id = submitted(session)
+            assert queue.claim_run(session, "gone", run_id) is not None
+        with_rows(session, run_id)
+    return run_id
+
+
+@pytest.fixture
+def held_open(database: str) -> Iterator[psycopg.Connection]:
+    """A session in a transaction that nobody ends, as psql's with AUTOCOMMIT off."""
+    with psycopg.connect(database) as opened:
+        yield opened
+        opened.rollback()
+
+
+def test_a_run_that_died_unnoticed_can_be_dropped(connection: psycopg.Connection, dead: int) -> None:
+    assert shown(connection, dead) == ("failed", None)
+    assert value(connection, "SELECT dbanon.drop_run(%s)", dead) == 0  # its rows went with its worker
+
+
+def test_a_run_that_died_unnoticed_keeps_nobody_from_being_forgotten(connection: psycopg.Connection, dead: int) -> None:
+    connection.execute("SELECT dbanon.forget_subject('ten', 'p3')")
+    assert shown(connection, dead) == ("failed", None)
+
+
+def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
+    connection: psycopg.Connection, database: str, held_open: psycopg.Connection, dead: int
+) -> None:
+    alive = submitted(connection)
+    claim = claimed(connection, alive)
+    connection.execute("INSERT INTO dbanon.worker (name) VALUES ('gone')")
+    held_open.execute("SELECT dbanon.reap_runs()")
+    held_open.execute("SELECT dbanon.verify_run(1)")
+    assert queue.watch_run(connection, claim, "computing", 1, 2) == "go on"
+    queue.set_status(connection, claim, "running")
+    assert queue.reap_runs(connection) == 0
+    with store.connect(database) as other:
+        other.execute("SET statement_timeout = '10s'")
+        assert queue.cancel_run(other, alive) == "being cancelled"
+
+
+def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psycopg.Connection, run: int) -> None:
+    waiting = submitted(connection)
+    claim = claimed(connection, waiting)
+    queue.cancel_run(connection, waiting)
+    queue.requeue_run(connection, claim)
+    told = "status, progress, error = 'The run must be left to end. ' || session_user || ' cancelled it.'"
+    assert shown(connection, waiting, told) == ("cancelled", None, True)
+
+
+def test_a_lock_that_outlives_its_work_for_a_moment_is_waited_for(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    for statement in ("SELECT dbanon.drop_run(%s)", "SELECT FROM dbanon.claim_run('w', %s)"):
+        waiting = submitted(connection)
+        with store.connect(database) as finishing:
+            finishing.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [waiting])
+            if "drop" in statement:
+                queue.cancel_run(connection, waiting)
+            asked = in_background(connection.execute, statement, [waiting])
+            time.sleep(0.5)
+            assert not asked.done()
+            finishing.execute("SELECT pg_advisory_unlock_all()")
+            assert asked.result().rowcount == 1
+
+
+def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, run: int) -> None:
+    held_open.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    with pytest.raises(psycopg.Error, match="must be forgotten in a transaction that is read committed") as caught:
+        held_open.execute("SELECT dbanon.forget_subject('ten', 'p3')")
+    assert caught.value.sqlstate == "DA015"
+
+
+def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
+    before = store.last_verification(connection, run)
+    assert before > 0
+    queue.ask_verification(connection, run)
+    assert queue.cancel_run(connection, run) == "verified"
+    with pytest.raises(queue.CancelledError, match="cancelled it"):
+        running.stored_result(connection, run, after=before)
+    assert running.stored_result(connection, run).status == "verified"
+
+
+def test_a_verification_that_died_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
+    queue.ask_verification(connection, run)
+    connection.execute("UPDATE dbanon.run SET todo = NULL")
+    with pytest.raises(StoreError, match=r"must come to its end\. It did not; verify it again"):
+        running.stored_result(connection, run, after=store.last_verification(connection, run))
+
+
+def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    waiting = submitted(connection)
+    with open_database(database) as opened:
+
+        def lose(stage: str, done: int, total: int | None) -> None:
+            connection.execute("SELECT pg_terminate_backend(%s)", [opened.connection.info.backend_pid])
+
+        with pytest.raises(StoreError, match=rf"how run {waiting} ends\. The connection was lost; the run goes on"):
+            opened.wait(waiting, progress=lose)
+    assert shown(connection, waiting, "status") == ("queued",)
+
+
+def test_another_verification_asked_for_at_the_end_disturbs_nobody(
+    connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = running._Run._result
+
+    def late(self: running._Run, *verdict: Any, **known: Any) -> running.RunResult:
+        queue.ask_verification(connection, self.claim.run_id)
+        time.sleep(1.2)  # two looks
+        return ending(self, *verdict, **known)
+
+    monkeypatch.setattr(running._Run, "_result", late)
+    with open_database(database) as opened:
+        assert opened.run("tp-aware", dataset="ten", params={"k": 5}, publish="mine").release == "mine"
+
+
+def test_nobody_publishes_a_run_between_its_refusal_and_the_reason(
+    connection: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch, run: int
+) -> None:
+    waited: list[str | None] = []
+
+    def refusal(self: running._Run, verdict: object) -> str:
+        connection.execute("SET lock_timeout = '50ms'")
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute("UPDATE dbanon.run SET status = status WHERE run_id = %s", [self.claim.run_id])
+        waited.append(caught.value.sqlstate)
+        return "Refused."
+
+    monkeypatch.setattr(running._Run, "_refusal", refusal)
+    monkeypatch.setattr(running, "_judge", lambda name, url, run_id: REFUSED)
+    with open_database(database) as opened:
+        assert opened.verify(run).status == "refused"
+    assert waited == ["55P03"]
+
+
+REFUSED = running.Verdict(attack="tp-aware", passed=False, figures={}, clauses=())
+
+
+def test_a_watch_that_is_interrupted_at_its_end_gives_nothing_up(
+    connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Watch) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "settle", interrupted)
+    given_up = threading.Event()
+    claim = claimed(connection, submitted(connection))
+    with store.connect(database) as holder:
+        watch = Watch(holder, claim, silent, give_up=given_up.set)
+        with pytest.raises(KeyboardInterrupt), watch:
+            pass
+        assert watch._over.is_set()
+        watch._thread.join(5)
+    assert not given_up.is_set()
