@@ -54,7 +54,8 @@ _SENTENCES = {
     "28P01": "The password must be right. The server refused it; check --dsn, PGPASSWORD or ~/.pgpass.",
     "28000": "The login must be allowed in. The server refused it; check --dsn and the server's pg_hba.conf.",
     "3D000": "The database must exist. The server has none of that name; create it or check --dsn.",
-    "2BP01": "Nothing else may depend on a release to withdraw. Other views do; drop those first.",
+    "2BP01": "Nothing may be built on the own table of a release that goes. Somebody has, such as a view on "
+    "dbanon.release_<n>; drop that first.",
 }
 
 
@@ -93,7 +94,7 @@ def _other(error: DriverError, state: str | None) -> str:
         return _unreachable(error)
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
-    return f"The server must accept the statement. It refused ({about}); see its log, or use --debug."
+    return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
 
 
 _ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => ('[^']*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")

@@ -306,7 +306,7 @@ def load_requests(
         `trajectories` is 0, `subjects` counts the senders.
     """
     progress = progress or silent
-    columns = tuple(dict.fromkeys(columns))
+    columns = tuple(columns)
     if not columns:
         raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")
     telling = [name for name in columns if name in (subject, time)]
@@ -315,6 +315,7 @@ def load_requests(
             f"The content of a request must not name who sent it or when. Got column '{telling[0]}'; leave it out of "
             "--columns."
         )
+    _from_files.check_differ(list(columns), "the content")
     _cells.check_zone(tz)
     with store.errors_translated(), connection.transaction():
         _datasets.lock(connection, dataset)

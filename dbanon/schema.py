@@ -118,6 +118,13 @@ def statistics_are_open(url: str) -> bool:
     return row is not None and bool(row[0])
 
 
+def operators_read_releases(url: str) -> bool:
+    """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT pg_has_role('dbanon_operator', 'dbanon_analyst', 'MEMBER')").fetchone()
+    return row is not None and bool(row[0])
+
+
 def _prepare(connection: "sqlalchemy.Connection") -> None:
     connection.exec_driver_sql("SET LOCAL client_min_messages = warning")
     version = int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one())

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 ROLES = {
     "dbanon_admin": "owns everything dbanon makes; members may upgrade",
-    "dbanon_operator": "may load data, submit runs, publish and unpublish",
+    "dbanon_operator": "may load data, submit runs, publish, unpublish and read the releases",
     "dbanon_worker": "computes and verifies: alone writes cloaks, members and verdicts",
     "dbanon_analyst": "may read the views in schema published, nothing else",
 }
@@ -27,6 +27,17 @@ DO $$ BEGIN
         COMMENT ON ROLE {name} IS 'dbanon: {purpose}';
     END IF;
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END $$
+"""
+
+# Operators see what analysts see. A member of dbanon_admin may upgrade without the right to grant that: then it stays
+# as it was, and `dbanon db upgrade` says so.
+LET_OPERATORS_READ = """
+DO $$ BEGIN
+    IF NOT pg_has_role('dbanon_operator', 'dbanon_analyst', 'MEMBER') THEN
+        GRANT dbanon_analyst TO dbanon_operator;
+    END IF;
+EXCEPTION WHEN insufficient_privilege OR unique_violation THEN NULL;
 END $$
 """
 
@@ -85,6 +96,7 @@ def run() -> None:
     connection: Connection = context.config.attributes["connection"]
     for name, purpose in ROLES.items():
         script(connection, CREATE_ROLE.format(name=name, purpose=purpose))
+    script(connection, LET_OPERATORS_READ)
     folder: Path = context.config.attributes["sql"]
     files = sorted(folder.glob("[0-9][0-9]_*.sql"))
     for file in files:

@@ -239,7 +239,8 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
-              HINT = 'Withdraw it with SELECT dbanon.unpublish(...) and publish another run.';
+              HINT = format('Withdraw it with SELECT dbanon.unpublish(%L) and publish another run.',
+                            (SELECT l.name FROM dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)));
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_change() IS

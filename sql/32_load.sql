@@ -133,12 +133,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     readable boolean;
+    reached boolean;
     filtered boolean;
     blurred boolean;
     missing text;
 BEGIN
     SELECT format('%I.%I', n.nspname, c.relname), row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE')
-    INTO qualified, filtered, readable
+    INTO qualified, filtered, reached
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid = source AND c.relkind IN ('r', 'p', 'v', 'm', 'f');
     IF NOT FOUND THEN
@@ -153,7 +154,7 @@ BEGIN
                   HINT = 'Import it as a login that sees all of them.';
     END IF;
     SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
-        bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)) AND readable,
+        bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)),
         bool_or(NOT c.collisdeterministic OR format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '(^|\.)citext$')
             FILTER (WHERE a.attname = subject)
     INTO types, readable, blurred
@@ -168,10 +169,13 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
                   HINT = 'Name the right one.';
     END IF;
-    IF NOT readable THEN
+    IF NOT (reached AND readable) THEN
         RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
             USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
-                  HINT = 'Grant it SELECT, and USAGE on the schema.';
+                  HINT = 'Have its owner grant that: ' || concat_ws(' ',
+                      CASE WHEN NOT reached THEN format('GRANT USAGE ON SCHEMA %s TO %I;',
+                          (SELECT c.relnamespace::regnamespace FROM pg_class c WHERE c.oid = source), current_user) END,
+                      CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
         RAISE EXCEPTION 'Column ''%'' must tell one subject from another byte by byte. Its type takes different spellings for the '

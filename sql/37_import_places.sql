@@ -223,7 +223,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) GROUP BY n.name ORDER BY min(n.ord));
+    named text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) ORDER BY n.ord);
     known dbanon.dataset;
     staged record;
 BEGIN

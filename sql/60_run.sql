@@ -299,7 +299,7 @@ BEGIN
     IF state.todo IS NULL THEN
         RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
-                  HINT = 'Nothing is to be done. SELECT dbanon.drop_run(...) deletes a run that was never published.';
+                  HINT = format('Nothing is to be done. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
     END IF;
     IF state.worker IS NULL AND state.todo = 'compute' THEN
         UPDATE dbanon.run r

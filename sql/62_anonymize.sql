@@ -25,8 +25,8 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first, and call it neither in a block with EXCEPTION nor in a procedure with SET; '
-                         'or queue the run with SELECT dbanon.submit_run(...).';
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a -c of its own), and call it '
+                         'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
         RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'
@@ -158,8 +158,9 @@ BEGIN
     END LOOP;
     verdict := dbanon.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
-        RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: SELECT dbanon.publish(%, ...).',
-            run_id, run_id;
+        RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
+            'SELECT dbanon.publish(%s, %L%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
+            CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END);
         rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason);
     END IF;
 END

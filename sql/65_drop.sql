@@ -41,7 +41,10 @@ BEGIN
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'What was published is known to an adversary for ever.',
-                  HINT = 'To take its rows from analysts, withdraw the release: SELECT dbanon.unpublish(...).';
+                  HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
+                      SELECT string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
+                      FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
+                      'Nothing is to be done: it was withdrawn.');
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,
@@ -105,23 +108,28 @@ AS $$
 DECLARE
     live text;
     exact text;
+    withdraw text;
+    withdraw_exact text;
     number bigint;
 BEGIN
-    SELECT count(*), string_agg(l.name, ', ' ORDER BY l.name), string_agg(l.name, ', ' ORDER BY l.name) FILTER (WHERE EXISTS (
-                SELECT FROM dbanon.membership m
-                JOIN dbanon.cloak c ON c.run_id = m.run_id AND c.record_id = m.record_id AND c.crowd = 1
-                WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)))
-        INTO number, live, exact
-        FROM dbanon.release l WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
+    SELECT count(*), string_agg(l.name, ', ' ORDER BY l.name), string_agg(l.name, ', ' ORDER BY l.name) FILTER (WHERE x.exact),
+            string_agg(x.withdraw, '; ' ORDER BY l.name), string_agg(x.withdraw, '; ' ORDER BY l.name) FILTER (WHERE x.exact)
+        INTO number, live, exact, withdraw, withdraw_exact
+        FROM dbanon.release l
+        CROSS JOIN LATERAL (SELECT format('SELECT dbanon.unpublish(%L)', l.name) AS withdraw, EXISTS (
+            SELECT FROM dbanon.membership m
+            JOIN dbanon.cloak c ON c.run_id = m.run_id AND c.record_id = m.record_id AND c.crowd = 1
+            WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)) AS exact) x
+        WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data, still as before: %. To be rid of it there too, withdraw them with '
-                     'SELECT dbanon.unpublish(...); or publish a new run in their place, which tells those who have both who was '
+        RAISE NOTICE '% made with this subject''s data, still as before: %. To be rid of it there too, withdraw them: %; '
+                     'or publish a new run in their place, which tells those who have both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
-            CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live;
+            CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live, withdraw;
     END IF;
     IF exact IS NOT NULL THEN
-        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it with SELECT dbanon.unpublish(...) until it '
-                     'is replaced.', exact;
+        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it until it is '
+                     'replaced: %.', exact, withdraw_exact;
     END IF;
 END
 $$;

@@ -309,7 +309,7 @@ BEGIN
     ELSIF at_s IS NULL AND (about ->> 'fixes')::bigint > subjects THEN
         fails := jsonb_build_object('code', 2, 'sentence', format(
             'Every subject must have one fix, or the ''at'' parameter must say at which instant to look. Got %s fixes of %s subjects; '
-            'give -p at=TIME.', about ->> 'fixes', subjects));
+            'give the ''at'' parameter.', about ->> 'fixes', subjects));
     END IF;
     IF fails IS NOT NULL THEN
         RETURN fails;
@@ -331,15 +331,15 @@ BEGIN
     -- In the order in which the run looks.
     IF sites = 0 THEN
         fails := jsonb_build_object('code', 3, 'sure', true, 'sentence',
-            'The dataset must have sensitive sites. Got none; load some with `dbanon load sites`.');
+            'The dataset must have sensitive sites. Got none; load some first.');
     ELSIF greatest(cells[1], cells[2]) > (limits ->> 'cells')::double precision THEN
         fails := jsonb_build_object('code', 3, 'sentence', format(
-            'Users and sites must lie within 2^30 cells of one another. Got %s cells. Keep wild ones out when loading: --drop-outliers '
-            'or --bbox, for trajectories and for sites.', dbanon.plan_figure(greatest(cells[1], cells[2]))));
+            'Users and sites must lie within 2^30 cells of one another. Got %s cells. Keep wild ones out when loading trajectories '
+            'and sites: drop outliers, or keep to a box.', dbanon.plan_figure(greatest(cells[1], cells[2]))));
     ELSIF cells[1] * cells[2] * sites > (limits ->> 'domain')::double precision THEN
         fails := jsonb_build_object('code', 3, 'sentence', format(
             'Users and sites must span fewer than 2^62 cells, times sites. Got %s cells; keep wild positions out when loading, or load '
-            'with a coarser --grid-m.', dbanon.plan_figure(cells[1] * cells[2])));
+            'with a coarser grid_m.', dbanon.plan_figure(cells[1] * cells[2])));
     END IF;
     IF sites > 0 AND fails IS NOT NULL AND at_s IS NOT NULL THEN  -- the bounds are of all fixes; the snapshot's may be smaller
         fails := fails || jsonb_build_object('code', 0, 'may', fails -> 'code');

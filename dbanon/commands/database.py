@@ -63,6 +63,11 @@ def db_upgrade() -> None:
                 "The server's locks and counters and PostGIS's estimates of private tables stay open to every login: "
                 "this one may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
             )
+        if not schema.operators_read_releases(target.url):
+            stderr_line(
+                "Operators may not read the releases: this login may not grant that. Run "
+                "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
+            )
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
 
 

@@ -100,7 +100,7 @@ def _only_fixes(data: Trajectories, places: Places) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
             "Every subject must have one fix, or the 'at' parameter must say at which instant to look. "
-            f"Got {data.fixes} fixes of {data.subjects} subjects; give -p at=TIME."
+            f"Got {data.fixes} fixes of {data.subjects} subjects; give the 'at' parameter."
         )
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
     start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
@@ -129,14 +129,14 @@ def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | N
         If there is no site, or users and sites lie too far apart.
     """
     if not len(places.site_id):
-        raise DataError("The dataset must have sensitive sites. Got none; load some with `dbanon load sites`.")
+        raise DataError("The dataset must have sensitive sites. Got none; load some first.")
     users, sites = np.floor(seen.bounds / data.grid_m), np.floor(places.site_bounds / data.grid_m)
     both = np.concatenate([users, sites])
     root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
     if sides.max() > LARGEST_SIDE:
         raise DataError(
             f"Users and sites must lie within 2^30 cells of one another. Got {sides.max():.3g} cells. Keep wild "
-            "ones out when loading: --drop-outliers or --bbox, for trajectories and for sites."
+            "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = _hilbert.order_for(int(sides.max()))
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (users, sites))

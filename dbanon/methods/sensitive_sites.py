@@ -136,7 +136,7 @@ def anonymise(
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
             f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
-            "positions out when loading, or load with a coarser --grid-m."
+            "positions out when loading, or load with a coarser grid_m."
         )
     if algorithm == "local":
         return _shared(data, scene, seen, params)

@@ -283,6 +283,11 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
         2,
         "The columns of position and name must differ. Got 'x' twice; name each as it is called.",
     ),
+    "a column of requests twice": (
+        ("load", "requests", "{folder}/good.csv", "--dataset", "good", "--columns", "x,x"),
+        2,
+        "The columns of the content must differ. Got 'x' twice; name each as it is called.",
+    ),
     "sites for no dataset": (
         sites("sites.csv", dataset="goood"),
         2,

@@ -439,7 +439,7 @@ def test_no_site_is_bad_data(database: str, town_files: tuple[Path, Path]) -> No
     load_users(database, town_files[0], "siteless", "--subject", "-")
     refused = run(database, "siteless")
     assert refused.code == 3
-    assert refused.sentence == ("The dataset must have sensitive sites. Got none; load some with `dbanon load sites`.")
+    assert refused.sentence == "The dataset must have sensitive sites. Got none; load some first."
 
 
 BAD = {

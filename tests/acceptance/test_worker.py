@@ -85,6 +85,7 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
         assert told(city, 2, "status, rows, progress, releases") == ("verified", row[2], None, "city_k7")
         assert "SELECT dbanon.cancel_run(2) ends it." in heard[0]
         assert any(line.startswith("Run 2: ") for line in heard)
+        assert any(line.endswith("it can later: SELECT dbanon.publish(2, 'city_k7').") for line in heard)
         assert workers.stop(worker) == 0
         assert "run 2 (tp-aware, traj-anon): verified in" in worker.said()
     check_whole(city)

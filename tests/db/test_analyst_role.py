@@ -15,6 +15,11 @@ def analyst(connection: psycopg.Connection, run: int, login: Callable[[str], str
         yield opened
 
 
+def test_an_analyst_is_a_member_of_no_other_role(analyst: psycopg.Connection) -> None:
+    names = "SELECT rolname FROM pg_roles WHERE rolname LIKE 'dbanon%' AND pg_has_role(oid, 'MEMBER') ORDER BY 1"
+    assert analyst.execute(names).fetchall() == [("dbanon_analyst",), (analyst.info.user,)]
+
+
 def test_an_analyst_reads_a_release(analyst: psycopg.Connection) -> None:
     row = analyst.execute("SELECT count(*), sum(ST_Area(region)), sum(subjects) FROM published.ten").fetchone()
     assert row == (4, 14400.0, 20)

@@ -42,14 +42,23 @@ def test_a_run_that_is_not_there_is_no_run(operator: psycopg.Connection, run_id:
     assert error.diag.message_primary == f"The run must exist. There is no run {run_id or 'NULL'}."
 
 
-@pytest.mark.parametrize("withdrawn", [False, True])
+_WITHDRAW = (
+    "To take its rows from analysts, withdraw it: SELECT dbanon.unpublish('again'); SELECT dbanon.unpublish('ten')."
+)
+
+
+@pytest.mark.parametrize(
+    ("withdrawn", "hint"), [(False, _WITHDRAW), (True, "Nothing is to be done: it was withdrawn.")]
+)
 def test_a_run_that_was_ever_published_stays(
-    connection: psycopg.Connection, operator: psycopg.Connection, withdrawn: bool
+    connection: psycopg.Connection, operator: psycopg.Connection, withdrawn: bool, hint: str
 ) -> None:
-    operator.execute("SELECT dbanon.publish(1, 'ten')")
-    if withdrawn:
-        operator.execute("SELECT dbanon.unpublish('ten')")
-    assert refusal(operator).sqlstate == "DA007"
+    for name in ("ten", "again"):
+        operator.execute("SELECT dbanon.publish(1, %s)", [name])
+        if withdrawn:
+            operator.execute("SELECT dbanon.unpublish(%s)", [name])
+    error = refusal(operator)
+    assert (error.sqlstate, error.diag.message_hint) == ("DA007", hint)
     assert left(connection) == (1, 4, 10, 1)
 
 

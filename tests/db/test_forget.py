@@ -234,6 +234,7 @@ def test_live_releases_with_the_subject_are_named_and_stay(filled: psycopg.Conne
     forget(filled)
     assert len(heard) == 1
     assert heard[0].startswith("1 live release was made with this subject's data, still as before: ten. ")
+    assert "withdraw them: SELECT dbanon.unpublish('ten'); or publish" in heard[0]
     assert "replace => true" in heard[0]
     assert NAME not in heard[0]
     assert filled.execute("SELECT * FROM published.ten").fetchall() == before
@@ -265,7 +266,8 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(scratch: psycop
     forget(scratch, "p0")
     assert len(heard) == 1
     forget(scratch, "p9")
-    assert heard[2].startswith("There the subject is not hidden but published as it is: ten. Withdraw it")
+    assert heard[2].startswith("There the subject is not hidden but published as it is: ten. Withdraw it ")
+    assert heard[2].endswith("until it is replaced: SELECT dbanon.unpublish('ten').")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_a_request_may_have_more_columns_than_a_function_arguments(town):
     names = [f"c{i}" for i in range(120)]
     columns = ", ".join(f"{i} AS {name}" for i, name in enumerate(names))
     town.execute(f"CREATE TABLE public.wide AS SELECT 'a' AS subject, 0 AS time, {columns}")
-    town.execute("SELECT dbanon.import_requests('public.wide', 'town', %s)", [[*names, "c0"]])
+    town.execute("SELECT dbanon.import_requests('public.wide', 'town', %s)", [names])
     content = everything(town, "SELECT content FROM dbanon.request WHERE subject = 'a'")[0][0]
     assert content == {name: str(i) for i, name in enumerate(names)}
 

@@ -98,6 +98,11 @@ from tests.importing import (
             "The content of a request must not name who sent it or when. Got column 'at'. Leave it out of columns.",
         ),
         (
+            "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom,geom}', 'kind', 'at'",
+            ParameterError,
+            "The columns of the content must differ. Got 'geom' twice. Name each as it is called.",
+        ),
+        (
             "SELECT * FROM dbanon.import_requests('public.shops', 'town', '{geom}', 'kind', 'at'",
             ParameterError,
             "Times must name their zone, or come with one for all of them. Column 'at' is date. "
@@ -185,14 +190,28 @@ def test_a_table_that_the_login_may_not_read_is_not_read(database, operator, sou
             found = owner.execute("SELECT 'hidden.shops'::regclass::oid").fetchone()
         assert found
         statement, name = POIS.replace("'public.shops'", str(found[0])), "hidden.shops"
+        right = "USAGE ON SCHEMA hidden"
     else:
         statement, name = POIS.replace("public.shops", source), source
+        right = f"SELECT ON {source}"
     error = refused(operator, statement)
     assert isinstance(error, StoreError)
+    grant = f"GRANT {right} TO {operator.info.user};"
     assert str(error) == (
-        f"The login must be allowed to read the table. It may not read {name}. Grant it SELECT, and "
-        "USAGE on the schema."
+        f"The login must be allowed to read the table. It may not read {name}. Have its owner grant that: {grant}"
     )
+
+
+def test_the_rights_that_a_login_lacks_can_be_typed_as_the_hint_has_them(database, operator):
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute('CREATE SCHEMA "Odd one"; CREATE TABLE "Odd one"."Its shops" AS TABLE public.shops')
+        found = owner.execute("""SELECT '"Odd one"."Its shops"'::regclass::oid""").fetchone()
+        assert found
+        statement = POIS.replace("'public.shops'", str(found[0]))
+        with pytest.raises(psycopg.Error) as caught:
+            operator.execute(statement + ")")
+        owner.execute((caught.value.diag.message_hint or "").removeprefix("Have its owner grant that: "))
+    assert call(operator, statement)[1] >= 1
 
 
 def test_row_level_security_that_hides_rows_is_refused(database, operator):

@@ -122,6 +122,8 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
     assert queue.watch_run(other, claim, None, 0, None) == "cancel"
     with pytest.raises(StoreError, match=r"must wait or be worked on\. Run 1 is verified"), store.errors_translated():
         queue.cancel_run(connection, 1)
+    drop = "SELECT dbanon.drop_run(1) deletes it."
+    assert (failing(connection, "SELECT dbanon.cancel_run(1)").message_hint or "").endswith(drop)
     with pytest.raises(ParameterError, match="no run 99"), store.errors_translated():
         queue.cancel_run(connection, 99)
 
@@ -275,7 +277,9 @@ def test_in_a_transaction_block_nothing_is_submitted(connection: psycopg.Connect
         told = failing(connection, call)
         connection.execute("ROLLBACK")
         assert told.sqlstate == "DA015"
-        assert "COMMIT" in (told.message_hint or "")
+        assert "COMMIT first (in psql: \\set AUTOCOMMIT on, and each CALL in a -c of its own)" in (
+            told.message_hint or ""
+        )
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -109,6 +109,22 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
     )
 
 
+def test_an_operator_reads_releases_also_with_the_analysts_rights(operator: psycopg.Connection) -> None:
+    allow(
+        operator,
+        "SELECT dbanon.publish(1, 'ten')",
+        "SELECT * FROM published.ten",
+        "SET ROLE dbanon_analyst",
+        "SELECT * FROM published.ten",
+    )
+    refuse(operator, "SELECT * FROM dbanon.run", "UPDATE published.ten SET crowd = 9")
+
+
+def test_a_worker_reads_no_release(operator: psycopg.Connection, worker: psycopg.Connection) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    refuse(worker, "SELECT * FROM published.ten", "SET ROLE dbanon_analyst")
+
+
 def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
     allow(
         worker,

@@ -352,6 +352,22 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     check(connection, "ten_people")
 
 
+def test_what_a_superuser_made_of_a_releases_own_table_keeps_it(connection, run):
+    store.publish(connection, run, "ten_people")
+    connection.execute("CREATE VIEW public.mine AS SELECT * FROM dbanon.release_1")
+    with pytest.raises(StoreError, match=r"a view on dbanon\.release_<n>; drop that first"), store.errors_translated():
+        store.unpublish(connection, "ten_people")
+    connection.execute("DROP VIEW public.mine")
+    store.unpublish(connection, "ten_people")
+
+
+def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection, run):
+    store.publish(connection, run, "ten_people")
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("DELETE FROM dbanon.release_1")
+    assert caught.value.diag.message_hint.startswith("Withdraw it with SELECT dbanon.unpublish('ten_people') and")
+
+
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
     verify(connection)
     connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 2}'""")

@@ -14,6 +14,9 @@ WITH ours AS (
                   CASE WHEN r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolbypassrls THEN ' POWERFUL' END)
     FROM pg_roles r WHERE r.rolname IN ('dbanon_admin', 'dbanon_operator', 'dbanon_worker', 'dbanon_analyst')
     UNION ALL
+    SELECT format('member %s of %s', pg_get_userbyid(m.member), pg_get_userbyid(m.roleid))
+    FROM pg_auth_members m WHERE pg_get_userbyid(m.member) IN ('dbanon_operator', 'dbanon_worker', 'dbanon_analyst')
+    UNION ALL
     SELECT format('%s %s owner %s', CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE c.relkind::text END,
                   c.full_name, pg_get_userbyid(c.relowner))
     FROM relation c

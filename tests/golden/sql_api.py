@@ -52,7 +52,7 @@ Everything of dbanon can be done in psql, as a login that is a member of one of 
 
 | role | may |
 |---|---|
-| `dbanon_operator` | load data, submit runs, publish and withdraw: the administrator |
+| `dbanon_operator` | load data, submit runs, publish and withdraw, read the releases: the administrator |
 | `dbanon_worker` | compute and verify; alone writes cloaks, members and verdicts |
 | `dbanon_analyst` | read the views in the schema `published`, nothing else |
 | `dbanon_admin` | all of it: it owns what dbanon makes, and its members may upgrade |
@@ -60,6 +60,9 @@ Everything of dbanon can be done in psql, as a login that is a member of one of 
 A login of several roles may do what each of them may. Members of no role can do nothing here. `tests/db/test_rights.py`
 proves each right and the lack of each other by a real login;
 [Limitations](limitations.md#what-analysts-could-learn-besides) says what else analysts are kept from, and how.
+
+Arguments are written `name => value`. One that is called like a keyword of SQL needs its quotes, or the server finds a
+syntax error: `"time" => 't'`.
 
 This page is written from the database's own comments, which psql shows too: `\\df+ dbanon.publish`, `\\d+ dbanon.run`.
 """
@@ -216,8 +219,9 @@ def _internal(functions: list[Thing]) -> str:
 
 def _rights(every: list[Thing]) -> str:
     lines = [
-        "\nEach release is a view in the schema `published`: `dbanon_analyst` may select from it. Its rows are in a",
-        "table `dbanon.release_<n>` that nobody but its owner reads and nobody changes.\n",
+        "\nEach release is a view in the schema `published`: `dbanon_analyst` may select from it, and so may its",
+        "member `dbanon_operator`. Its rows are in a table `dbanon.release_<n>` that nobody but its owner reads and",
+        "nobody changes.\n",
     ]
     for title, kinds in (("function", ("function", "procedure")), ("table or view", ("view", "table"))):
         lines.append(f"| {title} | {' | '.join(ROLES)} |\n|---|---|---|---|")

@@ -369,7 +369,7 @@ def test_exactly_k_users_a_site_leave_one_solution_for_bk_and_mk_may_do_with_few
 
 @every_algorithm
 def test_no_site_is_bad_data(algorithm):
-    with pytest.raises(DataError, match=r"must have sensitive sites\. Got none; load some with `dbanon load sites`\."):
+    with pytest.raises(DataError, match=r"must have sensitive sites\. Got none; load some first\."):
         run(users([(0, 0)] * 5), sites([]), algorithm)
 
 

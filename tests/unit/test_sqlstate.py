@@ -1,4 +1,8 @@
-"""SQL in what the server says, as the command line writes it."""
+"""SQL in what the server says, as the command line writes it; and what both say in the same words."""
+
+import ast
+import re
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +28,31 @@ from dbanon._sqlstate import for_command_line
 )
 def test_sql_is_written_as_the_command_line_does(said: str, written: str) -> None:
     assert for_command_line(said) == written
+
+
+ROOT = Path(__file__).parents[2]
+FOR_THE_COMMAND_LINE = re.compile(r"`dbanon |(?<![\w-])--[a-z]|(?<![\w-])-p ")
+
+
+def sentences(file: Path) -> list[str]:
+    """All texts of a program that are not its documentation."""
+    tree = ast.parse(file.read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docs = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+    return [text for text in texts if text not in docs]
+
+
+# What a run ends with is stored once, for psql and the command line: docs/decisions.md, "Hints are written in SQL".
+@pytest.mark.parametrize("package", ["methods", "attacks", "trajectory.py", "running.py"])
+def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: str) -> None:
+    found = ROOT / "dbanon" / package
+    files = sorted(found.glob("*.py")) if found.is_dir() else [found]
+    assert files
+    assert [text for file in files for text in sentences(file) if FOR_THE_COMMAND_LINE.search(text)] == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "sql").glob("*.sql")), ids=lambda file: file.name)
+def test_the_database_never_speaks_in_options_of_the_command_line(file: Path) -> None:
+    code = re.sub(r"^COMMENT ON .*?';$|--\s.*?$|--$", "", file.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert FOR_THE_COMMAND_LINE.findall(code) == []

@@ -152,6 +152,25 @@ def test_who_may_not_take_the_counters_from_everybody_is_told_what_stays_open(
     assert not schema.statistics_are_open(url)
 
 
+def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
+    empty: Callable[..., str], user: str
+) -> None:
+    url = empty()
+    schema.upgrade(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT dbanon_admin TO {user}")
+        connection.execute("REVOKE dbanon_analyst FROM dbanon_operator")
+    told = "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
+    try:
+        done = call(database_url(url, user=user, password=user), "db", "upgrade")
+        assert (done.code, schema.operators_read_releases(url)) == (0, False)
+        assert told in done.stderr
+    finally:  # roles are the whole server's
+        done = call(url, "db", "upgrade")
+    assert (done.code, schema.operators_read_releases(url)) == (0, True)
+    assert told not in done.stderr
+
+
 def test_an_upgrade_writes_no_right_of_the_servers_anew(empty: Callable[..., str]) -> None:
     url = empty()
     rights = """SELECT oid, xmin, proacl::text FROM pg_proc WHERE proname ~ '^(pg_stat_get_|_postgis_|st_estimated)'
