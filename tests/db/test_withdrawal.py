@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from dbanon import schema
 from dbanon._background import in_background
 from dbanon.server import Target, parse
 from dbanon.testing import cloned_database, database_url
@@ -345,6 +346,20 @@ def test_without_the_right_to_end_sessions_the_refusal_says_which(
     assert "GRANT pg_signal_backend TO dbanon_admin" in (told.message_hint or "")
     assert connection.execute(STATE).fetchone() == before
     assert not ended(reader)
+
+
+def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
+    connection: psycopg.Connection, database: str, login: Login
+) -> None:
+    has = "SELECT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE')"
+    assert value(connection, has) is True
+    connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
+    try:
+        schema.upgrade(login("dbanon_admin"))  # goes on without
+        assert value(connection, has) is False
+    finally:
+        schema.upgrade(database)
+    assert value(connection, has) is True
 
 
 @pytest.mark.parametrize("statement", [UNPUBLISH, REPLACE])
