@@ -4,6 +4,7 @@ The server's own words reach nobody, since they may quote data. Those of our SQL
 """
 
 import re
+import shlex
 
 import adbc_driver_manager
 import psycopg
@@ -97,9 +98,13 @@ def _other(error: DriverError, state: str | None) -> str:
     return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
 
 
-_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => ('[^']*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
+_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => ('(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
 
-_STATEMENT = re.compile(r"(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(([^)]*)\))?(?: WHERE run_id = \d+)?")
+# Quotes may hold commas and brackets: those of SQL, and what they have become for a shell.
+_STATEMENT = re.compile(
+    r"""(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(((?:'[^']*'|"[^"]*"|[^)'"])*)\))?(?: WHERE run_id = \d+)?"""
+)
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
 _COMMANDS = {  # command lines of SQL functions and views
     "anonymize": "run",
     "submit_run": "submit",
@@ -127,7 +132,7 @@ def for_command_line(text: str) -> str:
     def command(found: re.Match[str]) -> str:
         if found[1] not in _COMMANDS:
             return found[0]
-        words = [word.strip(" '") for word in (found[2] or "").split(",")]
+        words = [re.sub(r"^'([^']*)'$", r"\1", word.strip()) for word in _WORD.findall(found[2] or "")]
         return f"`{' '.join(['dbanon', _COMMANDS[found[1]], *(word for word in words if word not in ('', '...'))])}`"
 
     return _STATEMENT.sub(command, _with_options(text))
@@ -138,6 +143,9 @@ def _with_options(text: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1].replace("_", "-"), found[2].strip("'")
+        if name == "reason" and value != "...":
+            said = found[2][1:-1].replace("''", "'")
+            return f"--reason {shlex.quote(said)}"
         if value.startswith("ARRAY["):
             value = ",".join(part.strip(" '") for part in value[6:-1].split(","))
         if name == "mode":

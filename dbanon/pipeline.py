@@ -310,6 +310,7 @@ class Database:
         replace: bool = False,
         allow_overlap: bool = False,
         reason: str | None = None,
+        end_readers: bool = False,
     ) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
 
@@ -324,16 +325,28 @@ class Database:
             Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
         reason : str, optional
             Why that is allowed, in three words or more; it is recorded.
+        end_readers : bool
+            With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
         """
         with store.errors_translated():
             return store.publish(
-                self.connection, run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason
+                self.connection,
+                run_id,
+                name,
+                replace=replace,
+                allow_overlap=allow_overlap,
+                reason=reason,
+                end_readers=end_readers,
             )
 
-    def unpublish(self, name: str) -> None:
-        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record."""
+    def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
+
+        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds. Returns the
+        server's notices.
+        """
         with store.errors_translated():
-            store.unpublish(self.connection, name)
+            return store.unpublish(self.connection, name, end_readers=end_readers)
 
     def runs(self) -> list[dict[str, Any]]:
         """List all runs, newest last."""

@@ -321,6 +321,7 @@ def publish(
     replace: bool = False,
     allow_overlap: bool = False,
     reason: str | None = None,
+    end_readers: bool = False,
 ) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
@@ -332,14 +333,16 @@ def publish(
         If there is no such run, or the name or the reason cannot be used.
     """
     with heard(connection) as notices:
-        given = [run_id, name, replace, allow_overlap, reason]
-        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s)", given))
+        given = [run_id, name, replace, allow_overlap, reason, end_readers]
+        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
     return rows, tuple(notices)
 
 
-def unpublish(connection: Connection, name: str) -> None:
-    """Withdraw a release."""
-    connection.execute("SELECT dbanon.unpublish(%s)", [name])
+def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+    """Withdraw a release; returns what the server has to say about it."""
+    with heard(connection) as notices:
+        connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
+    return tuple(notices)
 
 
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:

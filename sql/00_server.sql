@@ -42,3 +42,14 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- With it dbanon ends the sessions of those who read a release that is to be withdrawn at once.
+DO $$
+BEGIN
+    IF NOT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE') THEN
+        GRANT pg_signal_backend TO dbanon_admin;
+    END IF;
+-- Not every login may; or the upgrade of another database has just done it.
+EXCEPTION WHEN insufficient_privilege OR unique_violation THEN NULL;
+END
+$$;

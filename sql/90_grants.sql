@@ -17,8 +17,8 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, 
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text), dbanon.measure_overlap(bigint),
-    dbanon.check_override(boolean, text), dbanon.unpublish(text), dbanon.check_name(text) TO dbanon_operator;
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
+    dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.check_name(text) TO dbanon_operator;
 
 -- Both submit, watch and cancel.
 GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;

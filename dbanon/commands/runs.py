@@ -15,6 +15,10 @@ AllowOverlap = Annotated[
     typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
 ]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why that is allowed; recorded.")]
+EndReaders = Annotated[
+    bool,
+    typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
+]
 
 
 @app.command("methods", epilog=GLOBAL)
@@ -139,23 +143,31 @@ def publish(
     replace: TakePlace = False,
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
+    end_readers: EndReaders = False,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon import report
 
     with open_database() as database:
-        rows, notices = database.publish(run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason)
+        rows, notices = database.publish(
+            run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason, end_readers=end_readers
+        )
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
     show(lambda: report.published_text(name, rows), lambda: value)
     say(notices)
 
 
 @app.command(epilog=GLOBAL)
-def unpublish(name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")]) -> None:
+def unpublish(
+    name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
+    end_readers: EndReaders = False,
+) -> None:
     """Withdraw a release."""
     with open_database() as database:
-        database.unpublish(name)
-    show(lambda: f"Withdrew published.{name}.", lambda: {"release": name, "withdrawn": True})
+        notices = database.unpublish(name, end_readers=end_readers)
+    value = {"release": name, "withdrawn": True, "notices": list(notices)}
+    show(lambda: f"Withdrew published.{name}.", lambda: value)
+    say(notices)
 
 
 @app.command("runs", epilog=GLOBAL)

@@ -1,5 +1,7 @@
 """Releases described, runs dropped and subjects forgotten on the command line and in Python."""
 
+from collections.abc import Callable
+
 import psycopg
 import pytest
 
@@ -104,3 +106,40 @@ def test_the_same_from_python(published: str) -> None:
             database.drop(99)
         with pytest.raises(ParameterError, match="never one named 'nothing'"):
             database.card("nothing")
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (("unpublish", "city_k5"), "dbanon unpublish city_k5 --end-readers"),
+        (("publish", "1", "city_k5", "--replace"), "dbanon publish 1 city_k5 --replace --end-readers"),
+    ],
+    ids=["withdrawn", "replaced"],
+)
+def test_readers_are_ended_as_the_refusal_says(
+    published: str, login: Callable[[str], str], command: tuple[str, ...], typed: str
+) -> None:
+    url = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM published.city_k5")
+        refused = call(published, *command)
+        assert refused.code == 1
+        assert refused.sentence.endswith(f"Try again, or end their sessions: `{typed}`.")
+        done = call(published, *typed.split()[1:], "--json")
+        assert done.code == 0
+        said = f"Ended the session of {reader.info.user} (process {reader.info.backend_pid})."
+        notices = json_of(done)["notices"]
+        assert isinstance(notices, list)
+        assert said in notices
+        assert said in done.stderr
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            reader.execute("SELECT 1")
+
+
+def test_a_publication_on_the_command_line_that_replaces_nothing_ends_nobody(city_url: str) -> None:
+    done = call(city_url, "publish", "1", "city_k5", "--end-readers")
+    assert done.code == 2
+    assert done.sentence == (
+        "A publication must replace a release to end its readers. Got --end-readers without --replace. "
+        "Add --replace, or leave the other out."
+    )

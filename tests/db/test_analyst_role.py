@@ -52,6 +52,9 @@ def test_an_analyst_sees_no_statistics_of_private_tables(analyst: psycopg.Connec
 FORBIDDEN = (
     "SELECT dbanon.publish(1, 'more')",
     "SELECT dbanon.unpublish('ten')",
+    "SELECT dbanon.unpublish('ten', end_readers => true)",
+    "SELECT dbanon.end_readers('ten', NULL, true)",
+    "SELECT * FROM dbanon.readers_of('ten', true)",
     "SELECT dbanon.run_digest(1)",
     "SELECT * FROM dbanon.cloak_evidence(1)",
     "SELECT * FROM dbanon.membership_evidence(1)",

@@ -1,6 +1,8 @@
 """Releases that are taken back or replaced, by real logins: who did it, what goes, and who is in the way."""
 
 import re
+import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -9,12 +11,18 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from dbanon import schema
 from dbanon._background import in_background
+from dbanon.server import Target, parse
+from dbanon.testing import cloned_database, database_url
 
 Login = Callable[[str], str]
 
 REPLACE = "SELECT dbanon.publish(1, 'ten', replace => true)"
 UNPUBLISH = "SELECT dbanon.unpublish('ten')"
+END_READERS = "SELECT dbanon.unpublish('ten', end_readers => true)"
+REPLACE_AND_END = "SELECT dbanon.publish(1, 'ten', replace => true, end_readers => true)"
+ENDED = "SELECT array_agg((release, run_id, login, detail)::text) FROM dbanon.audit WHERE action = 'end_readers'"
 STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_by)::text ORDER BY l.release_id),
     (SELECT count(*) FROM dbanon.audit), to_regclass('published.ten')::oid,
     (SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_class c WHERE c.relname ~ '^release_[0-9]+$')
@@ -75,7 +83,7 @@ def test_a_release_that_is_being_read_is_not_withdrawn_and_the_reader_is_named(
 def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.take_view(text) SET lock_timeout = '200ms'")
+    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
     before = connection.execute(STATE).fetchone()
     with pytest.raises(psycopg.Error, match=rf"is being read by .*{reader.info.user} \(") as caught:
         operator.execute(REPLACE)
@@ -90,7 +98,7 @@ def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
 def test_the_reader_in_the_way_is_named_once_and_nobody_else(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, statement: str
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.take_view(text) SET lock_timeout = '200ms'")
+    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
     with pytest.raises(psycopg.Error) as caught:
         operator.execute(statement)
     who = rf"{reader.info.user} \(process {reader.info.backend_pid}\)"
@@ -101,7 +109,7 @@ def test_what_a_reader_made_of_a_release_does_not_keep_it_for_ever(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     for step in ("take_view", "drop_view"):
-        connection.execute(f"ALTER FUNCTION dbanon.{step}(text) SET lock_timeout = '200ms'")
+        connection.execute(f"ALTER FUNCTION dbanon.{step}(text, bigint, boolean) SET lock_timeout = '200ms'")
     reader.execute("CREATE TEMP VIEW mine AS SELECT * FROM published.ten")
     reader.commit()
     reader.execute("COMMENT ON VIEW mine IS 'held, and the release itself is not'")
@@ -112,6 +120,301 @@ def test_what_a_reader_made_of_a_release_does_not_keep_it_for_ever(
     assert connection.execute(STATE).fetchone() == before
     reader.commit()
     assert value(operator, UNPUBLISH) == 1
+
+
+def ended(reader: psycopg.Connection) -> bool:
+    """Whether a session is gone."""
+    try:
+        reader.execute("SELECT 1")
+    except psycopg.errors.AdminShutdown:
+        return True
+    return False
+
+
+@contextmanager
+def heard(connection: psycopg.Connection) -> Iterator[list[str]]:
+    """Notices of the block."""
+    said: list[str] = []
+
+    def keep(notice: psycopg.errors.Diagnostic) -> None:
+        said.append(notice.message_primary or "")
+
+    connection.add_notice_handler(keep)
+    yield said
+    connection.remove_notice_handler(keep)
+
+
+@pytest.mark.parametrize("statement", [END_READERS, REPLACE_AND_END])
+def test_an_idle_reader_is_ended_and_named_where_that_is_asked_for(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    reader: psycopg.Connection,
+    login: Login,
+    statement: str,
+) -> None:
+    with psycopg.connect(login("dbanon_analyst")) as other, psycopg.connect(login("dbanon_analyst")) as idle:
+        operator.execute("SELECT dbanon.publish(1, 'other')")
+        assert value(other, "SELECT count(*) FROM published.other") == 4  # in a transaction, as the reader is
+        assert value(idle, "SELECT count(*) FROM published.ten") == 4
+        idle.commit()
+        began = time.monotonic()
+        with heard(operator) as said:
+            operator.execute(statement)
+        assert time.monotonic() - began < 4
+        told = [notice for notice in said if notice.startswith("Ended")]
+        assert told == [f"Ended the session of {reader.info.user} (process {reader.info.backend_pid})."]
+        assert (ended(reader), ended(other), ended(idle)) == (True, False, False)
+    assert value(connection, "SELECT to_regclass('published.ten') IS NULL") is (statement == END_READERS)
+    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE name = 'ten' AND withdrawn_at IS NOT NULL") == 1
+    assert value(connection, ENDED) == [f'(ten,1,{operator.info.user},"{{""sessions"": 1}}")']
+
+
+def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_keep_a_release(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    busy, stop = login("dbanon_analyst"), threading.Event()
+
+    def read_on(url: str) -> str | None:
+        while not stop.is_set():
+            try:
+                with psycopg.connect(url) as reader:
+                    while not stop.is_set():
+                        reader.execute("SELECT count(*), pg_sleep(0.02) FROM published.ten")
+                        reader.commit()
+            except (psycopg.errors.AdminShutdown, psycopg.OperationalError):
+                continue  # and comes again
+            except psycopg.Error as error:
+                return error.sqlstate
+        return None
+
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as slow:
+        asked = in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
+        others = [in_background(read_on, busy) for _ in range(4)]
+        time.sleep(1)
+        try:
+            began = time.monotonic()
+            assert value(operator, END_READERS) == 1
+            assert time.monotonic() - began < 10
+            assert [other.result(timeout=10) for other in others] == ["42P01"] * 4  # gone
+            with pytest.raises(psycopg.errors.AdminShutdown):
+                asked.result(timeout=10)
+        finally:
+            stop.set()
+    assert value(connection, "SELECT to_regclass('published.ten')") is None
+
+
+def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_it(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, login: Login
+) -> None:
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as late:
+        waiting = in_background(value, operator, REPLACE)  # gives the reader five seconds
+        until(connection, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'")
+        with meanwhile(late, "SELECT count(*) FROM published.ten") as read:
+            reader.commit()
+        assert waiting.result(timeout=10) == 4
+        assert read.result() == 4
+
+
+def until(connection: psycopg.Connection, question: str) -> None:
+    """Wait until the answer is yes."""
+    for _ in range(200):
+        if value(connection, question) is True:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {question}")
+
+
+@pytest.mark.parametrize(
+    ("before", "holding"),
+    [
+        ("CREATE TEMP VIEW mine AS SELECT * FROM published.ten", "COMMENT ON VIEW mine IS 'held'"),
+        ("CREATE TEMP VIEW mine AS SELECT * FROM published.ten", "LOCK TABLE mine IN ACCESS SHARE MODE"),
+        (
+            "CREATE TEMP VIEW one AS SELECT * FROM published.ten; CREATE TEMP VIEW mine AS SELECT seq FROM one",
+            "COMMENT ON VIEW mine IS 'held'",
+        ),
+        ("CREATE TEMP TABLE mine (a integer, kept published.ten)", "SELECT a FROM mine"),
+        ("CREATE TEMP TABLE mine (a integer, kept published.ten[])", "SELECT a FROM mine"),
+        (
+            "CREATE FUNCTION pg_temp.mine(published.ten) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+            "COMMENT ON FUNCTION pg_temp.mine IS 'held'",
+        ),
+    ],
+    ids=["view", "view and release", "view of a view", "column", "column of arrays", "function"],
+)
+def test_who_holds_what_was_made_of_a_release_is_ended(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, before: str, holding: str
+) -> None:
+    reader.execute(before)
+    reader.commit()
+    reader.execute(holding)
+    for step in ("take_view", "drop_view"):
+        connection.execute(f"ALTER FUNCTION dbanon.{step}(text, bigint, boolean) SET lock_timeout = '200ms'")
+    with pytest.raises(psycopg.Error, match=rf"is being read by {reader.info.user} \(process") as caught:
+        operator.execute(UNPUBLISH)
+    assert caught.value.sqlstate == "DA013"
+    assert not ended_by_now(connection, reader)
+    assert value(operator, END_READERS) == 1
+    assert ended(reader)
+    assert value(connection, "SELECT to_regclass('published.ten')") is None
+
+
+def ended_by_now(connection: psycopg.Connection, reader: psycopg.Connection) -> bool:
+    """Whether a session is gone, without asking it."""
+    found = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {reader.info.backend_pid}"
+    return value(connection, found) == 0
+
+
+def test_a_login_that_was_dropped_reads_no_longer(
+    connection: psycopg.Connection, operator: psycopg.Connection, database: str
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    name = f"dbanon_gone_{secrets.token_hex(4)}"
+    connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x' IN ROLE dbanon_analyst")
+    with psycopg.connect(database_url(database, user=name, password="x")) as reader:
+        reader.execute("SELECT FROM published.ten")
+        connection.execute(f"DROP ROLE {name}")
+        with heard(operator) as said:
+            assert value(operator, END_READERS) == 1
+        assert said == [f"Ended the session of a login that was dropped (process {reader.info.backend_pid})."]
+        assert ended(reader)
+
+
+def test_a_reader_of_the_same_view_in_a_copy_of_the_database_is_left_alone(
+    connection: psycopg.Connection, operator: psycopg.Connection, database: str, dbanon_server: Target
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    operator.close()
+    connection.close()
+    with cloned_database(dbanon_server, parse(database)["dbname"]) as copy, psycopg.connect(copy) as reader:
+        of_view = "SELECT 'published.ten'::regclass::oid"
+        reader.execute("SELECT FROM published.ten")
+        with psycopg.connect(database, autocommit=True) as owner, heard(owner) as said:
+            assert value(owner, of_view) == value(reader, of_view)
+            assert value(owner, END_READERS) == 1
+        assert said == []
+        assert not ended(reader)
+
+
+@pytest.mark.parametrize(
+    ("statement", "relation"),
+    [(END_READERS, "published.ten"), (REPLACE_AND_END, "published.ten"), (END_READERS, "dbanon.release_%s")],
+    ids=["withdrawn", "replaced", "its table"],
+)
+def test_a_superuser_who_reads_is_not_ended_and_nobody_else_is(
+    operator: psycopg.Connection, reader: psycopg.Connection, database: str, statement: str, relation: str
+) -> None:
+    with psycopg.connect(database) as superuser:
+        before = superuser.execute(STATE).fetchone()
+        superuser.rollback()
+        key = value(operator, "SELECT release_id FROM dbanon.release")
+        superuser.execute(f"SELECT FROM {relation.replace('%s', str(key))}")
+        with pytest.raises(psycopg.Error) as caught:
+            operator.execute(statement)
+        who = f"{superuser.info.user} (process {superuser.info.backend_pid})"
+        told = caught.value.diag
+        assert caught.value.sqlstate == "DA013"
+        assert told.message_primary == (
+            "Nobody may be reading a release that is taken away, and only a superuser may end a superuser's session. "
+            f"Release ten is being read by {who}."
+        )
+        assert f"SELECT pg_terminate_backend({superuser.info.backend_pid})" in (told.message_hint or "")
+        assert superuser.execute(STATE).fetchone() == before
+        assert not ended(reader)
+        superuser.rollback()
+        operator.execute(statement)
+        assert ended(reader)
+        assert not ended(superuser)
+
+
+def test_without_the_right_to_end_sessions_the_refusal_says_which(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    before = connection.execute(STATE).fetchone()
+    with connection.transaction(force_rollback=True):  # roles belong to the whole server
+        connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
+        connection.execute("SET LOCAL ROLE dbanon_operator")
+        with pytest.raises(psycopg.Error) as caught, connection.transaction():
+            connection.execute(END_READERS)
+    told = caught.value.diag
+    assert caught.value.sqlstate == "DA013"
+    assert told.message_primary == (
+        "Nobody may be reading a release that is taken away, and role dbanon_admin may not end sessions on this "
+        f"server. Release ten is being read by {reader.info.user} (process {reader.info.backend_pid})."
+    )
+    assert "GRANT pg_signal_backend TO dbanon_admin" in (told.message_hint or "")
+    assert connection.execute(STATE).fetchone() == before
+    assert not ended(reader)
+
+
+def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
+    connection: psycopg.Connection, database: str, login: Login
+) -> None:
+    has = "SELECT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE')"
+    assert value(connection, has) is True
+    connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
+    try:
+        schema.upgrade(login("dbanon_admin"))  # goes on without
+        assert value(connection, has) is False
+    finally:
+        schema.upgrade(database)
+    assert value(connection, has) is True
+
+
+@pytest.mark.parametrize("statement", [UNPUBLISH, REPLACE])
+def test_the_hint_of_a_refusal_can_be_typed_as_it_is(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, statement: str
+) -> None:
+    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
+    with pytest.raises(psycopg.Error) as caught:
+        operator.execute(statement)
+    hint = caught.value.diag.message_hint or ""
+    typed = {UNPUBLISH: END_READERS, REPLACE: REPLACE_AND_END}[statement]
+    assert hint == f"Try again, or end their sessions: {typed}."
+    operator.execute(typed)
+    assert ended(reader)
+
+
+def test_a_publication_that_replaces_nothing_ends_nobody(operator: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.Error, match="must replace a release to end its readers") as caught:
+        operator.execute("SELECT dbanon.publish(1, 'ten', end_readers => true)")
+    assert caught.value.sqlstate == "DA011"
+
+
+@pytest.mark.parametrize("role", ["dbanon_analyst", "dbanon_worker"])
+def test_analysts_and_workers_end_nobody(
+    connection: psycopg.Connection, reader: psycopg.Connection, login: Login, role: str
+) -> None:
+    with psycopg.connect(login(role), autocommit=True) as somebody:
+        for statement in (
+            END_READERS,
+            REPLACE_AND_END,
+            "SELECT dbanon.end_readers('ten', NULL, true)",
+            "SELECT * FROM dbanon.readers_of('ten', true)",
+            "SELECT dbanon.take_view('ten', NULL, true)",
+            "SELECT dbanon.drop_view('ten', NULL, true)",
+            "SELECT dbanon.refuse_readers('ten', NULL, true)",
+            f"SELECT pg_terminate_backend({reader.info.backend_pid})",
+            "SET ROLE pg_signal_backend",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                somebody.execute(statement)
+    assert not ended(reader)
+    assert value(connection, "SELECT to_regclass('published.ten') IS NOT NULL") is True
+
+
+def test_an_operator_ends_nobody_but_by_taking_a_release(
+    operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    for statement in (
+        "SELECT dbanon.end_readers('ten', NULL, true)",
+        f"SELECT pg_terminate_backend({reader.info.backend_pid})",
+        "SET ROLE pg_signal_backend",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            operator.execute(statement)
+    assert not ended(reader)
 
 
 @contextmanager
@@ -169,3 +472,53 @@ def test_a_login_that_has_all_names_quoted_publishes_replaces_and_withdraws(
     with pytest.raises(psycopg.Error) as caught:
         operator.execute("SELECT dbanon.publish(1, 'select')")
     assert caught.value.sqlstate == "DA002"
+
+
+def test_who_publishes_in_an_open_transaction_is_named_to_those_who_wait(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    connection.execute("ALTER FUNCTION dbanon.lock_releases() SET lock_timeout = '200ms'")
+    operator.execute("BEGIN")
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    with (
+        psycopg.connect(login("dbanon_operator"), autocommit=True) as other,
+        pytest.raises(psycopg.Error, match=rf"At it meanwhile: {operator.info.user} \(process \d+\)\.$") as caught,
+    ):
+        other.execute(UNPUBLISH)
+    assert caught.value.sqlstate == "DA013"
+    operator.execute("COMMIT")
+
+
+def test_two_who_wait_for_each_other_are_told_so(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    """The one has read what the other replaces, and waits for the other to be done."""
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    operator.execute("BEGIN")
+    operator.execute("SELECT count(*) FROM published.ten")
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
+        replacing = in_background(other.execute, REPLACE)
+        time.sleep(0.5)
+        outcomes = []
+        for ask in (lambda: operator.execute("SELECT dbanon.publish(1, 'another')"), replacing.result):
+            try:
+                ask()
+                outcomes.append("done")
+            except psycopg.Error as error:
+                outcomes.append(error.sqlstate or "")
+            if operator.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                operator.execute("ROLLBACK")
+    assert sorted(outcomes) == ["DA013", "done"]
+
+
+def test_a_run_dropped_while_its_publication_waits_is_named(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    operator.execute("BEGIN")
+    operator.execute("SELECT dbanon.drop_run(1)")
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
+        publishing = in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
+        time.sleep(0.5)
+        operator.execute("COMMIT")
+        with pytest.raises(psycopg.Error, match=r"The run must exist\. There is no run 1\."):
+            publishing.result()

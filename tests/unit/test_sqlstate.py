@@ -23,6 +23,16 @@ from dbanon._sqlstate import for_command_line
         ),
         ("Name them: columns => ARRAY['poi', 'radius'].", "Name them: --columns poi,radius."),
         ("Or allow_overlap => true with reason => '...'.", "Or --allow-overlap with --reason."),
+        (
+            "End them: SELECT dbanon.unpublish('cabs', end_readers => true).",
+            "End them: `dbanon unpublish cabs --end-readers`.",
+        ),
+        (
+            "SELECT dbanon.publish(7, 'cabs', replace => true, allow_overlap => true, "
+            "reason => 'read by Ann''s group (two), no others', end_readers => true).",
+            "`dbanon publish 7 cabs --replace --allow-overlap "
+            """--reason 'read by Ann'"'"'s group (two), no others' --end-readers`.""",
+        ),
         ("Read it: SELECT * FROM dbanon.audit.", "Read it: SELECT * FROM dbanon.audit."),
     ],
 )
