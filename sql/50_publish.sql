@@ -455,7 +455,7 @@ DECLARE
 BEGIN
     LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    SELECT string_agg(format('%s (process %s)', s.usename, k.pid), ', ' ORDER BY k.pid) INTO others
+    SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, k.pid), ', ') INTO others
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
