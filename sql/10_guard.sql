@@ -100,6 +100,19 @@ COMMENT ON FUNCTION dbanon.guard_dataset() IS
 'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and raises its revision when its grid
 changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
 
+CREATE OR REPLACE FUNCTION dbanon.guard_srid() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM dbanon.check_metric(NEW.srid);
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon.guard_srid() IS
+'Refuses a dataset in a reference system that imports refuse. Trigger on dbanon.dataset. Takes: nothing. Returns: the row.
+Raises: DA011. Example: fires by itself.';
+
 CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -272,6 +285,9 @@ DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
     WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
     EXECUTE FUNCTION dbanon.guard_dataset();
+DROP TRIGGER IF EXISTS guard_srid ON dbanon.dataset;
+CREATE TRIGGER guard_srid BEFORE INSERT OR UPDATE OF srid ON dbanon.dataset
+    FOR EACH ROW EXECUTE FUNCTION dbanon.guard_srid();
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
     FOR EACH ROW EXECUTE FUNCTION dbanon.delete_dataset_rows();

@@ -7,13 +7,19 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- A line counts on while its transaction lasts, before anybody else can see it.
+    IF TG_OP = 'UPDATE' AND OLD.detail ->> 'transaction' = pg_current_xact_id_if_assigned()::text
+        AND to_jsonb(NEW) - 'detail' = to_jsonb(OLD) - 'detail' AND NEW.detail - 'rows' = OLD.detail - 'rows'
+        AND coalesce((NEW.detail ->> 'rows')::bigint, 0) >= coalesce((OLD.detail ->> 'rows')::bigint, 0) THEN
+        RETURN NEW;
+    END IF;
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = 'Who did what must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.guard_audit() IS
-'Refuses every change of what dbanon.audit holds. Trigger on dbanon.audit. Takes: nothing. Returns: never. Raises: DA006.
-Example: fires by itself.';
+'Refuses every change of what dbanon.audit holds; only the rows of a change are added up until its transaction ends. Trigger on
+dbanon.audit. Takes: nothing. Returns: the line. Raises: DA006. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -89,19 +95,35 @@ AS $$
 DECLARE
     done CONSTANT jsonb := jsonb_build_object(
         'table', TG_TABLE_NAME, 'statement', TG_OP, 'transaction', pg_current_xact_id()::text);
+    counting CONSTANT text := CASE TG_TABLE_NAME
+        WHEN 'quarantine' THEN 'SELECT l.dataset_id, count(*) AS rows FROM %I c LEFT JOIN dbanon.load l USING (load_id) GROUP BY l.dataset_id'
+        ELSE 'SELECT c.dataset_id, count(*) AS rows FROM %I c GROUP BY c.dataset_id' END;
+    counted text := CASE TG_OP WHEN 'INSERT' THEN format(counting, 'added') WHEN 'DELETE' THEN format(counting, 'changed')
+        -- A row that went from one dataset to another counts for both.
+        WHEN 'UPDATE' THEN format(counting || ' UNION ALL ' || counting, 'changed', 'added')
+        ELSE 'SELECT NULL::bigint AS dataset_id, NULL::bigint AS rows' END;
+    touched record;
 BEGIN
     -- Also where our own functions do it: whether they do cannot be told for certain, since callers write into the stack of calls.
-    INSERT INTO dbanon.audit (action, detail)
-        SELECT 'change', done
-        WHERE NOT EXISTS (SELECT FROM dbanon.audit a  -- one line a transaction; nobody writes a thousand others in between
-                          WHERE a.audit_id > (SELECT max(b.audit_id) - 1000 FROM dbanon.audit b) AND a.detail = done);
+    FOR touched IN EXECUTE format('SELECT d.name, max(n.rows) AS rows FROM (%s) n LEFT JOIN dbanon.dataset d USING (dataset_id) '
+                                  'GROUP BY d.name ORDER BY d.name', counted) LOOP
+        -- One line a transaction, for each dataset; nobody writes a thousand others in between.
+        UPDATE dbanon.audit a
+            SET detail = done || jsonb_strip_nulls(jsonb_build_object('rows', (a.detail ->> 'rows')::bigint + touched.rows))
+            WHERE a.audit_id > (SELECT max(b.audit_id) - 1000 FROM dbanon.audit b)
+                AND a.detail - 'rows' = done AND a.dataset IS NOT DISTINCT FROM touched.name;
+        IF NOT FOUND THEN
+            INSERT INTO dbanon.audit (action, dataset, detail)
+                VALUES ('change', touched.name, done || jsonb_strip_nulls(jsonb_build_object('rows', touched.rows)));
+        END IF;
+    END LOOP;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon.audit_rows() IS
-'Writes who inserted into, updated or deleted from what was loaded, a load or forgetting too: a line for each table, kind of
-statement and transaction. Trigger on the tables that hold it. Takes: nothing. Returns: nothing. Raises: nothing of its own.
-Example: fires by itself.';
+'Writes who inserted into, updated or deleted from what was loaded or what a load could not use, and how many rows, a load or
+forgetting too: a line for each dataset, table, kind of statement and transaction. Trigger on the tables that hold it. Takes:
+nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -139,10 +161,12 @@ COMMENT ON FUNCTION dbanon.audit_release() IS
 dbanon.release. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 DROP TRIGGER IF EXISTS guard_rows ON dbanon.audit;
-CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE OR TRUNCATE ON dbanon.audit
+DROP TRIGGER IF EXISTS guard_update ON dbanon.audit;
+CREATE TRIGGER guard_rows BEFORE DELETE OR TRUNCATE ON dbanon.audit
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_audit();
+CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.audit FOR EACH ROW EXECUTE FUNCTION dbanon.guard_audit();
 -- Also where a superuser has set session_replication_role.
-ALTER TABLE dbanon.audit ENABLE ALWAYS TRIGGER guard_rows;
+ALTER TABLE dbanon.audit ENABLE ALWAYS TRIGGER guard_rows, ENABLE ALWAYS TRIGGER guard_update;
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.dataset;
 DROP TRIGGER IF EXISTS audit_update ON dbanon.dataset;
@@ -162,10 +186,19 @@ CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.load REFERENCING NEW TABLE AS
 DO $$
 DECLARE
     loaded text;
+    way text;
 BEGIN
-    FOREACH loaded IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier'] LOOP
-        EXECUTE format('DROP TRIGGER IF EXISTS audit_change ON dbanon.%I', loaded);
-        EXECUTE format('CREATE TRIGGER audit_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON dbanon.%I '
+    FOREACH loaded IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'quarantine'] LOOP
+        FOREACH way IN ARRAY ARRAY['change', 'insert', 'update', 'delete', 'truncate'] LOOP
+            EXECUTE format('DROP TRIGGER IF EXISTS audit_%s ON dbanon.%I', way, loaded);
+        END LOOP;
+        EXECUTE format('CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+        EXECUTE format('CREATE TRIGGER audit_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
+            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+        EXECUTE format('CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+        EXECUTE format('CREATE TRIGGER audit_truncate AFTER TRUNCATE ON dbanon.%I '
             'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
     END LOOP;
 END

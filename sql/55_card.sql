@@ -36,7 +36,9 @@ run; published: how many subjects were, where there are no windows; since: the m
 windows. Returns: [{hour, seen, published, left_out}] in order of time. Raises: nothing of its own. Example: SELECT
 dbanon.suppressed_by_hour(suppressed, 10, now()) FROM dbanon.run.';
 
-CREATE OR REPLACE FUNCTION dbanon.release_card(name text) RETURNS jsonb
+-- Databases of an unreleased version have it with one argument.
+DROP FUNCTION IF EXISTS dbanon.release_card(text);
+CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -49,10 +51,11 @@ DECLARE
     covered record;
 BEGIN
     SELECT l.* INTO release FROM dbanon.release l WHERE l.name = release_card.name
+            AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
         ORDER BY l.withdrawn_at DESC NULLS FIRST, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
-                coalesce(quote_literal(left(release_card.name, 60)), 'NULL')
+                coalesce(quote_literal(left(release_card.name, 60)), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
     SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = release.run_id;
@@ -63,7 +66,7 @@ BEGIN
     SELECT min(lower(c.period)) AS since, max(upper(c.period)) AS until INTO covered
         FROM dbanon.cloak c WHERE c.run_id = run.run_id;
     RETURN jsonb_build_object(
-        'release', release.name, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
+        'release', release.name, 'release_id', release.release_id, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
@@ -78,8 +81,9 @@ BEGIN
         'program_version', run.program_version, 'paper', method.paper);
 END
 $$;
-COMMENT ON FUNCTION dbanon.release_card(text) IS
+COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
 what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, overlap with other
-releases. Of the live release of that name, else of the latest withdrawn one. It is for administrators: its counts may be
-small. Takes: name. Returns: a JSON object. Raises: DA001. Example: SELECT jsonb_pretty(dbanon.release_card(''cabs_june'')).';
+releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
+live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT
+jsonb_pretty(dbanon.release_card(''cabs_june'')).';

@@ -226,6 +226,7 @@ COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the relea
 COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
 
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
+COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
 COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
 COMMENT ON COLUMN dbanon.releases.live IS 'Whether analysts can read it now.';
 COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of.';
@@ -251,10 +252,10 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, forget, delete; to a run: submit, cancel, verify, drop; to a release: publish, unpublish, end_readers.';
-COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), forget, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, unpublish, end_readers.';
+COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';
-COMMENT ON COLUMN dbanon.audit.detail IS 'Figures and reasons, an object.';
+COMMENT ON COLUMN dbanon.audit.detail IS 'Figures and reasons, an object; of a change: table, statement, transaction and rows.';
 
 COMMENT ON COLUMN dbanon.alembic_version.version_num IS 'The revision.';

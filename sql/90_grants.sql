@@ -15,7 +15,6 @@ GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dban
 GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, dbanon.poi, dbanon.cell, dbanon.quasi_identifier
     TO dbanon_operator;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
-GRANT UPDATE (rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
 GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
     dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.check_name(text) TO dbanon_operator;
@@ -62,7 +61,7 @@ GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dban
 
 -- What administrators look up and take back.
 GRANT SELECT ON dbanon.releases TO dbanon_operator, dbanon_worker;
-GRANT EXECUTE ON FUNCTION dbanon.release_card(text) TO dbanon_operator, dbanon_worker;
+GRANT EXECUTE ON FUNCTION dbanon.release_card(text, bigint) TO dbanon_operator, dbanon_worker;
 GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO dbanon_operator;
 -- Imports run with the rights of whoever calls them, and so does what they share.
 GRANT EXECUTE ON FUNCTION dbanon.nearest(text, text[], double precision), dbanon.lock_dataset(text),

@@ -90,13 +90,18 @@ def test_withdrawing_dropping_and_deleting_leave_a_line_each(connection: psycopg
         " SELECT 1, 'tp-aware', 'traj-anon', 'failed' FROM generate_series(1, 3)"
     )
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('old', 32610, 1, 60)")
+    connection.execute(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT max(dataset_id), 'p3', now(), '{}'"
+        " FROM dbanon.dataset"
+    )
     before = last_line(connection)
     connection.execute("SELECT dbanon.unpublish('ten')")
     connection.execute("DELETE FROM dbanon.run WHERE status = 'failed'")
     connection.execute("DELETE FROM dbanon.dataset WHERE name = 'old'")
     dropped = {"method": "tp-aware", "algorithm": "traj-anon", "status": "failed"}
     lines = connection.execute(LINES, [before]).fetchall()
-    assert {line[0] for line in lines[4:-1]} == {"change"}  # what the dataset held goes with it
+    (gone,) = [line for line in lines[4:-1] if line[0] == "change"]  # what the dataset held goes with it
+    assert (gone[4]["table"], gone[4]["statement"], gone[4]["rows"]) == ("request", "DELETE", 1)
     assert [line for line in lines if line[0] != "change"] == [
         ("unpublish", "ten", 1, "ten", {}),
         *(("drop", "ten", key, None, dropped) for key in (2, 3, 4)),
@@ -170,16 +175,96 @@ def changes(connection: psycopg.Connection, operator: psycopg.Connection) -> lis
 def test_a_change_by_hand_leaves_one_line_a_transaction(
     connection: psycopg.Connection, operator: psycopg.Connection, statement: str
 ) -> None:
+    before = [ADD] if statement == REMOVE else []  # what changes nothing leaves no line
     line = ("trajectory", statement.split(maxsplit=1)[0])
     operator.execute(statement)
     assert changes(connection, operator) == [line]
     with operator.transaction():
-        for _ in range(3):
-            operator.execute(statement)
-    assert changes(connection, operator) == [line] * 2
+        for again in [*before, statement] * 3:
+            operator.execute(again)
+    assert changes(connection, operator).count(line) == 2
     with operator.transaction(force_rollback=True):
-        operator.execute(statement)
-    assert changes(connection, operator) == [line] * 2
+        for again in [*before, statement]:
+            operator.execute(again)
+    assert changes(connection, operator).count(line) == 2
+
+
+QUARANTINE = "INSERT INTO dbanon.quarantine (load_id, line, reason, content) VALUES (1, 2, 'bad-time', '{}')"
+OTHER = """
+INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60);
+INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT 2, 'o' || i, 'SRID=32610;POINT M (7 7 7)'
+FROM generate_series(1, 3) i
+"""
+
+
+def counts(connection: psycopg.Connection, operator: psycopg.Connection) -> list[tuple[str, str, str, int]]:
+    """Statement, table, dataset and rows of every line that the operator's changes left."""
+    query = "SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'change' ORDER BY audit_id"
+    return [
+        (told["statement"], told["table"], dataset, told["rows"])
+        for user, dataset, told in connection.execute(query)
+        if user == operator.info.user
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["DELETE FROM dbanon.trajectory WHERE subject < 'p3'"], [("DELETE", "other", 3), ("DELETE", "ten", 3)]),
+        ([ADD, ADD, MOVE, ADD], [("INSERT", "ten", 3), ("UPDATE", "ten", 1)]),
+        (["UPDATE dbanon.trajectory SET shape = NULL"], [("UPDATE", "other", 3), ("UPDATE", "ten", 10)]),
+        (
+            ["UPDATE dbanon.trajectory SET dataset_id = 1 WHERE subject = 'o1'"],
+            [("UPDATE", "other", 1), ("UPDATE", "ten", 1)],
+        ),
+        ([ADD, "SAVEPOINT a", ADD, "ROLLBACK TO a", ADD, "SAVEPOINT b", ADD, "RELEASE b"], [("INSERT", "ten", 3)]),
+        (["UPDATE dbanon.trajectory SET shape = NULL WHERE false"], []),
+    ],
+    ids=["two datasets", "added up", "all of two datasets", "from one to another", "savepoints", "no row"],
+)
+def test_a_change_by_hand_tells_datasets_and_rows(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    statements: list[str],
+    told: list[tuple[str, str, int]],
+) -> None:
+    connection.execute(OTHER)
+    with operator.transaction():
+        for statement in statements:
+            operator.execute(statement)
+    lines = counts(connection, operator)
+    assert lines == [(statement, "trajectory", dataset, rows) for statement, dataset, rows in told]
+
+
+def test_rows_put_into_quarantine_by_hand_are_told(
+    connection: psycopg.Connection, operator: psycopg.Connection
+) -> None:
+    connection.execute(OTHER)
+    operator.execute(
+        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (2, 'requests', 'f', 9, 7)"
+    )
+    with operator.transaction():
+        for _ in range(2):
+            operator.execute(QUARANTINE)
+    assert counts(connection, operator) == [("INSERT", "quarantine", "other", 2)]
+
+
+def test_everything_an_operator_may_write_leaves_a_line(connection: psycopg.Connection, login: Login) -> None:
+    """A right that is granted later needs its trigger; what only functions write needs none."""
+    with psycopg.connect(login("dbanon_operator")) as somebody:
+        written = somebody.execute(
+            "SELECT c.oid, c.relname, w.way FROM pg_class c, unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) w (way)"
+            " WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind IN ('r', 'v') AND CASE w.way"
+            " WHEN 'DELETE' THEN has_table_privilege(c.oid, w.way) ELSE has_any_column_privilege(c.oid, w.way) END"
+        ).fetchall()
+    bits = {"INSERT": 4, "DELETE": 8, "UPDATE": 16}
+    assert len(written) > 20
+    for oid, table, way in written:
+        query = (
+            "SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid"
+            " WHERE t.tgrelid = %s AND t.tgtype & %s > 0 AND p.proname ~ '^audit_'"
+        )
+        assert connection.execute(query, [oid, bits[way]]).fetchone() == (1,), f"{way} on {table} leaves no line"
 
 
 def test_every_way_of_changing_by_hand_within_a_transaction_is_told(
@@ -204,10 +289,21 @@ def test_a_load_and_a_forgetting_are_told_by_table_too(
         "SELECT dbanon.import_trajectories('public.gps', 'gps', subject => 'who', \"time\" => 't', geom => 'at')"
     )
     assert connection.execute("SELECT count(*) > 0 FROM dbanon.trajectory WHERE subject ~ '^g'").fetchone() == (True,)
-    assert changes(connection, operator) == [("trajectory", "INSERT")]
+    assert counts(connection, operator) == [("INSERT", "trajectory", "gps", 5)]
     operator.execute("SELECT dbanon.forget_subject('ten', 'p3')")
-    erased = {(table, "DELETE") for table in ("trajectory", "request", "quasi_identifier")}
-    assert set(changes(connection, operator)[1:]) == erased
+    assert set(counts(connection, operator)[1:]) == {("DELETE", table, "ten", 1) for table in ("trajectory", "request")}
+
+
+def test_what_a_load_leaves_out_is_one_line(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE public.calls AS SELECT CASE WHEN i > 4 THEN 'p' || i END AS subject, 1212566400 + i AS time,"
+        " 'cafe' AS poi FROM generate_series(1, 20) i; GRANT SELECT ON public.calls TO PUBLIC"
+    )
+    operator.execute("SELECT dbanon.import_requests('public.calls', dataset => 'ten', columns => ARRAY['poi'])")
+    assert sorted(counts(connection, operator)) == [
+        ("INSERT", "quarantine", "ten", 4),
+        ("INSERT", "request", "ten", 16),
+    ]
 
 
 def test_of_two_transactions_of_one_login_at_once_both_are_told(
@@ -250,6 +346,15 @@ def test_nobody_takes_a_line_back(connection: psycopg.Connection, run: int, logi
     refused(connection, change)
     connection.execute("SET session_replication_role = replica")
     refused(connection, change)
+
+
+def test_not_even_the_rows_of_ones_own_change_are_taken_back(connection: psycopg.Connection, run: int) -> None:
+    fewer, more = (f"""UPDATE dbanon.audit SET detail = detail || '{{"rows": {n}}}'""" for n in (0, 99))
+    mine = " WHERE detail ->> 'transaction' = pg_current_xact_id()::text"
+    for change in (more, fewer + mine, f"UPDATE dbanon.audit SET dataset = NULL {mine}"):
+        with connection.transaction(force_rollback=True):
+            connection.execute(ADD)
+            refused(connection, change)
 
 
 def refused(connection: psycopg.Connection, change: str) -> None:

@@ -242,6 +242,47 @@ def test_the_card_is_of_the_live_release_else_of_the_latest_withdrawn_one(scratc
     assert card(scratch)["rows"] == 7
 
 
+def test_each_release_of_a_name_has_its_card(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    scratch.execute("SELECT dbanon.publish(1, 'ten', replace => true), dbanon.publish(1, 'more')")
+    query = "SELECT release_id, name, live, published_at FROM dbanon.releases"
+    rows = scratch.execute(query).fetchall()
+    assert sorted((name, live) for _, name, live, _ in rows) == [("more", True), ("ten", False), ("ten", True)]
+    for release_id, name, live, _ in rows:
+        told = value(scratch, "SELECT dbanon.release_card(%s, release_id => %s)", name, release_id)
+        assert (told["release_id"], told["release"], told["live"]) == (release_id, name, live)
+    assert card(scratch)["release_id"] == max(row[0] for row in rows if row[1] == "ten")
+
+
+def test_a_release_of_another_name_has_no_card_under_this(scratch: psycopg.Connection) -> None:
+    prepare(scratch)
+    release_id = value(scratch, "SELECT release_id FROM dbanon.releases")
+    for name, wanted in (("more", release_id), ("ten", release_id + 1)):
+        with pytest.raises(psycopg.Error) as caught, scratch.transaction():
+            scratch.execute("SELECT dbanon.release_card(%s, %s)", [name, wanted])
+        words = f"There was never one named '{name}' with release_id {wanted}."
+        assert (caught.value.sqlstate, words in str(caught.value)) == ("DA001", True)
+
+
+def test_an_upgrade_leaves_one_card_and_one_list_of_releases(connection: psycopg.Connection) -> None:
+    """As a database may have them that was upgraded by an unreleased version."""
+    from dbanon import schema
+
+    connection.execute(
+        "SET ROLE dbanon_admin; DROP FUNCTION dbanon.release_card; DROP VIEW dbanon.releases;"
+        "CREATE FUNCTION dbanon.release_card(name text) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';"
+        "CREATE VIEW dbanon.releases AS SELECT name, withdrawn_at IS NULL AS live FROM dbanon.release; RESET ROLE"
+    )
+    for _ in range(2):
+        schema.upgrade(_url(connection))
+        functions = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'release_card'"
+        assert connection.execute(functions).fetchall() == [("dbanon.release_card(text,bigint)",)]
+        columns = connection.execute("SELECT * FROM dbanon.releases").description or ()
+        assert [column.name for column in columns][:3] == ["release_id", "name", "live"]
+        # Somebody's view of it stays in no upgrade's way.
+        connection.execute("CREATE OR REPLACE VIEW public.mine AS SELECT * FROM dbanon.releases")
+
+
 def test_the_verdict_on_a_card_is_of_what_was_published(scratch: psycopg.Connection) -> None:
     prepare(scratch)
     scratch.execute("DELETE FROM dbanon.request")
@@ -302,10 +343,10 @@ def test_operators_and_workers_read_cards_and_the_list_of_releases(reader: psyco
     assert card(reader)["rows"] == 4
     cursor = reader.execute("SELECT * FROM dbanon.releases")
     assert [column.name for column in cursor.description or ()] == [
-        *("name", "live", "run_id", "dataset", "method", "algorithm", "k", "rows", "published_at", "published_by"),
-        *("withdrawn_at", "withdrawn_by", "overlap", "overlap_reason"),
+        *("release_id", "name", "live", "run_id", "dataset", "method", "algorithm", "k", "rows"),
+        *("published_at", "published_by", "withdrawn_at", "withdrawn_by", "overlap", "overlap_reason"),
     ]
-    assert [row[:8] for row in cursor] == [("ten", True, 1, "ten", "tp-aware", "traj-anon", 5, 4)]
+    assert [row[1:9] for row in cursor] == [("ten", True, 1, "ten", "tp-aware", "traj-anon", 5, 4)]
 
 
 def test_analysts_read_the_comments_and_no_card(published: psycopg.Connection, login: Login) -> None:

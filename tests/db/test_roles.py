@@ -73,6 +73,11 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         operator,
         "UPDATE dbanon.dataset SET revision = 0",
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, revision) VALUES ('m', 32610, 1, 1, 9)",
+        "UPDATE dbanon.load SET rows_kept = rows_read, quarantined = '{}'",
+        "UPDATE dbanon.load SET loaded_by = 'x'",
+        "DELETE FROM dbanon.load",
+        "UPDATE dbanon.quarantine SET reason = 'x'",
+        "DELETE FROM dbanon.quarantine",
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, status)"
         " VALUES (1, 'tp-aware', 'traj-anon', 'verified')",
         "UPDATE dbanon.run SET status = 'verified'",

@@ -135,6 +135,32 @@ def test_a_cloak_is_finite_half_open_and_never_empty(connection: psycopg.Connect
         connection.execute(f"UPDATE dbanon.cloak SET {change} WHERE record_id = 1 AND seq = 1")
 
 
+@pytest.mark.parametrize(
+    ("srid", "words"),
+    [
+        (4326, "A dataset must be in a projected reference system in metres. SRID 4326 is not."),
+        (2263, "A dataset must be in a projected reference system in metres. SRID 2263 is not."),  # feet
+        (0, "The reference system must be one of PostGIS's spatial_ref_sys."),
+        (999999, "The reference system must be one of PostGIS's spatial_ref_sys."),
+    ],
+)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('new', %s, 1, 1)",
+        "UPDATE dbanon.dataset SET srid = %s WHERE name = 'd'",
+    ],
+)
+@pytest.mark.usefixtures("dataset")
+def test_a_dataset_is_in_metres_whoever_makes_it(
+    connection: psycopg.Connection, statement: str, srid: int, words: str
+) -> None:
+    connection.execute("SET LOCAL ROLE dbanon_operator")
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement, [srid])
+    assert (caught.value.sqlstate, str(caught.value).startswith(words)) == ("DA011", True)
+
+
 def test_fix_takes_lines_and_points_apart(connection: psycopg.Connection, dataset: int) -> None:
     add_point(connection, dataset, "SRID=32610;POINT M (1 2 3.5)")
     add_point(connection, dataset, "SRID=32610;LINESTRING M (1 2 60, 3 4 120)")
