@@ -1,18 +1,17 @@
 -- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
 
-CREATE OR REPLACE FUNCTION dbanon.holding_time(run_id bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon.look_back(run_id bigint) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A snapshot shows fixes up to max_gap_s old: another one shortly before or after may show the very same.
+    -- A snapshot shows fixes up to max_gap_s old: one that comes shortly before it may show the very same.
     SELECT CASE WHEN r.method = 'sensitive-sites' AND r.params ->> 'at' IS NOT NULL
                 THEN make_interval(secs => (r.params ->> 'max_gap_s')::double precision) ELSE interval '0' END
-    FROM dbanon.run r WHERE r.run_id = holding_time.run_id
+    FROM dbanon.run r WHERE r.run_id = look_back.run_id
 $$;
-COMMENT ON FUNCTION dbanon.holding_time(bigint) IS
-'For how long before and after the periods of a run''s rows the positions in them may have been where somebody was. Takes:
-run_id. Returns: max_gap_s for a snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example:
-SELECT dbanon.holding_time(1).';
+COMMENT ON FUNCTION dbanon.look_back(bigint) IS
+'How old the positions in a run''s rows may be when the rows'' period begins. Takes: run_id. Returns: max_gap_s for a
+snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example: SELECT dbanon.look_back(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.run_grouping(run_id bigint) RETURNS TABLE (
     period tstzrange, alone boolean, subjects text[])
@@ -25,7 +24,7 @@ SET enable_nestloop = off
 AS $$
 DECLARE
     run dbanon.run;
-    hold CONSTANT interval := dbanon.holding_time(run_grouping.run_id);
+    look_back CONSTANT interval := dbanon.look_back(run_grouping.run_id);
 BEGIN
     SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = run_grouping.run_id;
     -- Sorted by bytes: a language's order takes ten times as long.
@@ -43,7 +42,7 @@ BEGIN
     ELSIF run.method = 'sensitive-sites' THEN
         -- Whoever has the same rectangle is one group; all who are published as they are share a row here.
         RETURN QUERY
-        SELECT tstzrange(lower(c.period) - hold, upper(c.period) + hold), c.crowd = 1, array_agg(DISTINCT t.subject COLLATE "C")
+        SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1, array_agg(DISTINCT t.subject COLLATE "C")
         FROM dbanon.cloak c
         JOIN dbanon.membership m ON m.run_id = c.run_id AND m.record_id = c.record_id
         JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id
@@ -58,7 +57,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.run_grouping(bigint) IS
 'Who is hidden with whom in a run, from its stored rows. Takes: run_id of a run that exists. Returns: for each group its
-period, widened by dbanon.holding_time, alone (false: the subjects are one group; true: each was published as they are) and
+period, from dbanon.look_back before it on, alone (false: the subjects are one group; true: each was published as they are) and
 subjects, each once; in no order. Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects)
 FROM dbanon.run_grouping(1).';
 
@@ -223,9 +222,8 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
-        SELECT tstzrange(min(lower(c.period)) - h.hold, max(upper(c.period)) + h.hold) INTO extent
-            FROM dbanon.cloak c CROSS JOIN (SELECT dbanon.holding_time(run.run_id) AS hold) h
-            WHERE c.run_id = run.run_id GROUP BY h.hold;
+        SELECT tstzrange(min(lower(c.period)) - dbanon.look_back(run.run_id), max(upper(c.period))) INTO extent
+            FROM dbanon.cloak c WHERE c.run_id = run.run_id HAVING count(*) > 0;
         near := ARRAY(
             SELECT l.release_id FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id
             WHERE o.dataset_id = run.dataset_id

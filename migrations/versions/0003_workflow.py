@@ -71,17 +71,17 @@ JOIN dbanon.membership m ON m.run_id = l.run_id AND m.record_id = s.record_id
 LEFT JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
 GROUP BY l.release_id, s.record_id, s.period;
 INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-SELECT l.release_id, tstzrange(lower(c.period) - h.hold, upper(c.period) + h.hold), c.crowd = 1,
+SELECT l.release_id, tstzrange(lower(c.period) - h.look_back, upper(c.period)), c.crowd = 1,
     array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text))
 FROM dbanon.release l
 JOIN dbanon.run r ON r.run_id = l.run_id AND r.method = 'sensitive-sites'
 CROSS JOIN LATERAL (SELECT CASE WHEN r.params ->> 'at' IS NOT NULL
                                 THEN make_interval(secs => (r.params ->> 'max_gap_s')::double precision)
-                                ELSE interval '0' END AS hold) h
+                                ELSE interval '0' END AS look_back) h
 JOIN dbanon.cloak c ON c.run_id = l.run_id
 JOIN dbanon.membership m ON m.run_id = l.run_id AND m.record_id = c.record_id
 LEFT JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = r.dataset_id
-GROUP BY l.release_id, c.period, h.hold, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
+GROUP BY l.release_id, c.period, h.look_back, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
 
 -- Who did what; holds no subject and no coordinate.
 CREATE TABLE dbanon.audit (

@@ -479,16 +479,15 @@ def snapshot(connection: psycopg.Connection, minute: int, hidden: frozenset[int]
 def test_snapshots_that_may_show_the_same_fix_are_intersected(connection: psycopg.Connection) -> None:
     low, high = FIVES[0].people, FIVES[1].people
     publish(connection, snapshot(connection, 10, low, 300), "at_ten")
-    for minute in (6, 14):
-        error = refused(connection, snapshot(connection, minute, high, 300), "moments_away")
+    for minute, max_gap_s in ((6, 0), (14, 300), (20, 600)):
+        error = refused(connection, snapshot(connection, minute, high, max_gap_s), "moments_away")
         assert str(error.diag.message_primary).endswith("with at_ten leaves 1.")
-        assert measured(connection, snapshot(connection, minute, low, 300)).relation == "same"
-    # A fix is in both only if both reach it; whose own fixes are younger shows nothing of that time.
-    for minute, max_gap_s in ((3, 60), (17, 60), (21, 300)):
+        assert measured(connection, snapshot(connection, minute, low, max_gap_s)).relation == "same"
+    # The one no longer shows what the other does.
+    for minute, max_gap_s in ((4, 300), (12, 60), (16, 300)):
         assert measured(connection, snapshot(connection, minute, high, max_gap_s)) == NOTHING
-    assert measured(connection, snapshot(connection, 21, high, 600)).below == 5
-    # Bundles that begin while its positions may still hold tell where its hidden people are.
-    apart = tuple(Group(13, 15, frozenset({n, n + 5})) for n in range(5))
+    # Bundles of a time of which it shows fixes tell where its hidden people are.
+    apart = tuple(Group(6, 8, frozenset({n, n + 5})) for n in range(5))
     assert measured(connection, a_run(connection, Release(2, apart)))[:3] == ("crossing", 1, 5)
 
 
