@@ -98,13 +98,14 @@ def _other(error: DriverError, state: str | None) -> str:
     return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
 
 
-_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => ('(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
+_ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => (E?'(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
 
 # Quotes may hold commas and brackets: those of SQL, and what they have become for a shell.
 _STATEMENT = re.compile(
     r"""(?:SELECT \* FROM|SELECT|CALL) dbanon\.(\w+)(?:\(((?:'[^']*'|"[^"]*"|[^)'"])*)\))?(?: WHERE run_id = \d+)?"""
 )
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^,'"])+""")
+_BACKSLASH = "\\"
 _COMMANDS = {  # command lines of SQL functions and views
     "anonymize": "run",
     "submit_run": "submit",
@@ -144,8 +145,9 @@ def _with_options(text: str) -> str:
     def option(found: re.Match[str]) -> str:
         name, value = found[1].replace("_", "-"), found[2].strip("'")
         if name == "reason" and value != "...":
-            said = found[2][1:-1].replace("''", "'")
-            return f"--reason {shlex.quote(said)}"
+            escaped = found[2].startswith("E")  # as the server quotes a text with a backslash
+            said = found[2][1 + escaped : -1].replace("''", "'")
+            return f"--reason {shlex.quote(said.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else said)}"
         if value.startswith("ARRAY["):
             value = ",".join(part.strip(" '") for part in value[6:-1].split(","))
         if name == "mode":

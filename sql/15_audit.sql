@@ -9,8 +9,9 @@ AS $$
 BEGIN
     -- A line counts on while its transaction lasts, before anybody else can see it.
     IF TG_OP = 'UPDATE' AND OLD.detail ->> 'transaction' = pg_current_xact_id_if_assigned()::text
-        AND to_jsonb(NEW) - 'detail' = to_jsonb(OLD) - 'detail' AND NEW.detail - 'rows' = OLD.detail - 'rows'
-        AND coalesce((NEW.detail ->> 'rows')::bigint, 0) >= coalesce((OLD.detail ->> 'rows')::bigint, 0) THEN
+        AND to_jsonb(NEW) - 'detail' = to_jsonb(OLD) - 'detail' AND NEW.detail - ARRAY['rows', 'statements'] = OLD.detail - ARRAY['rows', 'statements']
+        AND coalesce((NEW.detail ->> 'rows')::bigint, 0) >= coalesce((OLD.detail ->> 'rows')::bigint, 0)
+        AND (NEW.detail ->> 'statements')::bigint > (OLD.detail ->> 'statements')::bigint THEN
         RETURN NEW;
     END IF;
     RAISE EXCEPTION 'Table dbanon.audit must only grow. Got % on it.', TG_OP
@@ -91,6 +92,10 @@ Trigger on dbanon.run. Takes: nothing. Returns: nothing. Raises: nothing of its 
 CREATE OR REPLACE FUNCTION dbanon.audit_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+-- Backwards along the index to the newest line of the transaction, instead of all of the last thousand.
+SET enable_bitmapscan = off
+SET enable_seqscan = off
+SET enable_sort = off
 AS $$
 DECLARE
     done CONSTANT jsonb := jsonb_build_object(
@@ -107,14 +112,20 @@ BEGIN
     -- Also where our own functions do it: whether they do cannot be told for certain, since callers write into the stack of calls.
     FOR touched IN EXECUTE format('SELECT d.name, max(n.rows) AS rows FROM (%s) n LEFT JOIN dbanon.dataset d USING (dataset_id) '
                                   'GROUP BY d.name ORDER BY d.name', counted) LOOP
-        -- One line a transaction, for each dataset; nobody writes a thousand others in between.
+        -- One line a transaction, for each dataset; nobody writes a thousand others in between. Another after every 100
+        -- statements: each leaves a dead version of its line behind, which the next one has to pass.
         UPDATE dbanon.audit a
-            SET detail = done || jsonb_strip_nulls(jsonb_build_object('rows', (a.detail ->> 'rows')::bigint + touched.rows))
-            WHERE a.audit_id > (SELECT max(b.audit_id) - 1000 FROM dbanon.audit b)
-                AND a.detail - 'rows' = done AND a.dataset IS NOT DISTINCT FROM touched.name;
+            SET detail = a.detail || jsonb_strip_nulls(jsonb_build_object(
+                'rows', (a.detail ->> 'rows')::bigint + touched.rows, 'statements', (a.detail ->> 'statements')::integer + 1))
+            WHERE a.audit_id = (
+                SELECT b.audit_id FROM dbanon.audit b
+                WHERE b.audit_id > (SELECT max(c.audit_id) - 1000 FROM dbanon.audit c)
+                    AND b.detail - ARRAY['rows', 'statements'] = done AND b.dataset IS NOT DISTINCT FROM touched.name
+                ORDER BY b.audit_id DESC LIMIT 1)
+              AND (a.detail ->> 'statements')::integer < 100;
         IF NOT FOUND THEN
             INSERT INTO dbanon.audit (action, dataset, detail)
-                VALUES ('change', touched.name, done || jsonb_strip_nulls(jsonb_build_object('rows', touched.rows)));
+                VALUES ('change', touched.name, done || jsonb_strip_nulls(jsonb_build_object('rows', touched.rows, 'statements', 1)));
         END IF;
     END LOOP;
     RETURN NULL;

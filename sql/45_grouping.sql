@@ -6,7 +6,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- A snapshot shows fixes up to max_gap_s old: one that comes shortly before it may show the very same.
     SELECT CASE WHEN r.method = 'sensitive-sites' AND r.params ->> 'at' IS NOT NULL
-                THEN make_interval(secs => (r.params ->> 'max_gap_s')::double precision) ELSE interval '0' END
+                THEN make_interval(secs => coalesce((r.params ->> 'max_gap_s')::double precision, 604800)) ELSE interval '0' END
     FROM dbanon.run r WHERE r.run_id = look_back.run_id
 $$;
 COMMENT ON FUNCTION dbanon.look_back(bigint) IS
@@ -61,7 +61,32 @@ period, from dbanon.look_back before it on, alone (false: the subjects are one g
 subjects, each once; in no order. Raises: DA004 for a method it does not know. Example: SELECT period, cardinality(subjects)
 FROM dbanon.run_grouping(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[]) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon.repeated_periods(run_id bigint, releases bigint[]) RETURNS TABLE (
+    period tstzrange, release_id bigint)
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+AS $$
+    WITH grouped AS (
+        SELECT 0::bigint AS release_id, g.period, md5(g.alone::text || g.subjects::text) AS mark
+        FROM dbanon.run_grouping(repeated_periods.run_id) g
+        UNION ALL
+        SELECT g.release_id, g.period, md5(g.alone::text || g.subjects::text)
+        FROM dbanon.grouping g WHERE g.release_id = ANY (repeated_periods.releases)
+    ), span AS (
+        SELECT g.release_id, g.period, md5(string_agg(g.mark, '' ORDER BY g.mark)) AS mark FROM grouped g GROUP BY g.release_id, g.period
+    )
+    SELECT n.period, o.release_id
+    FROM span n JOIN span o ON o.period = n.period AND o.mark = n.mark
+    WHERE n.release_id = 0 AND o.release_id > 0
+$$;
+COMMENT ON FUNCTION dbanon.repeated_periods(bigint, bigint[]) IS
+'The periods of a run for which an earlier release had the very same groups. Part of dbanon.measure_overlap. Takes: run_id;
+releases. Returns: period; release_id of each that had them. Raises: DA004. Example: SELECT * FROM dbanon.repeated_periods(2,
+ARRAY[1]).';
+
+CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[], aside tstzrange[]) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -75,7 +100,7 @@ AS $$
     WITH grouped AS MATERIALIZED (
         -- Groups of the run have numbers below 0, those of releases above; the run stands as release 0.
         SELECT -row_number() OVER () AS number, 0::bigint AS release_id, g.period, g.alone, g.subjects
-        FROM dbanon.run_grouping(intersect_grouping.run_id) g
+        FROM dbanon.run_grouping(intersect_grouping.run_id) g WHERE g.period <> ALL (intersect_grouping.aside)
         UNION ALL
         SELECT row_number() OVER (), g.release_id, g.period, g.alone, g.subjects
         FROM dbanon.grouping g WHERE g.release_id = ANY (intersect_grouping.releases)
@@ -164,12 +189,12 @@ AS $$
               ORDER BY h.release_id)
     FROM judged j
 $$;
-COMMENT ON FUNCTION dbanon.intersect_grouping(bigint, bigint[]) IS
+COMMENT ON FUNCTION dbanon.intersect_grouping(bigint, bigint[], tstzrange[]) IS
 'Intersects the groups of a run with those of releases, piece by piece of the time that both hold. Part of
-dbanon.measure_overlap. Takes: run_id; releases. Returns: one row: relation (disjoint, same, coarser or crossing),
-smallest_crowd and the k it must have, below: intersections with fewer, people: how many people are in these, met: the
-releases that hold the time of the smallest crowd, or all that share time. Raises: DA004. Example:
-SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1]).';
+dbanon.measure_overlap. Takes: run_id; releases; aside: periods of the run to leave aside. Returns: one row: relation
+(disjoint, same, coarser or crossing), smallest_crowd and the k it must have, below: intersections with fewer, people: how
+many people are in these, met: the releases that hold the time of the smallest crowd, or all that share time. Raises: DA004.
+Example: SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1], ''{}'').';
 
 CREATE OR REPLACE FUNCTION dbanon.audiences(run_id bigint, releases bigint[]) RETURNS TABLE (read bigint[])
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -193,12 +218,14 @@ AS $$
     UNION
     -- Another method's promise is about another secret: whose place was shown exactly may still have been a hidden sender.
     SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a WHERE a.alike GROUP BY a.reader
+    UNION
+    SELECT ARRAY[e.release_id] FROM earlier e
 $$;
 COMMENT ON FUNCTION dbanon.audiences(bigint, bigint[]) IS
-'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with it,
-and those without it from then on; and of each of these those of the run''s own method. Part of dbanon.measure_overlap. Takes:
-run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example: SELECT * FROM dbanon.audiences(3,
-ARRAY[1, 2]).';
+'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with
+it, and those without it from then on; of each of these those of the run''s own method; and each release alone. Part of
+dbanon.measure_overlap. Takes: run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example:
+SELECT * FROM dbanon.audiences(3, ARRAY[1, 2]).';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
@@ -211,6 +238,8 @@ DECLARE
     near bigint[];
     unknown bigint;
     worst record;
+    aside tstzrange[];
+    repeated bigint[];
 BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
@@ -238,15 +267,25 @@ BEGIN
             USING ERRCODE = 'DA010', DETAIL = format('Parameters of run %s name no k.', unknown),
                   HINT = 'Publish a run of another time span.';
     END IF;
+    IF cardinality(near) > 0 THEN
+        -- What was shown before tells nobody more, whatever it crosses: that was measured, or allowed, when it was first shown.
+        SELECT array_agg(DISTINCT p.period), array_agg(DISTINCT p.release_id) INTO aside, repeated
+            FROM dbanon.repeated_periods(run.run_id, near) p;
+    END IF;
     SELECT i.* INTO worst
     FROM dbanon.audiences(run.run_id, near) a
-    CROSS JOIN LATERAL dbanon.intersect_grouping(run.run_id, a.read) i
+    CROSS JOIN LATERAL dbanon.intersect_grouping(run.run_id, a.read, coalesce(aside, '{}')) i
     WHERE i.relation <> 'disjoint'
     -- Worst is whoever tells the fewest people apart; then whoever learns anything at all.
     ORDER BY i.below > 0 DESC, i.relation <> 'crossing', i.smallest_crowd, i.people DESC, i.below DESC,
         i.relation = 'same', cardinality(a.read) DESC, a.read
     LIMIT 1;
-    IF NOT FOUND THEN
+    IF NOT FOUND AND repeated IS NOT NULL THEN
+        SELECT 'same' AS relation, NULL::bigint AS smallest_crowd, max((o.params ->> 'k')::numeric)::bigint AS k, 0::bigint AS below,
+                0::bigint AS people, repeated AS met INTO worst
+            FROM dbanon.run o
+            WHERE o.run_id = run.run_id OR o.run_id IN (SELECT l.run_id FROM dbanon.release l WHERE l.release_id = ANY (repeated));
+    ELSIF NOT FOUND THEN
         RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[];
         RETURN;
     END IF;
@@ -257,12 +296,12 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of all those
-that dbanon.audiences lists, the one who is left with the least. Time is cut where groups begin or end; a class is everybody
-who was in the same group, or left out, in each release that holds a piece. Takes: run_id. Returns: one row: relation
-(disjoint: nobody is in both at a time; same; coarser: every class stays together; crossing), smallest_crowd: the fewest of a
-parted class in one group of the run, k: the largest k promised there, below: how many intersections have fewer, people: how
-many people are in these, releases: names of those involved. Raises: DA001, DA004, and DA010 where a k is not known. Example:
-SELECT * FROM dbanon.measure_overlap(2).';
+that dbanon.audiences lists, the one who is left with the least. Periods whose very groups were published before count as the
+same and are left aside. Time is cut where groups begin or end; a class is everybody who was in the same group, or left out,
+in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same;
+coarser: every class stays together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the
+largest k promised there, below: how many intersections have fewer, people: how many people are in these, releases: names of
+those involved. Raises: DA001, DA004, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
 
 CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

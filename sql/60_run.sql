@@ -74,25 +74,29 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     next dbanon.run;
+    key CONSTANT bigint := dbanon.run_lock_key(claim_run.run_id);
     tried bigint := 0;
-    waited integer := 0;
 BEGIN
+    -- Whoever has just finished a run lets its lock go a moment later; before the row, so that nobody else waits for that.
+    FOR waited IN 1..50 LOOP
+        EXIT WHEN key IS NULL OR pg_try_advisory_lock(key);
+        IF waited = 50 OR EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = claim_run.run_id AND r.worker IS NOT NULL) THEN
+            RETURN;
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
     LOOP
         SELECT r.* INTO next FROM dbanon.run r
             WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
               AND r.run_id > tried
             ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-        -- Otherwise held although nobody says so: by a worker that has just been reaped or has just finished.
-        EXIT WHEN next.run_id IS NULL OR pg_try_advisory_lock(next.lock_key);
-        IF claim_run.run_id IS NULL THEN
-            tried := next.run_id;
-        ELSIF waited < 50 THEN
-            waited := waited + 1;
-            PERFORM pg_sleep(0.1);
-        ELSE
-            RETURN;
-        END IF;
+        -- Otherwise held although nobody says so: by a worker that has just been reaped and does not know yet.
+        EXIT WHEN next.run_id IS NULL OR key IS NOT NULL OR pg_try_advisory_lock(next.lock_key);
+        tried := next.run_id;
     END LOOP;
+    IF next.run_id IS NULL AND key IS NOT NULL THEN
+        PERFORM pg_advisory_unlock(key);
+    END IF;
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, attempts = r.attempts + 1,
             -- A run that its own command has taken is not begun again by others.
@@ -231,11 +235,11 @@ DECLARE
     dead dbanon.run;
 BEGIN
     -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
-    -- is_held first: this session may hold the lock itself, and would get it a second time.
+    -- The lock is not taken: while the row names a worker nobody else takes it, and who looks for it must not find this session's.
     SELECT r.* INTO dead FROM dbanon.run r
         WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key)
         FOR UPDATE SKIP LOCKED;
-    IF dead.run_id IS NULL OR NOT pg_try_advisory_xact_lock(dead.lock_key) THEN
+    IF dead.run_id IS NULL THEN
         RETURN false;
     END IF;
     PERFORM dbanon.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);

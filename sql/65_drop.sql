@@ -48,9 +48,11 @@ BEGIN
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,
-                CASE WHEN free THEN 'waiting to be worked on' ELSE 'being worked on' END
+                CASE WHEN run.todo IS NULL THEN 'still held by who worked on it' WHEN free THEN 'waiting to be worked on'
+                     ELSE 'being worked on' END
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
-                  HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
+                  HINT = CASE WHEN run.todo IS NULL THEN 'Try again in a moment.'
+                              ELSE format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id) END;
     END IF;
     SELECT count(*) INTO dropped FROM dbanon.cloak c WHERE c.run_id = run.run_id;
     DELETE FROM dbanon.run r WHERE r.run_id = run.run_id;
@@ -200,8 +202,10 @@ BEGIN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT name FROM dbanon.dataset.';
     END IF;
+    -- Nobody takes a run with nothing to do: its row is enough, which costs no place among the server's locks.
+    PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
-        WHERE r.dataset_id = held AND NOT dbanon.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
+        WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Nobody may be working on a run of the dataset meanwhile. Run % is being worked on.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',

@@ -62,7 +62,7 @@ ALTER TABLE dbanon.release
     ADD overlap_reason text CHECK (overlap_reason <> '');
 -- A member whose trajectory was deleted since stands there as somebody unknown.
 INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-SELECT l.release_id, s.period, false, array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text))
+SELECT l.release_id, s.period, false, array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text) COLLATE "C")
 FROM dbanon.release l
 JOIN dbanon.run r ON r.run_id = l.run_id AND r.method = 'tp-aware'
 CROSS JOIN LATERAL (SELECT c.record_id, tstzrange(min(lower(c.period)), max(upper(c.period))) AS period
@@ -72,11 +72,11 @@ LEFT JOIN dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset
 GROUP BY l.release_id, s.record_id, s.period;
 INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
 SELECT l.release_id, tstzrange(lower(c.period) - h.look_back, upper(c.period)), c.crowd = 1,
-    array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text))
+    array_agg(DISTINCT coalesce(t.subject, gen_random_uuid()::text) COLLATE "C")
 FROM dbanon.release l
 JOIN dbanon.run r ON r.run_id = l.run_id AND r.method = 'sensitive-sites'
 CROSS JOIN LATERAL (SELECT CASE WHEN r.params ->> 'at' IS NOT NULL
-                                THEN make_interval(secs => (r.params ->> 'max_gap_s')::double precision)
+                                THEN coalesce((r.params ->> 'max_gap_s')::integer, 604800) * interval '1 s'
                                 ELSE interval '0' END AS look_back) h
 JOIN dbanon.cloak c ON c.run_id = l.run_id
 JOIN dbanon.membership m ON m.run_id = l.run_id AND m.record_id = c.record_id

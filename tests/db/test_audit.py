@@ -387,3 +387,15 @@ def test_a_role_taken_on_for_a_while_does_not_hide_the_login(
         user = somebody.info.user
     row = connection.execute("SELECT login FROM dbanon.audit ORDER BY audit_id DESC").fetchone()
     assert row == (user,)
+
+
+def test_many_statements_of_one_transaction_are_counted_in_few_lines(connection: psycopg.Connection, run: int) -> None:
+    """Each leaves a dead version of its line: in one line for all they would take the square of the time."""
+    with connection.transaction():
+        for n in range(250):
+            connection.execute("UPDATE dbanon.trajectory SET subject = %s WHERE trajectory_id = 103", [f"one more {n}"])
+    found = connection.execute(
+        "SELECT detail ->> 'statements', detail ->> 'rows' FROM dbanon.audit"
+        " WHERE action = 'change' AND detail ->> 'table' = 'trajectory' ORDER BY audit_id DESC LIMIT 3"
+    ).fetchall()
+    assert found == [("50", "50"), ("100", "100"), ("100", "100")]

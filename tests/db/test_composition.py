@@ -121,7 +121,7 @@ def a_release(connection: psycopg.Connection, name: str, release: Release, datas
     for group in release.groups:
         connection.execute(
             "INSERT INTO dbanon.grouping VALUES (%s, tstzrange(%s, %s), %s, %s)",
-            [number, *period(group), group.alone, [f"p{p}" for p in group.people]],
+            [number, *period(group), group.alone, sorted(f"p{p}" for p in group.people)],
         )
 
 
@@ -143,7 +143,7 @@ def audiences(new: Release, earlier: list[Release]) -> set[tuple[int, ...]]:
     found = [everything, plain]
     found += [[n, *(m for m in plain if m > n)] for n in everything if earlier[n].overridden]
     alike = [[n for n in read if earlier[n].method == new.method] for read in found]
-    return {tuple(read) for read in [*found, *alike] if read}
+    return {tuple(read) for read in [*found, *alike, *([n] for n in everything)] if read}
 
 
 def counted(new: Release, earlier: list[Release]) -> Measured:
@@ -154,8 +154,24 @@ def counted(new: Release, earlier: list[Release]) -> Measured:
         crossing = m.relation != "crossing", m.smallest_crowd or 0
         return m.below == 0, *crossing, -m.people, -m.below, m.relation == "same", -len(read), read
 
-    found = [(read, intersected(new, earlier, read)) for read in audiences(new, earlier)]
-    return min(((read, m) for read, m in found if m != NOTHING), key=harm, default=((), NOTHING))[1]
+    shown = {g[:2]: [n for n, r in enumerate(earlier) if of(r, g[:2]) == of(new, g[:2])] for g in new.groups}
+    rest = new._replace(groups=tuple(g for g in new.groups if not shown[g[:2]]))
+    repeated = sorted({n for numbers in shown.values() for n in numbers})
+    found = [(read, intersected(rest, earlier, read)) for read in audiences(new, earlier)]
+    same = (
+        Measured("same", None, max(new.k, *(earlier[n].k for n in repeated)), 0, 0, named(earlier, repeated))
+        if repeated
+        else NOTHING
+    )
+    return min(((read, m) for read, m in found if m != NOTHING), key=harm, default=((), same))[1]
+
+
+def of(release: Release, window: tuple[int, int]) -> Counter[Group]:
+    return Counter(g for g in release.groups if g[:2] == window)
+
+
+def named(earlier: list[Release], numbers: Iterable[int]) -> list[str]:
+    return [f"r{n}" + (" (withdrawn)" if earlier[n].withdrawn else "") for n in numbers]
 
 
 def intersected(new: Release, earlier: list[Release], read: tuple[int, ...]) -> Measured:
@@ -192,10 +208,9 @@ def intersected(new: Release, earlier: list[Release], read: tuple[int, ...]) -> 
     below = [p for p in parted if p[0] < p[1]]
     worst = min(parted, key=lambda p: (p[0] >= p[1], p[0], -p[1], p[2])) if parted else (None, promise, None, None)
     who = shared if not parted else {n for n in shared if any(g.first <= worst[2] < g.last for g in earlier[n].groups)}
-    names = [f"r{n}" + (" (withdrawn)" if earlier[n].withdrawn else "") for n in sorted(who)]
     people = frozenset[int]().union(*(p[3] for p in below))
     relation = "crossing" if not coarser else "same" if same else "coarser"
-    return Measured(relation, worst[0], worst[1], len(below), len(people), names)
+    return Measured(relation, worst[0], worst[1], len(below), len(people), named(earlier, sorted(who)))
 
 
 def everybody(new: Release, earlier: list[Release], at: int) -> set[int]:
@@ -471,9 +486,10 @@ def test_exact_places_hide_no_overlap_of_hidden_senders(connection: psycopg.Conn
 
 def snapshot(connection: psycopg.Connection, minute: int, hidden: frozenset[int], max_gap_s: int) -> int:
     """Write a verified run that hides some at an instant and shows the others."""
-    groups = Group(minute, minute + 1, hidden), Group(minute, minute + 1, TEN - hidden, True)
+    groups = [Group(minute, minute + 1, hidden)] if hidden else []
+    groups.append(Group(minute, minute + 1, TEN - hidden, True))
     at = int((START + timedelta(minutes=minute)).timestamp())
-    return verified(connection, Release(5, groups), at=at, max_gap_s=max_gap_s)
+    return verified(connection, Release(5, tuple(groups)), at=at, max_gap_s=max_gap_s)
 
 
 def test_snapshots_that_may_show_the_same_fix_are_intersected(connection: psycopg.Connection) -> None:
@@ -504,6 +520,41 @@ def test_what_was_allowed_hides_no_overlap_with_either(connection: psycopg.Conne
     diagonal = verified(connection, lines(lambda a, b: a + b))
     assert measured(connection, diagonal)[:5] == ("crossing", 1, 3, 9, 9)
     assert refused(connection, diagonal, "diagonals").sqlstate == "DA010"
+
+
+def test_what_one_release_shows_spares_no_other(connection: psycopg.Connection) -> None:
+    """A coarser grouping is fine, and so is the same again; not one that parts what a coarser one has promised."""
+    fours = [frozenset(range(n, n + 2)) for n in (0, 2, 4, 6)]
+
+    def of_two(*pairs: tuple[int, int]) -> Release:
+        return Release(4, tuple(Group(0, 2, fours[a] | fours[b]) for a, b in pairs))
+
+    publish(connection, twos := verified(connection, Release(2, tuple(Group(0, 2, p) for p in fours))), "twos")
+    (notice,) = publish(connection, verified(connection, of_two((0, 1), (2, 3))), "four")
+    assert notice.startswith("The grouping is coarser than what is known from twos: ")
+    error = refused(connection, verified(connection, of_two((0, 2), (1, 3))), "other")
+    assert str(error.diag.message_primary).endswith("with four leaves 2.")
+    assert publish(connection, twos, "again") == [
+        "The grouping is the same as in twos: intersecting them tells nobody more."
+    ]
+
+
+def test_after_an_override_both_may_be_published_again(connection: psycopg.Connection) -> None:
+    publish(connection, 1, "fives")
+    halves = verified(connection, Release(5, HALVES))
+    publish(connection, halves, "halves", ", allow_overlap => true, reason => 'never in the same hands'")
+    for run, name in ((1, "fives"), (halves, "halves")):
+        assert publish(connection, run, name, ", replace => true") == [
+            f"The grouping is the same as in {name}: intersecting them tells nobody more."
+        ]
+
+
+def test_snapshots_before_spare_no_snapshot(connection: psycopg.Connection) -> None:
+    low, high, nobody = FIVES[0].people, FIVES[1].people, frozenset[int]()
+    for minute, hidden in ((0, nobody), (8, nobody), (4, low)):
+        publish(connection, snapshot(connection, minute, hidden, 300), f"at_{minute}")
+    error = refused(connection, snapshot(connection, 5, high, 300), "at_5")
+    assert str(error.diag.message_primary).endswith("with at_4 leaves 1.")
 
 
 def test_the_grouping_outlives_the_trajectories(connection: psycopg.Connection) -> None:

@@ -80,6 +80,11 @@ def test_a_run_that_somebody_works_on_is_cancelled_first(
         worker.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")
         error = refusal(operator)
         assert error.sqlstate == "DA013"
+        assert "Run 1 is still held by who worked on it." in str(error)
+        assert error.diag.message_hint == "Try again in a moment."
+        worker.execute("UPDATE dbanon.run SET todo = 'verify', worker = 'host 1'")
+        error = refusal(operator)
+        assert error.sqlstate == "DA013"
         assert "Run 1 is being worked on." in str(error)
         worker.execute("BEGIN")
         worker.execute(
@@ -88,6 +93,7 @@ def test_a_run_that_somebody_works_on_is_cancelled_first(
         operator.execute("SET statement_timeout = '5s'")
         assert refusal(operator).sqlstate == "DA013"
         worker.execute("ROLLBACK")
+        worker.execute("UPDATE dbanon.run SET todo = NULL, worker = NULL")
         worker.execute("SELECT pg_advisory_unlock_all()")
     operator.execute("SELECT dbanon.drop_run(1)")
     assert left(connection) == (0, 0, 0, 0)

@@ -71,6 +71,28 @@ def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
         assert queue.cancel_run(other, alive) == "being cancelled"
 
 
+def test_a_run_that_somebody_reaps_in_an_open_transaction_is_shown_as_dead(
+    connection: psycopg.Connection, held_open: psycopg.Connection, dead: int
+) -> None:
+    held_open.execute("SELECT dbanon.reap_runs()")
+    assert shown(connection, dead) == ("failed", None)
+
+
+def test_whoever_waits_for_a_lock_keeps_nobody_from_cancelling(
+    connection: psycopg.Connection, database: str, run: int
+) -> None:
+    waiting = submitted(connection)
+    with store.connect(database) as finishing, store.connect(database) as next_one:
+        finishing.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [waiting])
+        asked = in_background(queue.claim_run, next_one, "w", waiting)
+        time.sleep(0.3)
+        connection.execute("SET statement_timeout = '2s'")
+        assert queue.cancel_run(connection, waiting) == "cancelled"
+        finishing.execute("SELECT pg_advisory_unlock_all()")
+        assert asked.result() is None
+        assert value(connection, "SELECT dbanon.is_held(dbanon.run_lock_key(%s))", waiting) is False
+
+
 def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psycopg.Connection, run: int) -> None:
     waiting = submitted(connection)
     claim = claimed(connection, waiting)

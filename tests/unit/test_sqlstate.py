@@ -23,6 +23,7 @@ from dbanon._sqlstate import for_command_line
         ),
         ("Name them: columns => ARRAY['poi', 'radius'].", "Name them: --columns poi,radius."),
         ("Or allow_overlap => true with reason => '...'.", "Or --allow-overlap with --reason."),
+        (r"Add reason => E'in c:\\data, it''s ours'.", r"""Add --reason 'in c:\data, it'"'"'s ours'."""),
         (
             "End them: SELECT dbanon.unpublish('cabs', end_readers => true).",
             "End them: `dbanon unpublish cabs --end-readers`.",
