@@ -105,7 +105,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "SELECT dbanon.end_readers('x', NULL, true)",
         "SELECT * FROM dbanon.readers_of('x', true)",
         "SELECT * FROM dbanon.run_grouping(1)",
-        "SELECT * FROM dbanon.intersect_grouping(1, '{}')",
+        "SELECT * FROM dbanon.intersect_grouping(1, '{}', '{}')",
         "SELECT dbanon.check_overlap(1, true)",
         "SELECT * FROM dbanon.grouping",
         "DELETE FROM dbanon.grouping",
