@@ -295,6 +295,33 @@ Returns: how many were ended; a notice names each. Raises: DA013, before any is 
 superuser, or any where dbanon_admin is no member of pg_signal_backend. Example: SELECT dbanon.end_readers(''cabs_june'',
 NULL, false).';
 
+CREATE OR REPLACE FUNCTION dbanon.take_from_readers(
+    statement text, name text, release_id bigint, end_readers boolean, standing boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- More than once where readers are ended: some may come between that and the lock, behind which new ones wait.
+    FOR attempt IN 1..CASE WHEN end_readers THEN 3 ELSE 1 END LOOP
+        IF end_readers THEN
+            PERFORM dbanon.end_readers(name, release_id, standing);
+        END IF;
+        BEGIN
+            EXECUTE format(statement, name);
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            NULL;
+        END;
+    END LOOP;
+    PERFORM dbanon.refuse_readers(name, release_id, end_readers);
+END
+$$;
+COMMENT ON FUNCTION dbanon.take_from_readers(text, text, bigint, boolean, boolean) IS
+'Runs a statement that needs a live release for itself; the caller sets how long it waits. Part of dbanon.take_view and drop_view.
+Takes: statement, with %I for the view; name; release_id of what takes its place, or NULL; end_readers: end the sessions in its
+way; standing: also those that hold nothing but what was made of it. Returns: nothing. Raises: DA013, naming who reads it.
+Example: part of dbanon.take_view.';
+
 CREATE OR REPLACE FUNCTION dbanon.take_view(name text, release_id bigint, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -302,22 +329,9 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 BEGIN
-    IF to_regclass(format('published.%I', name)) IS NULL THEN
-        RETURN;
+    IF to_regclass(format('published.%I', name)) IS NOT NULL THEN
+        PERFORM dbanon.take_from_readers('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name, release_id, end_readers, false);
     END IF;
-    -- More than once where readers are ended: some may come between that and the lock, behind which new ones wait.
-    FOR attempt IN 1..CASE WHEN end_readers THEN 3 ELSE 1 END LOOP
-        IF end_readers THEN
-            PERFORM dbanon.end_readers(take_view.name, take_view.release_id, false);
-        END IF;
-        BEGIN
-            EXECUTE format('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name);
-            RETURN;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            NULL;
-        END;
-    END LOOP;
-    PERFORM dbanon.refuse_readers(take_view.name, take_view.release_id, take_view.end_readers);
 END
 $$;
 COMMENT ON FUNCTION dbanon.take_view(text, bigint, boolean) IS
@@ -332,20 +346,9 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 BEGIN
-    PERFORM dbanon.take_view(drop_view.name, drop_view.release_id, drop_view.end_readers);
-    FOR attempt IN 1..CASE WHEN end_readers THEN 3 ELSE 1 END LOOP
-        IF end_readers THEN
-            PERFORM dbanon.end_readers(drop_view.name, drop_view.release_id, true);
-        END IF;
-        BEGIN
-            -- What analysts made of it goes too: a withdrawal must not wait for those it is withdrawn from.
-            EXECUTE format('DROP VIEW IF EXISTS published.%I CASCADE', name);
-            RETURN;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            NULL;
-        END;
-    END LOOP;
-    PERFORM dbanon.refuse_readers(drop_view.name, drop_view.release_id, drop_view.end_readers);
+    PERFORM dbanon.take_view(name, release_id, end_readers);
+    -- What analysts made of it goes too: a withdrawal must not wait for those it is withdrawn from.
+    PERFORM dbanon.take_from_readers('DROP VIEW IF EXISTS published.%I CASCADE', name, release_id, end_readers, true);
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_view(text, bigint, boolean) IS
