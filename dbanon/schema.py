@@ -20,7 +20,7 @@ from dbanon.methods import METHODS, Method, describe
 if TYPE_CHECKING:
     import sqlalchemy
 
-EXPECTED_REVISION = "0003"
+EXPECTED_REVISION = "0004"
 
 _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 _OLDEST_SERVER = 130000

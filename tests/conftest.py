@@ -12,7 +12,13 @@ from psycopg import sql
 
 from dbanon.testing import database_url
 
+# Left in the environment for the processes of pytest-xdist: all have the same.
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
+os.environ["DBANON_TEST_SEED"] = str(SEED)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run also what kills, interrupts, fills disks or waits")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,10 +34,14 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {SEED} (DBANON_TEST_SEED), hypothesis {given or SEED}; test server: {server}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "dbanon_server" in getattr(item, "fixturenames", ()):
             item.add_marker("db")
+    if not config.getoption("--all"):
+        stress = [item for item in items if item.get_closest_marker("stress")]
+        config.hook.pytest_deselected(items=stress)
+        items[:] = [item for item in items if item not in stress]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Upgrades from nothing, in every state a database may be in, end at the golden schema."""
 
-import gzip
-import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ from psycopg import sql
 
 from dbanon import schema
 from dbanon.errors import StoreError
-from dbanon.pipeline import open_database
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     from dbanon.server import Target
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-DUMPS = sorted((Path(__file__).parent / "dumps").glob("*.sql.gz"))  # by pg_dump --inserts
 
 
 @pytest.fixture
@@ -72,33 +68,6 @@ def test_an_empty_database_gets_the_extension_and_the_golden_schema(empty: Calla
     assert schema.upgrade(url) == schema.EXPECTED_REVISION
     assert schema.is_current(url)
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
-
-
-@pytest.mark.parametrize("dump", DUMPS, ids=lambda file: file.name.split(".")[0])
-def test_a_database_of_an_earlier_revision_is_upgraded_with_all_it_holds(empty: Callable[..., str], dump: Path) -> None:
-    url = empty()
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
-        connection.execute(gzip.decompress(dump.read_bytes()))
-        connection.execute("RESET ALL")
-        before = connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall()
-    assert not schema.is_current(url)
-    assert schema.upgrade(url) == schema.EXPECTED_REVISION
-    own = re.compile(r"release_\d|published\.city")
-    without_releases = [line for line in listing(url).splitlines() if not own.search(line)]
-    assert without_releases == (GOLDEN / "schema.txt").read_text().splitlines()
-    with open_database(url) as database:
-        assert database.connection.execute("SELECT * FROM published.city_k3 ORDER BY cloak_id").fetchall() == before
-        # What was published before groupings were kept counts as if it were published now.
-        groupings = (
-            "SELECT release_id, period, alone, subjects FROM dbanon.grouping",
-            "SELECT release_id, g.period, g.alone, g.subjects"
-            " FROM dbanon.release CROSS JOIN dbanon.run_grouping(run_id) g",
-        )
-        kept, now = (sorted(database.connection.execute(query).fetchall(), key=str) for query in groupings)
-        assert kept == now != []
-        assert database.verify(1).status == "verified"
-        database.publish(1, "city_again")
 
 
 def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> None:
