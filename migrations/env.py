@@ -86,6 +86,7 @@ def script(connection: Connection, text: str) -> None:
         for mark, meant in {
             "@postgis@": found[0],
             "@postgis_text@": found[1],
+            **{f"@{role}@": f"dbanon_{role}" for role in ("admin", "operator", "worker", "analyst")},
             "@version_text@": "'" + version.replace("'", "''") + "'",
         }.items():
             text = text.replace(mark, meant)

@@ -14,7 +14,7 @@ BEGIN
         SELECT 'TABLE' AS kind, 'SELECT' AS privilege, c.oid::regclass::text AS name, c.relowner AS owner,
             has_table_privilege('public', c.oid, 'SELECT') AS open,
             (SELECT bool_and(has_table_privilege(r.name, c.oid, 'SELECT')) FROM (VALUES
-                ('pg_monitor'), ('dbanon_admin'), ('dbanon_operator'), ('dbanon_worker')) r (name)) AS given
+                ('pg_monitor'), ('@admin@'), ('@operator@'), ('@worker@')) r (name)) AS given
         FROM pg_class c
         WHERE c.relnamespace = 'pg_catalog'::regnamespace
             AND c.relname ~ '^pg_(locks|stat(io|_xact)?_((all|sys|user)_(tables|indexes|sequences|functions)|database(_conflicts)?))$'
@@ -22,7 +22,7 @@ BEGIN
         SELECT 'FUNCTION', 'EXECUTE', p.oid::regprocedure::text, p.proowner,
             has_function_privilege('public', p.oid, 'EXECUTE'),
             (SELECT bool_and(has_function_privilege(r.name, p.oid, 'EXECUTE')) FROM (VALUES
-                ('pg_monitor'), ('dbanon_admin'), ('dbanon_operator'), ('dbanon_worker')) r (name))
+                ('pg_monitor'), ('@admin@'), ('@operator@'), ('@worker@')) r (name))
         FROM pg_proc p
         WHERE (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ '^pg_stat_get_(?!subscription)'
                AND oidvectortypes(p.proargtypes) = 'oid')
@@ -36,7 +36,7 @@ BEGIN
             EXECUTE format('REVOKE %s ON %s %s FROM PUBLIC', object.privilege, object.kind, object.name);
         END IF;
         IF object.open OR NOT object.given THEN
-            EXECUTE format('GRANT %s ON %s %s TO pg_monitor, dbanon_admin, dbanon_operator, dbanon_worker',
+            EXECUTE format('GRANT %s ON %s %s TO pg_monitor, @admin@, @operator@, @worker@',
                 object.privilege, object.kind, object.name);
         END IF;
     END LOOP;
@@ -46,8 +46,8 @@ $$;
 -- With it dbanon ends the sessions of those who read a release that is to be withdrawn at once.
 DO $$
 BEGIN
-    IF NOT pg_has_role('dbanon_admin', 'pg_signal_backend', 'USAGE') THEN
-        GRANT pg_signal_backend TO dbanon_admin;
+    IF NOT pg_has_role('@admin@', 'pg_signal_backend', 'USAGE') THEN
+        GRANT pg_signal_backend TO @admin@;
     END IF;
 -- Not every login may; or the upgrade of another database has just done it.
 EXCEPTION WHEN insufficient_privilege OR unique_violation THEN NULL;

@@ -1,68 +1,68 @@
 -- Who may do what. Nothing for PUBLIC; then role by role.
 
 REVOKE ALL ON SCHEMA dbanon, published FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
-REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon FROM PUBLIC, dbanon_operator, dbanon_worker, dbanon_analyst;
+REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC, @operator@, @worker@, @analyst@;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA dbanon FROM PUBLIC, @operator@, @worker@, @analyst@;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon FROM PUBLIC, @operator@, @worker@, @analyst@;
 
-GRANT USAGE ON SCHEMA dbanon TO dbanon_operator, dbanon_worker;
-GRANT USAGE ON SCHEMA published TO dbanon_operator, dbanon_worker, dbanon_analyst;
+GRANT USAGE ON SCHEMA dbanon TO @operator@, @worker@;
+GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 
 -- Operators load, submit and publish. They set no revision, status or verdict: the columns are named.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.quarantine, dbanon.request, dbanon.site,
-    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_operator;
-GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO dbanon_operator;
+    dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run, dbanon.verification, dbanon.release, dbanon.alembic_version TO @operator@;
+GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO @operator@;
 GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, dbanon.poi, dbanon.cell, dbanon.quasi_identifier
-    TO dbanon_operator;
-GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO dbanon_operator;
-GRANT INSERT ON dbanon.quarantine TO dbanon_operator;
+    TO @operator@;
+GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
+GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
-    dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.check_name(text) TO dbanon_operator;
+    dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.check_name(text) TO @operator@;
 
 -- Both submit, watch and cancel.
-GRANT SELECT ON dbanon.runs, dbanon.workers TO dbanon_operator, dbanon_worker;
+GRANT SELECT ON dbanon.runs, dbanon.workers TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.check_release(text, boolean, text, text), dbanon.refused_commit(), dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean),
     dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.went_away(),
     dbanon.check_name_free(text, boolean), dbanon.refuse_name_taken(text), dbanon.reap_runs(),
-    dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO dbanon_operator, dbanon_worker;
+    dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO @operator@, @worker@;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
-    TO dbanon_operator;
+    TO @operator@;
 
-GRANT SELECT ON dbanon.audit TO dbanon_operator;
+GRANT SELECT ON dbanon.audit TO @operator@;
 -- A plan is made with the rights of whoever asks, so each of its steps is granted.
 GRANT EXECUTE ON FUNCTION dbanon.plan_run(text, text, jsonb, text), dbanon.plan_rates(), dbanon.plan_figure(double precision),
     dbanon.plan_looks_at(text, double precision), dbanon.plan_read(bigint),
     dbanon.plan_windows(bigint, double precision, integer, bigint, integer, integer, bigint, text, integer),
     dbanon.plan_tp_aware(jsonb), dbanon.plan_sensitive_sites(jsonb),
     dbanon.plan_site_users(text, bigint, bigint, bigint, bigint), dbanon.plan_cost(text, jsonb),
-    dbanon.plan_earlier(text, text, bigint) TO dbanon_operator;
+    dbanon.plan_earlier(text, text, bigint) TO @operator@;
 
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,
     dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run,
-    dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO dbanon_worker;
-GRANT UPDATE ON dbanon.run TO dbanon_worker;
-GRANT SELECT, INSERT ON dbanon.worker TO dbanon_worker;
-GRANT SELECT ON dbanon.worker TO dbanon_operator;
-GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO dbanon_worker;
-GRANT INSERT ON dbanon.verification TO dbanon_worker;
+    dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO @worker@;
+GRANT UPDATE ON dbanon.run TO @worker@;
+GRANT SELECT, INSERT ON dbanon.worker TO @worker@;
+GRANT SELECT ON dbanon.worker TO @operator@;
+GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO @worker@;
+GRANT INSERT ON dbanon.verification TO @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint),
     dbanon.delete_rows(bigint), dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
-    TO dbanon_worker;
+    TO @worker@;
 
 -- The registry may be read, and parameters be checked, by both.
-GRANT SELECT ON dbanon.methods, dbanon.method_parameters TO dbanon_operator, dbanon_worker;
+GRANT SELECT ON dbanon.methods, dbanon.method_parameters TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dbanon.stripped(jsonb), dbanon.is_number(text),
     dbanon.shown(jsonb), dbanon.as_number(jsonb), dbanon.as_instant(jsonb), dbanon.as_parameter(jsonb, jsonb),
     dbanon.refuse_name(text, text, text[]), dbanon.checked_algorithm(text, text), dbanon.checked_value(text, jsonb, jsonb),
-    dbanon.check_params(text, text, jsonb), dbanon.version() TO dbanon_operator, dbanon_worker;
+    dbanon.check_params(text, text, jsonb), dbanon.version() TO @operator@, @worker@;
 
 -- What administrators look up and take back.
-GRANT SELECT ON dbanon.releases TO dbanon_operator, dbanon_worker;
-GRANT EXECUTE ON FUNCTION dbanon.release_card(text, bigint) TO dbanon_operator, dbanon_worker;
-GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO dbanon_operator;
+GRANT SELECT ON dbanon.releases TO @operator@, @worker@;
+GRANT EXECUTE ON FUNCTION dbanon.release_card(text, bigint) TO @operator@, @worker@;
+GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, text) TO @operator@;
 -- Imports run with the rights of whoever calls them, and so does what they share.
 GRANT EXECUTE ON FUNCTION dbanon.nearest(text, text[], double precision), dbanon.lock_dataset(text),
     dbanon.known_dataset(text), dbanon.check_differ(text[], text), dbanon.check_zone(text), dbanon.reference_system(text),
@@ -78,7 +78,7 @@ GRANT EXECUTE ON FUNCTION dbanon.nearest(text, text[], double precision), dbanon
     dbanon.import_pois(regclass, text, text, text, text, boolean), dbanon.import_cells(regclass, text, text, text, text, boolean),
     dbanon.stage_events(regclass, text, text, text, text[]), dbanon.import_requests(regclass, text, text[], text, text, text),
     dbanon.import_quasi_identifiers(regclass, text, text, text, text, boolean)
-    TO dbanon_operator;
+    TO @operator@;
 
 -- What loads of files and imports of tables share, and the imports.
 GRANT EXECUTE ON FUNCTION dbanon.check_dataset(text, text, double precision, double precision),
@@ -116,4 +116,4 @@ GRANT EXECUTE ON FUNCTION dbanon.check_dataset(text, text, double precision, dou
     dbanon.finish_sites(text, text, boolean, boolean, text, bigint, jsonb, text, text),
     dbanon.stage_sites(text, text, text, integer, boolean, double precision[]),
     dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean)
-    TO dbanon_operator;
+    TO @operator@;
