@@ -10,7 +10,7 @@ from typing import Any
 from geoalchemy2 import Geometry, WKBElement
 from psycopg.types.range import TimestamptzRange
 from sqlalchemy import BigInteger, ForeignKey, LargeBinary, MetaData, Text
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TIMESTAMP, TSTZRANGE
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, OID, TIMESTAMP, TSTZRANGE
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Double
 
@@ -186,6 +186,26 @@ class Run(Base):
     error_kind: Mapped[str | None]
     cancel_requested_at: Mapped[datetime | None]
     cancel_requested_by: Mapped[str | None]
+
+
+class Installation(Base):
+    """How a database was made ready: one row."""
+
+    __tablename__ = "installation"
+    one: Mapped[bool] = mapped_column(primary_key=True)
+    role_prefix: Mapped[str]
+    database_oid: Mapped[int] = mapped_column(OID)
+    public_restricted: Mapped[bool]
+
+
+class TakenRight(Base):
+    """A right that was taken from PUBLIC."""
+
+    __tablename__ = "taken_right"
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    object: Mapped[str] = mapped_column(primary_key=True)
+    privilege: Mapped[str]
+    monitor_had_it: Mapped[bool]
 
 
 class Worker(Base):

@@ -433,5 +433,5 @@ def synth_files(
 def _check_or_migrate(database: Database) -> None:
     """Check the schema; only the embedded server is migrated unasked."""
     if database.target.embedded and not schema.is_current(database.target.url):
-        schema.upgrade(database.target.url)
+        schema.upgrade(database.target.url, restrict_public=True)
     schema.check(database.connection)

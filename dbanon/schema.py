@@ -1,29 +1,39 @@
-"""Brings a database to the schema this program needs, and says when it is not there.
+"""Brings a database to the schema this program needs, says when it is not there, and takes it away again.
 
 Decides where the revisions and SQL files are, who may run them, and in what transaction: extension, roles, revisions,
 ``sql/`` files and the table of methods are one transaction under one advisory lock, so that a broken upgrade leaves
 nothing behind and two at once do no harm. The tables are in ``migrations/``, what can be replaced is in ``sql/``.
+
+An upgrade runs with the rights of a superuser in a database that other logins create in. So the search_path is
+``pg_catalog, pg_temp`` before anything else is said: no function or operator of theirs is ever found.
 """
 
 import hashlib
 import importlib.metadata
 import json
 import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 
+from dbanon import _public_rights, _roles, _uninstall, store
 from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS, Method, describe
 
 if TYPE_CHECKING:
     import sqlalchemy
 
+Inventory = _uninstall.Inventory
 EXPECTED_REVISION = "0004"
 
+_OLDEST_REVISION = "0004"  # what was before the first release is loaded anew
 _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
-_OLDEST_SERVER = 130000
+_LOCK_WAIT_S = 30.0
+_OLDEST_SERVER = 150000
 _INSTALLED = Path(__file__).parent
 _REPOSITORY = _INSTALLED.parent
 
@@ -36,30 +46,46 @@ def check(connection: psycopg.Connection) -> None:
     SchemaMismatch
         If the schema is missing, older or newer.
     """
-    row = connection.execute("SELECT to_regclass('dbanon.alembic_version')::text").fetchone()
-    if row is None or row[0] is None:
+    revision = _revision(connection)
+    if revision is None:
         raise SchemaMismatch(
             f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; "
             "run `dbanon db upgrade`."
         )
-    found = connection.execute("SELECT max(version_num) FROM dbanon.alembic_version").fetchone()
-    revision = found[0] if found else None
-    if revision == EXPECTED_REVISION:
-        return
-    remedy = "run `dbanon db upgrade`" if (revision or "") < EXPECTED_REVISION else "install a newer dbanon"
-    raise SchemaMismatch(
-        f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}; {remedy}."
-    )
+    if revision != EXPECTED_REVISION:
+        remedy = "run `dbanon db upgrade`" if revision < EXPECTED_REVISION else "install a newer dbanon"
+        raise SchemaMismatch(
+            f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}; {remedy}."
+        )
+
+
+def _revision(connection: psycopg.Connection) -> str | None:
+    """Read the revision; from a table alone, since a view may be anybody's and would run as the caller."""
+    row = connection.execute(
+        "SELECT c.relkind FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = 'dbanon' AND c.relname = 'alembic_version'"
+    ).fetchone()
+    if row is None or row[0] != "r":
+        return None
+    found = connection.execute("SELECT version_num::pg_catalog.text FROM dbanon.alembic_version").fetchone()
+    return found[0] if found else None
 
 
 def is_current(url: str) -> bool:
     """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with store.connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
 
 
-def upgrade(url: str) -> str:
+def upgrade(
+    url: str,
+    *,
+    role_prefix: str | None = None,
+    share_roles: bool = False,
+    restrict_public: bool | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> str:
     """Make or upgrade the schema in one transaction; safe to repeat and to run twice at once.
 
     Parameters
@@ -67,6 +93,15 @@ def upgrade(url: str) -> str:
     url : str
         libpq URI or key=value string of a login that is a superuser, or that may create roles and schemas in a database
         that has PostGIS.
+    role_prefix : str, optional
+        The roles are called ``<prefix>_admin`` and so on. The first upgrade of a database chooses (``dbanon`` if None),
+        later ones keep it.
+    share_roles : bool
+        Let in the members that roles of these names have already.
+    restrict_public : bool, optional
+        Take what shows something about private tables from PUBLIC, or give it back; None keeps what was chosen.
+    say : callable
+        Told in a line what is taken, and what could not be done.
 
     Returns
     -------
@@ -75,25 +110,37 @@ def upgrade(url: str) -> str:
 
     Raises
     ------
+    ParameterError
+        If the roles are those of another database and were not to be shared.
     StoreError
         If the server is too old, has no PostGIS, or the login may not do it.
     SchemaMismatch
-        If the database is at a revision this program does not know.
+        If the database is at a revision this program cannot begin with.
     """
     # Imported here: every other command is faster without them.
     import sqlalchemy
     from sqlalchemy.exc import DBAPIError
 
     engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=sqlalchemy.NullPool
+        "postgresql+psycopg://", creator=lambda: _open(url), poolclass=sqlalchemy.NullPool
     )
     try:
-        with engine.begin() as connection:
-            _prepare(connection)
-            _migrate(connection)
+        with engine.begin() as wrapped:
+            connection: store.Connection = wrapped.connection.driver_connection  # type: ignore[assignment]
+            names = _prepare(connection, role_prefix, share=share_roles)
+            _migrate(wrapped, connection, names)
+            _roles.record(connection, names)
             _sync_methods(connection)
             _describe_releases(connection)
-            connection.exec_driver_sql(f"COMMENT ON TABLE dbanon.alembic_version IS '{_stamp()}'")
+            comment = sql.SQL("COMMENT ON TABLE dbanon.alembic_version IS {}")
+            connection.execute(comment.format(sql.Literal(_stamp())))
+            connection.execute("RESET ROLE")
+            _settle_public(connection, names, restrict_public, say)
+            if not _roles.operators_read_releases(connection, names):
+                say(
+                    "Operators may not read the releases: this login may not grant that. Run "
+                    f"`GRANT {names.analyst} TO {names.operator}` as a superuser."
+                )
     except DBAPIError as error:
         raise _failure(error.orig) from error
     except psycopg.Error as error:
@@ -103,93 +150,187 @@ def upgrade(url: str) -> str:
     return EXPECTED_REVISION
 
 
-def statistics_are_open(url: str) -> bool:
-    """Say whether every login of the database may read locks, and counters and estimates of the private tables.
+def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict[str, str] | None:
+    """Remove everything dbanon made in the database, and give every right back.
 
-    An upgrade takes them from PUBLIC where its login may do that: ``sql/00_server.sql``.
+    Parameters
+    ----------
+    url : str
+        Of a login that may upgrade.
+    confirm : callable
+        Given what will be deleted; nothing is, unless it returns True.
+
+    Returns
+    -------
+    dict or None
+        The roles that stay, each with the reason; None if nothing was removed.
+
+    Raises
+    ------
+    StoreError
+        If the login may not do it, or somebody is using what is to be deleted.
     """
-    with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute(
-            "SELECT has_table_privilege('public', 'pg_catalog.pg_stat_all_tables', 'SELECT')"
-            " OR has_table_privilege('public', 'pg_catalog.pg_locks', 'SELECT') OR EXISTS ("
-            "SELECT FROM pg_catalog.pg_proc p WHERE has_function_privilege('public', p.oid, 'EXECUTE') AND p.proname IN"
-            " ('pg_stat_get_live_tuples', '_postgis_stats', '_postgis_index_extent', 'st_estimatedextent'))"
-        ).fetchone()
-    return row is not None and bool(row[0])
+    with store.errors_translated(), _open(url) as connection:
+        _wait_for_turn(connection)
+        found = _uninstall.inventory(connection)
+        if found is None or not confirm(found):
+            return None
+        connection.execute("SET LOCAL lock_timeout = '30s'")
+        return _uninstall.remove(connection)
 
 
-def operators_read_releases(url: str) -> bool:
-    """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_has_role('dbanon_operator', 'dbanon_analyst', 'MEMBER')").fetchone()
-    return row is not None and bool(row[0])
+def _open(url: str) -> store.Connection:
+    connection = store.connect(url)
+    connection.execute("SET search_path = pg_catalog, pg_temp")
+    connection.autocommit = False
+    return connection
 
 
-def _prepare(connection: "sqlalchemy.Connection") -> None:
-    connection.exec_driver_sql("SET LOCAL client_min_messages = warning")
-    version = int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one())
+def _prepare(connection: store.Connection, role_prefix: str | None, *, share: bool) -> _roles.Names:
+    """Do what comes before the revisions, and become the role that owns everything."""
+    connection.execute("SET LOCAL client_min_messages = warning")
+    version = connection.info.server_version
     if version < _OLDEST_SERVER:
         raise StoreError(
-            f"The server must be PostgreSQL 13 or later. Got version {version // 10000}. Move to a newer server."
+            f"The server must be PostgreSQL {_OLDEST_SERVER // 10000} or later. Got version {version // 10000}. "
+            "Move to a newer server."
         )
-    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
-    found = "SELECT count(*) FROM pg_extension WHERE extname = 'postgis'"
-    if not connection.exec_driver_sql(found).scalar_one():
+    _wait_for_turn(connection)
+    _demand_upgradable(connection)
+    names = _roles.choose(connection, role_prefix, share=share)
+    if not connection.execute("SELECT FROM pg_extension WHERE extname = 'postgis'").rowcount:
+        _demand_closed_schema(connection, "public", names)
         _create_postgis(connection)
-    _demand_closed_schema(connection)
+    _demand_closed_schema(connection, _roles.postgis_schema(connection), names)
+    _roles.become_admin(connection, names)
+    return names
 
 
-def _demand_closed_schema(connection: "sqlalchemy.Connection") -> None:
-    """Refuse a schema of PostGIS's in which everybody may create: before version 15 that is the default of public."""
-    row = connection.exec_driver_sql(
-        "SELECT quote_ident(n.nspname), has_schema_privilege('public', n.oid, 'CREATE') FROM pg_extension e "
-        "JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
-    ).one()
-    if row[1]:
-        raise StoreError(
-            "Only trusted roles may create in the schema PostGIS lives in, or others could put functions in the place "
-            f"of its own. Everybody may in {row[0]}; run `REVOKE CREATE ON SCHEMA {row[0]} FROM PUBLIC`."
+def _wait_for_turn(connection: store.Connection) -> None:
+    """Keep other upgrades and removals away until the transaction ends; the key is no secret, so not for ever."""
+    until = time.monotonic() + _LOCK_WAIT_S
+    while not _one(connection, "SELECT pg_try_advisory_xact_lock(%s)", _UPGRADE_LOCK):
+        if time.monotonic() > until:
+            holders = _one(
+                connection,
+                "SELECT string_agg(format('%%s (process %%s)', s.usename, l.pid), ', ') FROM pg_locks l"
+                " LEFT JOIN pg_stat_activity s ON s.pid = l.pid WHERE l.locktype = 'advisory' AND l.granted"
+                " AND (l.classid::bigint << 32) | l.objid::bigint = %s AND l.database ="
+                " (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())",
+                _UPGRADE_LOCK,
+            )
+            raise StoreError(
+                f"Another upgrade of this database did not end within {_LOCK_WAIT_S:.0f} s, and nothing was changed. "
+                f"Its lock is held by {holders or 'a session that has just ended'}; end that session, or run it again."
+            )
+        time.sleep(0.1)
+
+
+def _demand_upgradable(connection: store.Connection) -> None:
+    revision = _revision(connection)
+    if revision is not None and revision < _OLDEST_REVISION:
+        raise SchemaMismatch(
+            f"Schema dbanon is at revision {revision}, of a program before the first release, and cannot be upgraded. "
+            "Run `dbanon db uninstall`, which deletes all it holds, then `dbanon db upgrade`, and load the data anew."
+        )
+    if revision is not None and revision > EXPECTED_REVISION:
+        raise SchemaMismatch(
+            f"Schema dbanon is at revision {revision} and this program knows those up to {EXPECTED_REVISION}; "
+            "install a newer dbanon."
         )
 
 
-def _create_postgis(connection: "sqlalchemy.Connection") -> None:
+def _demand_closed_schema(connection: store.Connection, schema: str, names: _roles.Names) -> None:
+    """Refuse a schema for PostGIS in which others may put functions beside its own, or own it."""
+    rows = connection.execute(
+        """
+        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC'), r.oid = n.nspowner
+        FROM pg_namespace n JOIN pg_database d ON d.datname = current_database()
+        CROSS JOIN LATERAL (
+            SELECT x.grantee FROM aclexplode(n.nspacl) x WHERE x.privilege_type = 'CREATE' UNION SELECT n.nspowner) g
+        LEFT JOIN pg_roles r ON r.oid = g.grantee
+        WHERE n.nspname = %s AND (r.oid IS NULL OR NOT r.rolsuper AND r.oid <> d.datdba
+            AND r.rolname NOT IN ('pg_database_owner', %s))
+        ORDER BY 1
+        """,
+        [schema, names.admin],
+    ).fetchall()
+    if rows:
+        others = ", ".join(name for name, owns in rows if not owns)
+        owner = "".join(f"`ALTER SCHEMA {schema} OWNER TO pg_database_owner`" for _, owns in rows if owns)
+        revoke = f"`REVOKE CREATE ON SCHEMA {schema} FROM {others}`" if others else ""
+        raise StoreError(
+            f"Only superusers, the database's owner and {names.admin} may create in the schema of PostGIS, or others "
+            f"could put functions in the place of its own. In {schema} {', '.join(name for name, _ in rows)} may as "
+            f"well; run {' and '.join(filter(None, (owner, revoke)))}."
+        )
+
+
+def _settle_public(
+    connection: store.Connection, names: _roles.Names, wanted: bool | None, say: Callable[[str], None]
+) -> None:
+    """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
+    before = _public_rights.is_restricted(connection)
+    restricted = before if wanted is None else wanted
+    if restricted and not before:
+        going = [thing for thing in _public_rights.things(connection) if thing.public and thing.ours]
+        if going:
+            listed = ", ".join(thing.name for thing in going)
+            say(f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: {listed}.")
+    left: list[_public_rights.Thing] = []
+    if restricted:
+        left = _public_rights.restrict(connection, names)
+    elif before:
+        _public_rights.give_back(connection, names)
+    connection.execute("UPDATE dbanon.installation SET public_restricted = %s", [restricted])
+    if left:
+        say(
+            f"The server's locks and counters and PostGIS's estimates ({len(left)} views and functions) stay open to "
+            "every login: this one may not take them from PUBLIC. Upgrade once as a superuser, or see "
+            "docs/limitations.md."
+        )
+    elif not restricted:
+        say(
+            "Every login of this database can read the server's locks and counters and PostGIS's estimates: see "
+            "docs/limitations.md. In a database of dbanon's own, `dbanon db upgrade --restrict-public` takes them away."
+        )
+
+
+def _create_postgis(connection: store.Connection) -> None:
     try:
-        connection.exec_driver_sql("CREATE EXTENSION postgis")
-    except Exception as error:
-        cause = getattr(error, "orig", error)
-        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
-            raise StoreError(
-                "Extension postgis must be in the database. This login may not create it. "
-                "Run `CREATE EXTENSION postgis` in this database as a superuser.",
-                cause.sqlstate,
-            ) from error
-        if isinstance(cause, psycopg.errors.FeatureNotSupported | psycopg.errors.UndefinedFile):
-            raise StoreError(
-                "PostGIS must be installed on the server. Its extension was not found there. "
-                "Install PostGIS on the server's machine (on Debian: apt install postgresql-postgis).",
-                cause.sqlstate,
-            ) from error
-        raise
+        connection.execute("CREATE EXTENSION postgis SCHEMA public")
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName) as error:
+        raise StoreError(
+            "Extension postgis must be in the database. This login may not create it, or there is no schema public. "
+            "Run `CREATE EXTENSION postgis` in this database as a superuser.",
+            error.sqlstate,
+        ) from error
+    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile) as error:
+        raise StoreError(
+            "PostGIS must be installed on the server. Its extension was not found there. "
+            "Install PostGIS on the server's machine (on Debian: apt install postgresql-postgis).",
+            error.sqlstate,
+        ) from error
 
 
-def _migrate(connection: "sqlalchemy.Connection") -> None:
+def _migrate(wrapped: "sqlalchemy.Connection", connection: store.Connection, names: _roles.Names) -> None:
     from alembic import command
     from alembic.config import Config
-    from alembic.util import CommandError
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_folder("migrations")).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    config.attributes["connection"] = wrapped
     config.attributes["sql"] = _folder("sql")
-    config.attributes["version"] = _version()
-    try:
-        command.upgrade(config, "head")
-    except CommandError as error:
-        raise SchemaMismatch(
-            f"Schema dbanon must be at a revision this program knows (up to {EXPECTED_REVISION}). "
-            "Got another one. Install a newer dbanon."
-        ) from error
+    postgis = _roles.postgis_schema(connection)
+    config.attributes["marks"] = {
+        "@postgis@": sql.Identifier(postgis).as_string(connection),
+        "@postgis_text@": sql.Literal(postgis).as_string(connection),
+        "@version_text@": sql.Literal(_version()).as_string(connection),
+        "@prefix@": names.prefix,
+        **{f"@{role}@": f"{names.prefix}_{role}" for role in _roles.PURPOSES},
+    }
+    command.upgrade(config, "head")
 
 
 def _folder(name: str) -> Path:
@@ -213,9 +354,9 @@ def _stamp() -> str:
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
 
 
-def _sync_methods(connection: "sqlalchemy.Connection") -> None:
+def _sync_methods(connection: store.Connection) -> None:
     for method in METHODS.values():
-        connection.exec_driver_sql(
+        connection.execute(
             "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns,"
             " paper, parameters, adversary, row_meaning, left_out)"
             " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s,"
@@ -228,11 +369,11 @@ def _sync_methods(connection: "sqlalchemy.Connection") -> None:
         )
 
 
-def _describe_releases(connection: "sqlalchemy.Connection") -> None:
+def _describe_releases(connection: store.Connection) -> None:
     """Let live releases say what this version says of releases; after the methods, whose words they use."""
-    connection.exec_driver_sql(
+    connection.execute(
         "SELECT dbanon.describe_release(l.release_id) FROM dbanon.release l"
-        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%%I', l.name)) IS NOT NULL"
+        " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL"
     )
 
 
@@ -264,10 +405,14 @@ def _failure(error: BaseException | None) -> StoreError:
     said = str(error).strip().splitlines()[0] if error and str(error).strip() else type(error).__name__
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return StoreError(
-            f"The login that upgrades must be a superuser or a member of dbanon_admin. The server said: {said}. "
-            "Run `dbanon db upgrade` as such a login.",
+            "The login that upgrades must be a superuser or a member of the admin role (dbanon_admin, unless another "
+            f"prefix was chosen). The server said: {said}. Run `dbanon db upgrade` as such a login.",
             sqlstate,
         )
     return StoreError(
         f"The upgrade must run through, and was undone. The server said: {said}. Mend that and repeat.", sqlstate
     )
+
+
+def _one(connection: store.Connection, query: str, *parameters: object) -> Any:
+    return store.one(connection, query, list(parameters))

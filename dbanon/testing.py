@@ -200,7 +200,8 @@ def _temporary_server() -> "Iterator[Target]":
 def _memory_directory() -> Path | None:
     """Return a memory file system with room for a server, or None: the default directory for temporary files."""
     with suppress(OSError):
-        if shutil.disk_usage(_MEMORY).free >= _ROOM and os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= _ROOM:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if min(free, shutil.disk_usage(_MEMORY).free) >= _ROOM:
             return _MEMORY
     return None
 
@@ -230,7 +231,8 @@ def dbanon_template(dbanon_server: "Target") -> Iterator[str]:
     with _on_server(dbanon_server) as server:
         server.execute(f"CREATE DATABASE {name}")
         try:
-            schema.upgrade(database_url(dbanon_server.url, dbname=name))
+            url = database_url(dbanon_server.url, dbname=name)
+            schema.upgrade(url, share_roles=True, restrict_public=True)
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
             yield name
         finally:

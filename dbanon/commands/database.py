@@ -13,7 +13,7 @@ def db_up() -> None:
     from dbanon import schema, server
 
     target = server.EmbeddedServer().start()
-    revision = schema.upgrade(target.url)
+    revision = schema.upgrade(target.url, restrict_public=True)
     show(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
 
 
@@ -49,7 +49,29 @@ def db_url(
 
 
 @db_app.command("upgrade", epilog=GLOBAL)
-def db_upgrade() -> None:
+def db_upgrade(
+    role_prefix: Annotated[
+        str | None,
+        typer.Option(
+            help="The roles are called PREFIX_admin, PREFIX_operator, PREFIX_worker and PREFIX_analyst; chosen once a "
+            "database, dbanon by default.",
+        ),
+    ] = None,
+    share_roles: Annotated[
+        bool,
+        typer.Option("--share-roles", help="Let in the members that roles of these names have on this server already."),
+    ] = False,
+    restrict_public: Annotated[
+        bool | None,
+        typer.Option(
+            "--restrict-public/--no-restrict-public",
+            help="Take the server's locks and counters and PostGIS's estimates, which show something about "
+            "private tables, from PUBLIC in this database, or give them back. Other programs there may need them. "
+            "Later upgrades keep the choice.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Create or upgrade dbanon's schema on the chosen server."""
     from dbanon import schema, server, store
     from dbanon.report import stderr_line
@@ -57,18 +79,48 @@ def db_upgrade() -> None:
     target = server.resolve(options.dsn)
     stderr_line(target.label)
     with store.errors_translated():
-        revision = schema.upgrade(target.url)
-        if schema.statistics_are_open(target.url):
-            stderr_line(
-                "The server's locks and counters and PostGIS's estimates of private tables stay open to every login: "
-                "this one may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
-            )
-        if not schema.operators_read_releases(target.url):
-            stderr_line(
-                "Operators may not read the releases: this login may not grant that. Run "
-                "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
-            )
+        revision = schema.upgrade(
+            target.url,
+            role_prefix=role_prefix,
+            share_roles=share_roles,
+            restrict_public=True if target.embedded else restrict_public,
+            say=stderr_line,
+        )
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
+
+
+@db_app.command("uninstall", epilog=GLOBAL)
+def db_uninstall(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Remove everything dbanon made in the chosen database, what others built on it included."""
+    import sys
+
+    from dbanon import schema, server
+    from dbanon.errors import ParameterError
+    from dbanon.report import stderr_line
+
+    target = server.resolve(options.dsn)
+    stderr_line(target.label)
+
+    def confirm(found: schema.Inventory) -> bool:
+        stderr_line(
+            f"This deletes {found.datasets} datasets with {found.trajectories} trajectories, {found.runs} runs and the "
+            f"releases that are live: {', '.join(found.releases) or 'none'}."
+        )
+        for line in found.built_on_it:
+            stderr_line(f"Built on it, and deleted too: {line}")
+        if not yes and not sys.stdin.isatty():
+            raise ParameterError("An uninstall must be confirmed. There is no terminal to ask on; add --yes.")
+        return yes or typer.confirm("Delete all of it?", err=True)
+
+    stay = schema.uninstall(target.url, confirm)
+    for role, reason in (stay or {}).items():
+        stderr_line(f"Role {role} stays: {reason}.")
+    show(
+        lambda: "Nothing was removed." if stay is None else "Everything of dbanon's is gone from this database.",
+        lambda: {"removed": stay is not None, "roles_left": sorted(stay or ())},
+    )
 
 
 @db_app.command(

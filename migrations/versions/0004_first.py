@@ -8,6 +8,22 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
+-- How this database was made ready: its roles' names, chosen for the database of this OID (a copy has another); whether
+-- rights on the server's own views were taken from PUBLIC, and which.
+CREATE TABLE dbanon.installation (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    role_prefix text NOT NULL,
+    database_oid oid NOT NULL,
+    public_restricted boolean NOT NULL DEFAULT false
+);
+CREATE TABLE dbanon.taken_right (
+    kind text NOT NULL CHECK (kind IN ('TABLE', 'FUNCTION')),
+    object text NOT NULL,
+    privilege text NOT NULL,
+    monitor_had_it boolean NOT NULL,
+    PRIMARY KEY (kind, object)
+);
+
 CREATE TABLE dbanon.dataset (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE CHECK (name <> ''),
@@ -122,11 +138,11 @@ CREATE TABLE dbanon.method (
     attack text NOT NULL,
     algorithms jsonb NOT NULL CHECK (jsonb_typeof(algorithms) = 'array'),
     columns jsonb NOT NULL CHECK (jsonb_typeof(columns) = 'array'),
-    paper text NOT NULL,
-    adversary text NOT NULL,
-    row_meaning text NOT NULL,
-    left_out text NOT NULL,
-    parameters jsonb NOT NULL CHECK (jsonb_typeof(parameters) = 'array')
+    paper text NOT NULL DEFAULT '',
+    adversary text NOT NULL DEFAULT '',
+    row_meaning text NOT NULL DEFAULT '',
+    left_out text NOT NULL DEFAULT '',
+    parameters jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(parameters) = 'array')
 );
 
 CREATE TABLE dbanon.run (

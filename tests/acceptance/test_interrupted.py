@@ -189,7 +189,7 @@ def own_server(city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
 
 def prepared(server: EmbeddedServer) -> str:
     url = server.start().url
-    assert call(url, "db", "upgrade").code == 0
+    assert call(url, "db", "upgrade", "--share-roles").code == 0
     return url
 
 

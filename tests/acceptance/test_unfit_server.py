@@ -98,7 +98,7 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
     try:
         url = bare.start().url
         for _ in range(2):  # the first attempt left nothing that could hide it from the second
-            done = call(url, "db", "upgrade")
+            done = call(url, "db", "upgrade", "--share-roles")
             assert (done.code, done.sentence, done.stdout) == (1, NO_POSTGIS, "")
         for command in COMMANDS:
             words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
@@ -132,15 +132,13 @@ def test_a_login_that_may_not_add_postgis_is_told_who_may(dbanon_server: Target)
         owner.execute(f"CREATE ROLE {user} LOGIN CREATEROLE PASSWORD '{password}'")
         owner.execute(f"GRANT ALL ON DATABASE {name} TO {user}")
         try:
-            done = call(database_url(dbanon_server.url, dbname=name, user=user, password=password), "db", "upgrade")
+            url = database_url(dbanon_server.url, dbname=name, user=user, password=password)
+            done = call(url, "db", "upgrade", "--share-roles")
         finally:
             owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
             owner.execute(f"DROP ROLE {user}")
     assert done.code == 1
-    assert done.sentence == (
-        "Extension postgis must be in the database. This login may not create it. "
-        "Run `CREATE EXTENSION postgis` in this database as a superuser."
-    )
+    assert "Run `CREATE EXTENSION postgis` in this database as a superuser." in done.sentence
 
 
 # ---- a schema of another age -----------------------------------------------------------------------------------------
@@ -168,6 +166,6 @@ def test_every_command_refuses_a_schema_that_is_older_or_newer(
 def test_upgrading_a_newer_schema_is_refused(city_url: str) -> None:
     with psycopg.connect(city_url, autocommit=True) as connection:
         connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
-    done = call(city_url, "db", "upgrade")
+    done = call(city_url, "db", "upgrade", "--share-roles")
     assert done.code == 1
-    assert done.sentence.startswith("Schema dbanon must be at a revision this program knows")
+    assert "revision 9999" in done.sentence

@@ -79,8 +79,7 @@ def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Conn
     query = (Path(__file__).parents[1] / "golden" / "catalog.sql").read_text()
     restored.execute("SET search_path = pg_catalog")
     before = restored.execute(query).fetchall()
-    assert not schema.statistics_are_open(database_url(database, dbname=restored.info.dbname))
-    schema.upgrade(database_url(database, dbname=restored.info.dbname))
+    schema.upgrade(database_url(database, dbname=restored.info.dbname), share_roles=True)
     assert restored.execute(query).fetchall() == before
     assert restored.execute("SELECT count(*) FROM published.ten").fetchone() == (4,)
 

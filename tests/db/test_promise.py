@@ -157,7 +157,7 @@ def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Con
     connection.execute("COMMENT ON VIEW published.ten IS 'old'")
     connection.execute("SELECT dbanon.publish(1, 'gone')")
     connection.execute("SELECT dbanon.unpublish('gone')")
-    schema.upgrade(_url(connection))
+    schema.upgrade(_url(connection), share_roles=True)
     assert comments(connection) == before
 
 
@@ -274,7 +274,7 @@ def test_an_upgrade_leaves_one_card_and_one_list_of_releases(connection: psycopg
         "CREATE VIEW dbanon.releases AS SELECT name, withdrawn_at IS NULL AS live FROM dbanon.release; RESET ROLE"
     )
     for _ in range(2):
-        schema.upgrade(_url(connection))
+        schema.upgrade(_url(connection), share_roles=True)
         functions = "SELECT oidvectortypes(proargtypes) FROM pg_proc WHERE proname = 'release_card'"
         assert connection.execute(functions).fetchall() == [("text, bigint",)]
         columns = connection.execute("SELECT * FROM dbanon.releases").description or ()

@@ -331,7 +331,7 @@ def test_the_version_names_all_that_is_installed(
 ) -> None:
     monkeypatch.setattr(schema, "_version", lambda: "9.8.7'rc")
     assert not schema.is_current(database)
-    schema.upgrade(database)
+    schema.upgrade(database, share_roles=True)
     assert schema.is_current(database)
     row = connection.execute("SELECT dbanon.version(), postgis_lib_version()").fetchone()
     assert row is not None
@@ -351,7 +351,7 @@ def test_another_registry_is_written_by_the_next_upgrade(
     (tmp_path / "methods" / "another.py").write_text("k = 2")
     monkeypatch.setattr(schema, "_INSTALLED", tmp_path)
     assert not schema.is_current(database)
-    schema.upgrade(database)
+    schema.upgrade(database, share_roles=True)
     assert schema.is_current(database)
     rows = connection.execute("SELECT name, parameters, paper FROM dbanon.method").fetchall()
     assert {row[0]: row[1:] for row in rows} == {

@@ -29,7 +29,7 @@ def test_a_database_in_which_everybody_may_create_beside_postgis_is_not_upgraded
 ) -> None:
     connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
     with pytest.raises(StoreError, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
-        schema.upgrade(database)
+        schema.upgrade(database, share_roles=True)
 
 
 def test_an_analyst_cannot_guess_the_lock_of_a_run_or_hold_up_a_publication(

@@ -355,10 +355,10 @@ def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
     assert value(connection, has) is True
     connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
     try:
-        schema.upgrade(login("dbanon_admin"))  # goes on without
+        schema.upgrade(login("dbanon_admin"), share_roles=True)  # goes on without
         assert value(connection, has) is False
     finally:
-        schema.upgrade(database)
+        schema.upgrade(database, share_roles=True)
     assert value(connection, has) is True
 
 

@@ -1,59 +1,17 @@
-"""Upgrades from nothing, in every state a database may be in, end at the golden schema."""
+"""Upgrades from nothing, in every state a database may be in, end at the golden schema; what cannot is refused."""
 
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from dbanon import schema
-from dbanon.errors import StoreError
+from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 
-if TYPE_CHECKING:
-    from dbanon.server import Target
-
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-@pytest.fixture
-def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
-    """Make databases without anything in them."""
-    names: list[str] = []
-    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
-
-        def make(owner: str | None = None) -> str:
-            names.append(f"dbanon_empty_{secrets.token_hex(4)}")
-            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(names[-1]))
-            server.execute(statement)
-            if owner:
-                change = sql.SQL("ALTER DATABASE {} OWNER TO {}")
-                server.execute(change.format(sql.Identifier(names[-1]), sql.Identifier(owner)))
-            return database_url(dbanon_server.url, dbname=names[-1])
-
-        yield make
-        for name in names:
-            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-def user(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[str]:
-    """A login that may create roles and is no superuser; its password is its name."""
-    name = f"dbanon_user_{secrets.token_hex(4)}"
-    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
-        server.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD '{name}'")
-        if server.info.server_version >= 160000:  # there, creating roles does not let one grant those of others
-            server.execute(f"GRANT dbanon_admin TO {name}")
-        yield name
-        server.execute(f"REVOKE dbanon_admin FROM {name}")
-        owned = server.execute("SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s", [name]).fetchall()
-        for (database,) in owned:
-            server.execute(f"DROP DATABASE {database} WITH (FORCE)")
-        server.execute(f"DROP ROLE {name}")
 
 
 def listing(url: str) -> str:
@@ -65,7 +23,7 @@ def listing(url: str) -> str:
 def test_an_empty_database_gets_the_extension_and_the_golden_schema(empty: Callable[..., str]) -> None:
     url = empty()
     assert not schema.is_current(url)
-    assert schema.upgrade(url) == schema.EXPECTED_REVISION
+    assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
     assert schema.is_current(url)
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
 
@@ -74,7 +32,7 @@ def test_postgis_may_live_in_a_schema_of_its_own(empty: Callable[..., str]) -> N
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute('CREATE SCHEMA "Geo data"; CREATE EXTENSION postgis SCHEMA "Geo data"')
-        schema.upgrade(url)
+        schema.upgrade(url, share_roles=True)
         connection.execute(
             """
             INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 1, 1);
@@ -100,67 +58,40 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
     url = empty(owner=user)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION postgis")
-    assert schema.upgrade(database_url(url, user=user, password=user)) == schema.EXPECTED_REVISION
+    assert schema.upgrade(database_url(url, user=user, password=user), share_roles=True) == schema.EXPECTED_REVISION
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
-
-
-def test_who_may_not_take_the_counters_from_everybody_is_told_what_stays_open(
-    empty: Callable[..., str], user: str
-) -> None:
-    url = empty(owner=user)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION postgis")
-    owner = database_url(url, user=user, password=user)
-    done = call(owner, "db", "upgrade")
-    assert (done.code, schema.statistics_are_open(url)) == (0, True)
-    assert "stay open to every login" in done.stderr
-    done = call(url, "db", "upgrade")
-    assert (done.code, schema.statistics_are_open(url)) == (0, False)
-    assert "stay readable" not in done.stderr
-    assert "stay readable" not in call(owner, "db", "upgrade").stderr
-    assert not schema.statistics_are_open(url)
 
 
 def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
     empty: Callable[..., str], user: str
 ) -> None:
     url = empty()
-    schema.upgrade(url)
+    schema.upgrade(url, share_roles=True)
+    reads = "SELECT pg_has_role('dbanon_operator', 'dbanon_analyst', 'MEMBER')"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT dbanon_admin TO {user}")
         connection.execute("REVOKE dbanon_analyst FROM dbanon_operator")
-    told = "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
-    try:
-        done = call(database_url(url, user=user, password=user), "db", "upgrade")
-        assert (done.code, schema.operators_read_releases(url)) == (0, False)
-        assert told in done.stderr
-    finally:  # roles are the whole server's
-        done = call(url, "db", "upgrade")
-    assert (done.code, schema.operators_read_releases(url)) == (0, True)
-    assert told not in done.stderr
-
-
-def test_an_upgrade_writes_no_right_of_the_servers_anew(empty: Callable[..., str]) -> None:
-    url = empty()
-    rights = """SELECT oid, xmin, proacl::text FROM pg_proc WHERE proname ~ '^(pg_stat_get_|_postgis_|st_estimated)'
-        UNION ALL SELECT oid, xmin, relacl::text FROM pg_class WHERE relname ~ '^pg_stat' ORDER BY 1"""
-    with psycopg.connect(url, autocommit=True) as connection:
-        schema.upgrade(url)
-        before = connection.execute(rights).fetchall()
-        schema.upgrade(url)
-        assert connection.execute(rights).fetchall() == before
+        told = "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
+        try:
+            done = call(database_url(url, user=user, password=user), "db", "upgrade")
+            assert (done.code, connection.execute(reads).fetchone()) == (0, (False,))
+            assert told in done.stderr
+        finally:  # roles are the whole server's
+            done = call(url, "db", "upgrade")
+        assert (done.code, connection.execute(reads).fetchone()) == (0, (True,))
+        assert told not in done.stderr
 
 
 def test_who_may_not_create_the_extension_is_told_the_command(empty: Callable[..., str], user: str) -> None:
     url = empty(owner=user)
     with pytest.raises(StoreError, match="Run `CREATE EXTENSION postgis` in this database as a superuser"):
-        schema.upgrade(database_url(url, user=user, password=user))
+        schema.upgrade(database_url(url, user=user, password=user), share_roles=True)
     assert not schema.is_current(url)
 
 
 def test_a_server_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
-        schema.upgrade(f"postgresql://x@/x?host={tmp_path}")
+        schema.upgrade(f"postgresql://x@/x?host={tmp_path}", share_roles=True)
     assert "\n" not in str(caught.value)
 
 
@@ -174,3 +105,94 @@ def test_migrations_import_nothing_of_dbanon() -> None:
         text = file.read_text(encoding="utf-8")
         assert "import dbanon" not in text
         assert "from dbanon" not in text
+
+
+def test_a_database_of_before_the_first_release_is_refused_and_the_way_out_works(empty: Callable[..., str]) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE SCHEMA dbanon; CREATE SCHEMA published;"
+            "CREATE TABLE dbanon.alembic_version (version_num varchar(32));"
+            "INSERT INTO dbanon.alembic_version VALUES ('0003')"
+        )
+    with pytest.raises(SchemaMismatch, match=r"0003.* `dbanon db uninstall`.*load the data anew"):
+        schema.upgrade(url, share_roles=True)
+    assert call(url, "db", "uninstall", "--yes").code == 0
+    assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
+
+
+def test_who_keeps_the_lock_of_upgrades_is_named_in_time(
+    empty: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "_LOCK_WAIT_S", 0.3)
+    url = empty()
+    with psycopg.connect(url) as other:
+        other.execute("SELECT pg_advisory_lock(%s)", [schema._UPGRADE_LOCK])
+        with pytest.raises(StoreError, match=rf"{other.info.user} \(process {other.info.backend_pid}\)"):
+            schema.upgrade(url, share_roles=True)
+
+
+def test_only_tables_are_asked_for_the_revision(empty: Callable[..., str], user: str) -> None:
+    """A view of that name would run its owner's functions with the rights of the caller."""
+    url = empty(owner=user)
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute(
+            "CREATE SCHEMA dbanon; CREATE TABLE dbanon.seen (login text);"
+            "CREATE FUNCTION dbanon.see() RETURNS varchar LANGUAGE sql AS"
+            " $$ INSERT INTO dbanon.seen SELECT current_user; SELECT '0004'::varchar $$;"
+            "CREATE VIEW dbanon.alembic_version AS SELECT dbanon.see() AS version_num;"
+            "CREATE VIEW dbanon.installation AS SELECT dbanon.see() AS role_prefix, 0::oid AS database_oid"
+        )
+        with psycopg.connect(url, autocommit=True) as connection, pytest.raises(SchemaMismatch):
+            schema.check(connection)
+        with pytest.raises(StoreError):
+            schema.upgrade(url, share_roles=True)
+        assert hostile.execute("SELECT count(*) FROM dbanon.seen").fetchone() == (0,)
+
+
+def test_a_schema_that_belongs_to_another_login_is_refused(empty: Callable[..., str], user: str) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA dbanon AUTHORIZATION {user}")
+    with pytest.raises(StoreError, match=f"belongs to {user}"):
+        schema.upgrade(url, share_roles=True)
+
+
+@pytest.mark.parametrize("postgis", ["public", "geo"])
+def test_a_schema_of_postgis_in_which_a_login_may_create_is_refused_by_name(
+    empty: Callable[..., str], user: str, postgis: str
+) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {postgis}; CREATE EXTENSION postgis SCHEMA {postgis}")
+        connection.execute(f"GRANT CREATE ON SCHEMA {postgis} TO {user}")
+        with pytest.raises(StoreError, match=f"REVOKE CREATE ON SCHEMA {postgis} FROM {user}`"):
+            schema.upgrade(url, share_roles=True)
+        connection.execute(f"REVOKE CREATE ON SCHEMA {postgis} FROM {user}; ALTER SCHEMA {postgis} OWNER TO {user}")
+        with pytest.raises(StoreError, match=f"`ALTER SCHEMA {postgis} OWNER TO pg_database_owner`"):
+            schema.upgrade(url, share_roles=True)
+        connection.execute(f"ALTER SCHEMA {postgis} OWNER TO pg_database_owner")
+    assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
+
+
+# More specific than the variadic one of pg_catalog, so it would be chosen although pg_catalog is searched first.
+_LURE = """
+CREATE FUNCTION public.format(text, {}) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.called VALUES (session_user);
+    RETURN pg_catalog.format($1, $2);
+END $$
+"""
+
+
+def test_a_function_of_another_login_on_the_path_is_called_by_no_upgrade(empty: Callable[..., str], user: str) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA geo; CREATE EXTENSION postgis SCHEMA geo")
+        connection.execute(f"GRANT CREATE ON SCHEMA public TO {user}")
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute("CREATE TABLE public.called (login text); GRANT ALL ON public.called TO PUBLIC")
+        for second in ("text", "name", "bigint"):
+            hostile.execute(_LURE.format(second))
+        schema.upgrade(url, share_roles=True, restrict_public=True)
+        schema.upgrade(url)
+        assert hostile.execute("SELECT * FROM public.called").fetchall() == []

@@ -1,0 +1,312 @@
+"""The four roles of a database: what they are called, who comes in through them, and what belongs to them.
+
+Roles belong to the server, not to the database, so their names are chosen when a database is made ready, and recorded
+in it with its OID. A copy of it (restored, cloned) has another OID: its first upgrade chooses anew, or the members of
+the original's roles would have their rights in the copy as well.
+
+All statements run in the caller's transaction, on a connection whose search_path is ``pg_catalog, pg_temp``.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+
+from dbanon.errors import ParameterError, StoreError
+
+Connection = psycopg.Connection[Any]
+
+DEFAULT_PREFIX = "dbanon"
+PURPOSES = {
+    "admin": "owns everything dbanon makes; members may upgrade",
+    "operator": "may load data, submit runs, publish, unpublish and read the releases",
+    "worker": "computes and verifies: alone writes cloaks, members and verdicts",
+    "analyst": "may read the views in schema published, nothing else",
+}
+SCHEMAS = ["dbanon", "published"]
+
+_OWNERS = """
+SELECT o.kind, o.name, r.rolname, r.rolsuper OR r.oid = d.datdba OR r.rolname IN (current_user, %(known)s)
+FROM (
+    SELECT 'SCHEMA' AS kind, quote_ident(n.nspname) AS name, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)
+    UNION ALL
+    SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'p', 'v')
+    UNION ALL
+    SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner
+    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname = ANY (%(schemas)s)
+) o
+JOIN pg_roles r ON r.oid = o.owner
+JOIN pg_database d ON d.datname = current_database()
+WHERE r.rolname <> %(admin)s
+"""
+
+_RIGHTS = """
+SELECT o.kind, o.name, o.part, x.privilege_type, x.is_grantable, r.rolname
+FROM (
+    SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name,
+        NULL::name AS part, c.relacl AS acl
+    FROM pg_class c WHERE c.relacl IS NOT NULL
+    UNION ALL
+    SELECT 'TABLE', a.attrelid::regclass::text, a.attname, a.attacl FROM pg_attribute a WHERE a.attacl IS NOT NULL
+    UNION ALL
+    SELECT 'ROUTINE', p.oid::regprocedure::text, NULL, p.proacl FROM pg_proc p WHERE p.proacl IS NOT NULL
+    UNION ALL
+    SELECT 'SCHEMA', quote_ident(n.nspname), NULL, n.nspacl FROM pg_namespace n WHERE n.nspacl IS NOT NULL
+    UNION ALL
+    SELECT 'DATABASE', quote_ident(d.datname), NULL, d.datacl FROM pg_database d WHERE d.datname = current_database()
+) o
+CROSS JOIN LATERAL aclexplode(o.acl) x
+JOIN pg_roles r ON r.oid = x.grantee
+WHERE r.rolname = ANY (%(roles)s)
+"""
+
+_MEMBERS = """
+WITH RECURSIVE inside (role, member) AS (
+    SELECT r.rolname, m.member FROM pg_roles r JOIN pg_auth_members m ON m.roleid = r.oid
+    WHERE r.rolname = ANY (%(roles)s)
+    UNION
+    SELECT i.role, m.member
+    FROM inside i JOIN pg_auth_members m ON m.roleid = i.member
+    WHERE i.member::regrole::text <> ALL (%(roles)s)
+)
+SELECT r.rolname, string_agg(i.role, ', ' ORDER BY i.role)
+FROM inside i JOIN pg_roles r ON r.oid = i.member
+WHERE NOT r.rolsuper AND r.rolname <> ALL (%(roles)s || ARRAY[current_user, session_user])
+GROUP BY r.rolname ORDER BY r.rolname
+"""
+
+_ELSEWHERE = """
+SELECT DISTINCT d.datname
+FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid JOIN pg_database d ON d.oid = s.dbid
+WHERE s.refclassid = 'pg_authid'::regclass AND r.rolname = ANY (%(roles)s) AND d.datname <> current_database()
+ORDER BY d.datname
+"""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The roles of one prefix."""
+
+    prefix: str
+
+    @property
+    def admin(self) -> str:
+        return f"{self.prefix}_admin"
+
+    @property
+    def operator(self) -> str:
+        return f"{self.prefix}_operator"
+
+    @property
+    def worker(self) -> str:
+        return f"{self.prefix}_worker"
+
+    @property
+    def analyst(self) -> str:
+        return f"{self.prefix}_analyst"
+
+    @property
+    def all(self) -> list[str]:
+        return [f"{self.prefix}_{role}" for role in PURPOSES]
+
+
+def recorded(connection: Connection) -> tuple[Names, bool] | None:
+    """Return the names this database was made ready with, and whether by itself: a copy has them from its original."""
+    # Only a table: a view that somebody else has put there would run that login's functions with the caller's rights.
+    there = "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('dbanon.installation') AND relkind = 'r')"
+    if not _one(connection, there):
+        return None
+    row = connection.execute(
+        "SELECT i.role_prefix, i.database_oid = d.oid FROM dbanon.installation i, pg_database d"
+        " WHERE d.datname = current_database()"
+    ).fetchone()
+    return (Names(row[0]), row[1]) if row else None
+
+
+def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
+    """Decide on the names for this database, and make the roles that are missing.
+
+    Raises
+    ------
+    ParameterError
+        If the prefix cannot be one, or if its roles would let in members who were given them for another database.
+    """
+    if prefix is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", prefix):
+        raise ParameterError(
+            "A role prefix must be lower-case letters, digits and underscores, start with a letter and have at most 40 "
+            f"characters. Got {prefix[:60]!r}; choose another with --role-prefix."
+        )
+    before = recorded(connection)
+    if before and before[1] and prefix in (None, before[0].prefix):
+        names = before[0]
+        _create(connection, names)
+        return names
+    names = Names(prefix or DEFAULT_PREFIX)
+    # First: of two databases that are made ready at once the second waits here for the first, and then sees it.
+    _create(connection, names)
+    if not share:
+        _demand_unshared(connection, names)
+    return names
+
+
+def _create(connection: Connection, names: Names) -> None:
+    for role, purpose in PURPOSES.items():
+        name = f"{names.prefix}_{role}"
+        if _one(connection, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
+            continue
+        # Another database's upgrade may be making it at this moment.
+        with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation), connection.transaction():
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
+            comment = sql.SQL("COMMENT ON ROLE {} IS {}")
+            connection.execute(comment.format(sql.Identifier(name), sql.Literal(f"dbanon: {purpose}")))
+
+
+def _demand_unshared(connection: Connection, names: Names) -> None:
+    roles = {"roles": names.all}
+    databases = [name for (name,) in connection.execute(_ELSEWHERE, roles)]
+    members = [f"{member} ({role})" for member, role in connection.execute(_MEMBERS, roles)]
+    if databases or members:
+        used = (
+            f"Database {', '.join(databases)} of this server uses {names.prefix}_*"
+            if databases
+            else (f"Roles {names.prefix}_* are on this server already")
+        )
+        raise ParameterError(
+            "The roles of a database must let in nobody who was given them for another one. "
+            f"{used}; members: {', '.join(members) or 'none yet'}. Choose other names with --role-prefix NAME, or let "
+            "the same logins in with --share-roles."
+        )
+
+
+def postgis_schema(connection: Connection) -> str:
+    """Name the schema that PostGIS lives in."""
+    query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
+    return str(_one(connection, query, "postgis"))
+
+
+def become_admin(connection: Connection, names: Names) -> None:
+    """Give the roles what they need outside of dbanon's schemas, make the schemas, and go on as the admin role.
+
+    All objects belong to that role, which is no superuser: so the SECURITY DEFINER functions do not run as one.
+    """
+    # From version 16 on, a role that makes another is its member, but may not become it.
+    become = "MEMBER" if connection.info.server_version < 160000 else "SET"
+    if not _one(connection, "SELECT pg_has_role(%s, %s)", names.admin, become):
+        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(names.admin)))
+    postgis, database = postgis_schema(connection), _one(connection, "SELECT current_database()")
+    for role in names.all:
+        if not _one(connection, "SELECT has_schema_privilege(%s, %s, 'USAGE')", role, postgis):
+            _run(connection, "GRANT USAGE ON SCHEMA {} TO {}", postgis, role)
+        temporary = _one(connection, "SELECT has_database_privilege(%s, %s, 'TEMPORARY')", role, database)
+        if role != names.analyst and not temporary:
+            _run(connection, "GRANT TEMPORARY ON DATABASE {} TO {}", database, role)
+    # Operators see what analysts see. And the admin ends the sessions of those who read a release that is withdrawn.
+    _grant_role(connection, names.analyst, names.operator)
+    _grant_role(connection, "pg_signal_backend", names.admin)
+    for schema in SCHEMAS:
+        # CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even where there is nothing to create.
+        if not _one(connection, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", schema):
+            _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
+    before = recorded(connection)
+    _take_over(connection, names, before[0] if before else names)
+    if before and before[0] != names:
+        _move_rights(connection, before[0], names)
+    _run(connection, "SET LOCAL ROLE {}", names.admin)
+
+
+def record(connection: Connection, names: Names) -> None:
+    """Write down the names this database was made ready with."""
+    connection.execute(
+        "INSERT INTO dbanon.installation (role_prefix, database_oid)"
+        " SELECT %s, d.oid FROM pg_database d WHERE d.datname = current_database()"
+        " ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid",
+        [names.prefix],
+    )
+
+
+def operators_read_releases(connection: Connection, names: Names) -> bool:
+    """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
+    return bool(_one(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", names.operator, names.analyst))
+
+
+def revoke_rights(connection: Connection, names: Names) -> None:
+    """Take from the roles what they may do in this database."""
+    for statement in _rights(connection, names, "REVOKE {} ON {} FROM {}"):
+        connection.execute(statement)
+
+
+def drop(connection: Connection, names: Names) -> dict[str, str]:
+    """Drop the roles; returns those that stay, each with the reason."""
+    stay = {}
+    for role in names.all:
+        databases = [name for (name,) in connection.execute(_ELSEWHERE, {"roles": [role]})]
+        if databases:
+            stay[role] = f"used by database {', '.join(databases)}"
+            continue
+        try:
+            with connection.transaction():
+                _run(connection, "DROP ROLE IF EXISTS {}", role)
+        except psycopg.errors.DependentObjectsStillExist:
+            stay[role] = "owns or may use other things in this database"
+        except psycopg.errors.InsufficientPrivilege:
+            stay[role] = "this login may not drop it"
+    return stay
+
+
+def _grant_role(connection: Connection, role: str, member: str) -> None:
+    if not _one(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", member, role):
+        # Not every login may; or the upgrade of another database has just done it.
+        with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation), connection.transaction():
+            _run(connection, "GRANT {} TO {}", role, member)
+
+
+def _take_over(connection: Connection, names: Names, before: Names) -> None:
+    """Make the admin role the owner of all that is in dbanon's schemas.
+
+    In a restored database another role may be: that of the original, or the login that restored it.
+    """
+    known = {"schemas": SCHEMAS, "admin": names.admin, "known": before.admin}
+    for kind, name, owner, trusted in connection.execute(_OWNERS, known).fetchall():
+        if not trusted:
+            raise StoreError(
+                f"All in the schemas {' and '.join(SCHEMAS)} must belong to {names.admin}, or others could change it. "
+                f"{kind.capitalize()} {name} belongs to {owner}; drop it, or give it to a superuser."
+            )
+        change = sql.SQL("ALTER {} {} OWNER TO {}")
+        connection.execute(change.format(sql.SQL(kind), sql.SQL(name), sql.Identifier(names.admin)))
+
+
+def _move_rights(connection: Connection, before: Names, names: Names) -> None:
+    """Give the new roles what the old ones may do in this database, and take it from those."""
+    given = list(_rights(connection, before, "GRANT {} ON {} TO {}", names))
+    revoke_rights(connection, before)
+    for statement in given:
+        connection.execute(statement)
+
+
+def _rights(connection: Connection, of: Names, statement: str, to: Names | None = None) -> Iterator[sql.Composed]:
+    """Write a statement for each right that the roles of `of` have in this database; of `to` instead, if given."""
+    for kind, name, part, privilege, grantable, role in connection.execute(_RIGHTS, {"roles": of.all}).fetchall():
+        what = sql.Composed([sql.SQL(privilege)])
+        if part is not None:
+            what += sql.SQL(" ({})").format(sql.Identifier(part))
+        grantee = role if to is None else f"{to.prefix}{role.removeprefix(of.prefix)}"
+        composed = sql.SQL(statement).format(what, sql.SQL(f"{kind} {name}"), sql.Identifier(grantee))
+        yield composed + sql.SQL(" WITH GRANT OPTION" if grantable and to is not None else "")
+
+
+def _one(connection: Connection, query: str, *parameters: object) -> Any:
+    row = connection.execute(sql.SQL(cast("Any", query)), parameters).fetchone()
+    return row[0] if row else None
+
+
+def _run(connection: Connection, statement: str, *names: str) -> None:
+    connection.execute(sql.SQL(cast("Any", statement)).format(*map(sql.Identifier, names)))

@@ -1,0 +1,57 @@
+"""Databases without anything in them, and a login that owns one and is no superuser."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dbanon.testing import database_url
+from tests.db.conftest import run, verify
+
+if TYPE_CHECKING:
+    from dbanon.server import Target
+
+__all__ = ["empty", "run", "user", "verify"]
+
+
+def drop_all(server: psycopg.Connection) -> None:
+    """Drop all databases that `empty` made, and what is in them of roles to be dropped."""
+    names = server.execute(r"SELECT datname FROM pg_database WHERE datname LIKE 'dbanon\_empty\_%'").fetchall()
+    for (name,) in names:
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
+    """Make databases without anything in them."""
+    names: list[str] = []
+    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
+
+        def make(owner: str | None = None) -> str:
+            names.append(f"dbanon_empty_{secrets.token_hex(4)}")
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(names[-1]))
+            server.execute(statement)
+            if owner:
+                change = sql.SQL("ALTER DATABASE {} OWNER TO {}")
+                server.execute(change.format(sql.Identifier(names[-1]), sql.Identifier(owner)))
+            return database_url(dbanon_server.url, dbname=names[-1])
+
+        yield make
+        drop_all(server)
+
+
+@pytest.fixture
+def user(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[str]:
+    """A login that may create roles and is no superuser; its password is its name."""
+    name = f"dbanon_user_{secrets.token_hex(4)}"
+    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
+        server.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD '{name}'")
+        if server.info.server_version >= 160000:  # there, creating roles does not let one grant those of others
+            server.execute(f"GRANT dbanon_admin TO {name}")
+        yield name
+        server.execute(f"REVOKE dbanon_admin FROM {name}")
+        drop_all(server)
+        server.execute(f"DROP ROLE {name}")

@@ -1,0 +1,160 @@
+"""Roles are the server's: their names are chosen for each database, and a copy of one chooses anew."""
+
+import re
+import secrets
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from dbanon import schema
+from dbanon.errors import ParameterError
+from dbanon.testing import database_url
+from tests.acceptance.commands import call
+from tests.db.test_dump_restore import program
+from tests.upgrade.conftest import drop_all
+
+if TYPE_CHECKING:
+    from dbanon.server import Target
+
+ROLES = ("admin", "operator", "worker", "analyst")
+Empty = Callable[..., str]
+
+
+@pytest.fixture
+def prefixes(dbanon_server: "Target", empty: Empty) -> Iterator[list[str]]:
+    """Three prefixes that no other test uses; their roles are dropped."""
+    names = [f"t{secrets.token_hex(4)}" for _ in range(3)]
+    yield names
+    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
+        drop_all(server)
+        for name in names:
+            for role in ROLES:
+                server.execute(f"DROP ROLE IF EXISTS {name}_{role}")
+
+
+def add_login(url: str, role: str) -> str:
+    """Make a login that is a member of the role; returns its URL. Its name is that of the role and ``_login``."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"DROP ROLE IF EXISTS {role}_login; CREATE ROLE {role}_login LOGIN PASSWORD 'x' IN ROLE {role}")
+    return database_url(url, user=f"{role}_login", password="x")
+
+
+def drop_login(url: str, role: str) -> None:
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"DROP ROLE {role}_login")
+
+
+def may_read(url: str, table: str) -> bool:
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            connection.execute(f"SELECT * FROM {table} LIMIT 1")
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+    return True
+
+
+def test_an_operator_of_one_database_reads_nothing_of_another(empty: Empty, prefixes: list[str]) -> None:
+    here, there = empty(), empty()
+    schema.upgrade(here, role_prefix=prefixes[0])
+    schema.upgrade(there, role_prefix=prefixes[1])
+    operator = add_login(here, f"{prefixes[0]}_operator")
+    try:
+        assert may_read(operator, "dbanon.trajectory")
+        elsewhere = {"dbname": psycopg.conninfo.conninfo_to_dict(there)["dbname"]}
+        assert not may_read(database_url(operator, **elsewhere), "dbanon.trajectory")
+    finally:
+        drop_login(here, f"{prefixes[0]}_operator")
+
+
+def test_roles_that_another_database_uses_are_not_taken_unasked(empty: Empty, prefixes: list[str]) -> None:
+    prefix = prefixes[0]
+    first, second = empty(), empty()
+    schema.upgrade(first, role_prefix=prefix)
+    add_login(first, f"{prefix}_operator")
+    try:
+        done = call(second, "db", "upgrade", "--role-prefix", prefix)
+        assert done.code == 2
+        for fact in (f"{prefix}_operator_login ({prefix}_operator)", "--role-prefix", "--share-roles"):
+            assert fact in done.sentence
+        assert str(psycopg.conninfo.conninfo_to_dict(first)["dbname"]) in done.sentence
+        assert call(second, "db", "upgrade", "--role-prefix", prefix, "--share-roles").code == 0
+        assert call(second, "db", "upgrade").code == 0  # the choice is kept
+    finally:
+        drop_login(first, f"{prefix}_operator")
+
+
+def test_roles_left_by_a_dropped_database_let_their_members_in_only_if_asked(empty: Empty, prefixes: list[str]) -> None:
+    prefix, url = prefixes[0], empty()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {prefix}_analyst")
+    add_login(url, f"{prefix}_analyst")
+    try:
+        with pytest.raises(ParameterError, match=f"{prefix}_analyst_login"):
+            schema.upgrade(url, role_prefix=prefix)
+        schema.upgrade(url, role_prefix=prefix, share_roles=True)
+    finally:
+        drop_login(url, f"{prefix}_analyst")
+
+
+@pytest.mark.parametrize("prefix", ["", "Dbanon", "1a", "a-b", "a;DROP", "x" * 41])
+def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
+    with pytest.raises(ParameterError, match="--role-prefix"):
+        schema.upgrade(empty(), role_prefix=prefix)
+
+
+def rights_of(url: str, pattern: str) -> list[str]:
+    """Every right in the database of roles of that name, and what they own."""
+    query = """
+        SELECT pg_describe_object(s.classid, s.objid, s.objsubid) || ' ' || s.deptype::text || ' ' || s.refobjid::regrole
+        FROM pg_shdepend s JOIN pg_database d ON d.datname = current_database()
+        WHERE s.refclassid = 'pg_authid'::regclass AND s.refobjid::regrole::text ~ %s
+            AND (s.dbid = d.oid OR s.classid = 'pg_database'::regclass AND s.objid = d.oid) ORDER BY 1
+    """
+    with psycopg.connect(url, autocommit=True) as connection:
+        return [line for (line,) in connection.execute(query, [pattern])]
+
+
+@pytest.fixture(params=[(), ("--no-owner",)], ids=["as dumped", "owned by who restores"])
+def restored(
+    connection: psycopg.Connection, run: int, empty: Empty, tmp_path: Path, request: pytest.FixtureRequest
+) -> str:
+    """URL of a restored copy of a database with a live release."""
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    url = empty()
+    database = request.getfixturevalue("database")
+    subprocess.run([program("pg_dump"), "-Fc", "-d", database, "-f", tmp_path / "dump"], check=True)
+    restore = [program("pg_restore"), "--exit-on-error", *request.param, "-d", url, tmp_path / "dump"]
+    subprocess.run(restore, check=True)
+    return url
+
+
+def test_a_dump_restored_beside_the_original_moves_to_roles_of_its_own(
+    restored: str, empty: Empty, prefixes: list[str]
+) -> None:
+    url = restored
+    assert rights_of(url, "^dbanon_")
+    with pytest.raises(ParameterError, match="--share-roles"):
+        schema.upgrade(url)
+    schema.upgrade(url, role_prefix=prefixes[0])
+    assert rights_of(url, "^dbanon_") == []
+    moved = [re.sub(rf"{prefixes[0]}_", "dbanon_", line) for line in rights_of(url, f"^{prefixes[0]}_")]
+    fresh = empty()
+    schema.upgrade(fresh, share_roles=True, restrict_public=True)
+    expected = set(rights_of(fresh, "^dbanon_"))
+    release = re.compile(r"release_1|published\.ten|database dbanon_empty|extension|default")
+    assert {line for line in moved if not release.search(line)} == {
+        line for line in expected if not release.search(line)
+    }
+    analyst = add_login(url, f"{prefixes[0]}_analyst")
+    try:
+        assert may_read(analyst, "published.ten")
+        assert not may_read(analyst, "dbanon.trajectory")
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute(f"SET ROLE {prefixes[0]}_operator")
+            owner.execute("SELECT dbanon.unpublish('ten')")
+    finally:
+        drop_login(url, f"{prefixes[0]}_analyst")

@@ -1,0 +1,117 @@
+"""What an uninstall takes away, what it gives back, what it names."""
+
+import secrets
+from collections.abc import Callable
+
+import psycopg
+
+from dbanon import schema
+from dbanon.testing import database_url
+from tests.acceptance.commands import call
+
+Empty = Callable[..., str]
+
+_RIGHTS = """
+SELECT o.name, x.grantor::regrole, x.grantee::regrole, x.privilege_type, x.is_grantable
+FROM (
+    SELECT c.oid::regclass::text AS name, coalesce(c.relacl, acldefault('r', c.relowner)) AS acl
+    FROM pg_class c WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f')
+    UNION ALL SELECT p.oid::regprocedure::text, coalesce(p.proacl, acldefault('f', p.proowner)) FROM pg_proc p
+    UNION ALL SELECT n.nspname, coalesce(n.nspacl, acldefault('n', n.nspowner)) FROM pg_namespace n
+              WHERE n.nspname !~ '^pg_'
+    UNION ALL SELECT 'the database', coalesce(d.datacl, acldefault('d', d.datdba)) FROM pg_database d
+              WHERE d.datname = current_database()
+) o CROSS JOIN aclexplode(o.acl) x
+"""
+_OBJECTS = """
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid) FROM pg_depend d
+WHERE d.refclassid = 'pg_namespace'::regclass
+UNION SELECT rolname FROM pg_roles UNION SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'
+"""
+
+
+def state(url: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return set(connection.execute(_RIGHTS).fetchall()), set(connection.execute(_OBJECTS).fetchall())
+
+
+def test_rights_and_objects_are_as_they_were_before(empty: Empty) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis; CREATE TABLE gps (x int); GRANT SELECT ON gps TO pg_monitor")
+        connection.execute("GRANT SELECT ON pg_catalog.pg_locks TO pg_monitor")
+    before = state(url)
+    prefix = f"t{secrets.token_hex(4)}"
+    schema.upgrade(url, role_prefix=prefix, restrict_public=True)
+    schema.upgrade(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"GRANT SELECT ON gps TO {prefix}_operator; GRANT UPDATE (x) ON gps TO {prefix}_operator")
+    assert len(before[0] - state(url)[0]) > 90  # taken from PUBLIC
+    done = call(url, "db", "uninstall", "--yes")
+    assert done.code == 0
+    assert "stays" not in done.stderr
+    assert state(url) == before
+
+
+def test_what_is_built_on_releases_is_listed_before_anything_goes(
+    connection: psycopg.Connection, run: int, database: str
+) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    connection.execute(
+        "CREATE VIEW public.busy AS SELECT * FROM published.ten WHERE crowd > 5;"
+        "CREATE MATERIALIZED VIEW public.counted AS SELECT count(*) FROM public.busy;"
+        "CREATE TABLE public.kept (a int, b published.ten)"
+    )
+    done = call(database, "db", "uninstall")  # no terminal to ask on
+    assert done.code == 2
+    assert "--yes" in done.stderr
+    assert connection.execute("SELECT count(*) FROM published.ten").fetchone() == (4,)
+    for fact in (
+        "1 datasets with 10 trajectories",
+        "1 runs",
+        "ten",
+        "view public.busy",
+        "materialized view public.counted",
+        "column b of table public.kept",
+    ):
+        assert fact in done.stderr
+    done = call(database, "db", "uninstall", "--yes")
+    assert done.code == 0
+    assert "Role dbanon_operator stays: used by database" in done.stderr
+    rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('dbanon', 'published')").fetchall()
+    assert rows == []
+    assert connection.execute("SELECT to_regclass('public.busy'), to_regclass('public.kept')::text").fetchone() == (
+        None,
+        "kept",
+    )
+    assert call(database, "db", "uninstall", "--yes").stdout.startswith("Nothing")
+
+
+def test_rights_taken_from_everybody_are_given_back_when_asked(empty: Empty) -> None:
+    url = empty()
+    everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"
+    with psycopg.connect(url, autocommit=True) as connection:
+        open_at_first = call(url, "db", "upgrade", "--share-roles")
+        assert connection.execute(everybody).fetchone() == (True,)
+        assert "--restrict-public" in open_at_first.stderr
+        restricted = call(url, "db", "upgrade", "--restrict-public")
+        assert connection.execute(everybody).fetchone() == (False,)
+        assert "pg_locks, " in restricted.stderr
+        kept = call(url, "db", "upgrade")
+        assert connection.execute(everybody).fetchone() == (False,)
+        assert "PUBLIC" not in kept.stderr
+        call(url, "db", "upgrade", "--no-restrict-public")
+        assert connection.execute(everybody).fetchone() == (True,)
+
+
+def test_a_login_that_may_not_take_them_is_told_what_stays_open(empty: Empty, user: str) -> None:
+    url = empty(owner=user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+        everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"
+        done = call(database_url(url, user=user, password=user), "db", "upgrade", "--share-roles", "--restrict-public")
+        assert (done.code, connection.execute(everybody).fetchone()) == (0, (True,))
+        assert "stay open to every login" in done.stderr
+        done = call(url, "db", "upgrade")  # by a superuser: what was chosen is done
+        assert (done.code, connection.execute(everybody).fetchone()) == (0, (False,))
+        assert "stay open" not in done.stderr
