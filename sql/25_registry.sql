@@ -271,6 +271,16 @@ params (an object; values may be JSON''s or texts; null: none). Returns: all par
 in their own types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon.check_params(''tp-aware'', NULL, ''{"k":
 20}'').';
 
+CREATE OR REPLACE FUNCTION dbanon.role_name(role text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT '@prefix@_' || role
+$$;
+COMMENT ON FUNCTION dbanon.role_name(text) IS
+'What a role is called in this database: roles belong to the server, so names are chosen for each database. Takes: role: admin,
+operator, worker or analyst. Returns: its name. Raises: nothing. Example: SELECT dbanon.role_name(''analyst'').';
+
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

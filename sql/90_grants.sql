@@ -57,7 +57,7 @@ GRANT SELECT ON dbanon.methods, dbanon.method_parameters TO @operator@, @worker@
 GRANT EXECUTE ON FUNCTION dbanon.likeness(text, text), dbanon.quoted(text), dbanon.stripped(jsonb), dbanon.is_number(text),
     dbanon.shown(jsonb), dbanon.as_number(jsonb), dbanon.as_instant(jsonb), dbanon.as_parameter(jsonb, jsonb),
     dbanon.refuse_name(text, text, text[]), dbanon.checked_algorithm(text, text), dbanon.checked_value(text, jsonb, jsonb),
-    dbanon.check_params(text, text, jsonb), dbanon.version() TO @operator@, @worker@;
+    dbanon.check_params(text, text, jsonb), dbanon.version(), dbanon.role_name(text) TO @operator@, @worker@;
 
 -- What administrators look up and take back.
 GRANT SELECT ON dbanon.releases TO @operator@, @worker@;

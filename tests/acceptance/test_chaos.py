@@ -13,6 +13,8 @@ from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
 
+pytestmark = pytest.mark.stress
+
 SEED = int(os.environ.get("DBANON_TEST_SEED", random.SystemRandom().randrange(2**32)))
 
 

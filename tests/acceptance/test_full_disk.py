@@ -22,6 +22,8 @@ from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance.commands import call, later
 
+pytestmark = pytest.mark.stress
+
 FULL = (
     "The server must have room on its disk. It ran out, and what was not finished is undone; free some and run it "
     "again."

@@ -89,6 +89,7 @@ def test_what_cannot_be_generated_is_one_sentence_with_its_exit_code(
     assert len([line for line in done.stderr.splitlines() if line.startswith("dbanon: ")]) == 1
 
 
+@pytest.mark.stress
 def test_killed_half_way_there_is_nothing(database: str) -> None:
     command = [sys.executable, "-m", "dbanon", "--dsn", database, "synth", "--dataset", "d", "--objects", "1000000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:

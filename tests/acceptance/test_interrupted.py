@@ -25,6 +25,8 @@ from dbanon.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting
 
+pytestmark = pytest.mark.stress
+
 INTERRUPTED = (
     "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again."
 )

@@ -12,7 +12,7 @@ import pytest
 from tests import wholeness
 from tests.acceptance.commands import STAGES, call, held_up, waiting
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.stress]
 
 
 @pytest.fixture

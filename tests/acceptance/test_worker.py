@@ -116,6 +116,7 @@ def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psyco
     check_whole(city)
 
 
+@pytest.mark.stress
 def test_a_killed_process_is_replaced_and_its_run_begun_again(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_killed_process_is_replaced_and_its_run_begun_again(
     check_whole(city)
 
 
+@pytest.mark.stress
 def test_a_killed_worker_leaves_its_run_to_another(city_url: str, city: psycopg.Connection, log: Path) -> None:
     with workers.up(city_url, log) as first, held_up(city_url):
         run = submitted(city)
@@ -145,6 +147,7 @@ def test_a_killed_worker_leaves_its_run_to_another(city_url: str, city: psycopg.
     check_whole(city)
 
 
+@pytest.mark.stress
 def test_without_its_supervisor_a_process_finishes_and_ends(city_url: str, city: psycopg.Connection, log: Path) -> None:
     with workers.up(city_url, log, "--grace-s", "30") as worker:
         with held_up(city_url):
@@ -157,6 +160,7 @@ def test_without_its_supervisor_a_process_finishes_and_ends(city_url: str, city:
     check_whole(city)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_told_to_stop_finishes_what_it_does_or_gives_it_back(
     city_url: str, city: psycopg.Connection, log: Path, number: int
@@ -172,6 +176,7 @@ def test_a_worker_told_to_stop_finishes_what_it_does_or_gives_it_back(
     check_whole(city)
 
 
+@pytest.mark.stress
 def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
     city_url: str, city: psycopg.Connection, log: Path
 ) -> None:
@@ -193,6 +198,7 @@ END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
     WHERE wait_event_type = 'Lock' AND query ~ 'FROM dbanon.trajectory' AND datname = current_database()"""
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
 def test_what_ends_the_reading_of_a_run_from_outside_has_it_begun_again(
     city_url: str, city: psycopg.Connection, log: Path, end: str
@@ -301,6 +307,7 @@ def test_anonymize_works_whatever_isolation_the_login_is_used_to(
         assert operator.execute("SHOW transaction_isolation").fetchone() == (level,)
 
 
+@pytest.mark.stress
 def test_a_worker_waits_longer_than_its_login_may(
     city_url: str, city: psycopg.Connection, log: Path, login: Callable[[str], str]
 ) -> None:

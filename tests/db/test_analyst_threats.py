@@ -166,10 +166,17 @@ THREATS = {
 }
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["restricted", "open"])
+def restricted(request: pytest.FixtureRequest) -> bool:
+    """Whether PUBLIC has lost its rights on counters, locks and estimates, or whether nothing was taken from it."""
+    return bool(request.param)
+
+
 @pytest.fixture(scope="module")
-def released(dbanon_server: "Target", verified: str) -> Iterator[str]:
+def released(dbanon_server: "Target", verified: str, restricted: bool) -> Iterator[str]:
     """Name of a database with a live release of a telltale run."""
     with cloned_database(dbanon_server, parse(verified)["dbname"]) as url:
+        schema.upgrade(url, share_roles=True, restrict_public=restricted)
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute(_TELLTALE)
         yield parse(url)["dbname"]
@@ -203,9 +210,12 @@ def learns(analyst: psycopg.Connection, attack: str) -> bool:
 
 @pytest.mark.parametrize("threat", THREATS.values(), ids=THREATS)
 def test_an_analyst_learns_it_only_where_the_protection_is_gone(
-    connection: psycopg.Connection, analyst: psycopg.Connection, threat: Threat
+    connection: psycopg.Connection, analyst: psycopg.Connection, threat: Threat, restricted: bool
 ) -> None:
-    assert not learns(analyst, threat.attack)
+    """Where nothing was taken from PUBLIC, counters are open; where people are is not, by a second protection."""
+    counted = threat.unprotect.startswith(_OPEN_STATISTICS) and threat.unprotect != _OPEN_POSTGIS
+    if restricted or not counted:
+        assert not learns(analyst, threat.attack)
     connection.execute(threat.unprotect)
     try:
         assert learns(analyst, threat.attack)
@@ -325,14 +335,30 @@ def test_how_far_a_load_is_can_be_seen_by_its_login_alone(
                     connection.execute(_MONITOR.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
 
 
+def test_nothing_shows_where_people_are_without_a_right_on_the_table(connection: psycopg.Connection) -> None:
+    """PostGIS's functions read indexes and histograms for every login: the private positions have neither."""
+    rows = connection.execute(
+        """
+        SELECT c.relname, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^release_'
+            AND a.atttypid = 'geometry'::regtype AND a.attnum > 0 AND (
+                coalesce(a.attstattarget, -1) <> 0
+                OR c.relname IN ('trajectory', 'cloak') AND EXISTS (
+                    SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)))
+        """
+    ).fetchall()
+    assert rows == []
+
+
 def test_the_key_of_the_lock_of_a_run_is_seen_only_where_the_protection_is_gone(
-    connection: psycopg.Connection, analyst: psycopg.Connection
+    connection: psycopg.Connection, analyst: psycopg.Connection, restricted: bool
 ) -> None:
     """With it any login could take the lock of a run that is dead, which then looks alive."""
     connection.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")  # as who works on the run does
     condition = "locktype = 'advisory' AND objsubid = 1"
     view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
-    assert (learns(analyst, view), learns(analyst, function)) == (False, False)
+    assert (learns(analyst, view), learns(analyst, function)) == (not restricted, not restricted)
+    connection.execute("REVOKE SELECT ON pg_locks FROM PUBLIC")
     connection.execute("GRANT EXECUTE ON FUNCTION pg_lock_status() TO PUBLIC")
     assert (learns(analyst, view), learns(analyst, function)) == (False, True)
     connection.execute("GRANT SELECT ON pg_locks TO PUBLIC")
@@ -360,13 +386,13 @@ def test_each_of_two_protections_keeps_the_map_of_people_by_itself(
     assert len(attacks) == 4
     connection.execute(_OPEN_STATISTICS)  # as on a server where the upgrade may not take the functions
     assert [attack for attack in attacks if learns(analyst, attack)] == []
-    schema.upgrade(database, share_roles=True)
+    schema.upgrade(database, share_roles=True, restrict_public=True)
     connection.execute(_OPEN_POSTGIS.removeprefix(_OPEN_STATISTICS))
     assert [attack for attack in attacks if learns(analyst, attack)] == []
 
 
 def test_no_counter_of_a_relation_or_function_is_left_to_everybody(
-    connection: psycopg.Connection, analyst: psycopg.Connection
+    connection: psycopg.Connection, analyst: psycopg.Connection, restricted: bool
 ) -> None:
     """Found by their shape, so that those of a later version are not overlooked."""
     query = """
@@ -379,6 +405,9 @@ def test_no_counter_of_a_relation_or_function_is_left_to_everybody(
             AND has_table_privilege(c.oid, 'SELECT') AND c.relname !~ '^pg_stat_progress_'
     """
     left = {name for (name,) in analyst.execute(query)}
+    if not restricted:
+        assert len(left) > 50
+        return
     assert left <= {"pg_stat_get_subscription(oid)", "pg_stat_get_subscription_stats(oid)", "pg_stat_subscription"}
     connection.execute(_OPEN_STATISTICS)
     assert len(list(analyst.execute(query))) > 50

@@ -73,6 +73,7 @@ def test_a_run_in_the_queue_is_cancelled_first(
     assert error.diag.message_hint == "Cancel it first: SELECT dbanon.cancel_run(1)."
 
 
+@pytest.mark.stress
 def test_a_run_that_somebody_works_on_is_cancelled_first(
     connection: psycopg.Connection, operator: psycopg.Connection, login: Login
 ) -> None:

@@ -34,6 +34,7 @@ def value(connection: psycopg.Connection, query: str, *params: object) -> object
 # ---- who takes which run ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 def test_a_run_whose_lock_is_still_held_is_passed_over_for_the_next(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:

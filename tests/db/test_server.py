@@ -139,6 +139,7 @@ def test_stop_says_whether_it_was_up(server: EmbeddedServer) -> None:
     assert not server.status().running
 
 
+@pytest.mark.stress
 def test_it_starts_again_after_being_killed(server: EmbeddedServer) -> None:
     with psycopg.connect(server.start().url, autocommit=True) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS number")
@@ -158,6 +159,7 @@ def test_a_process_id_that_somebody_else_has_now_is_no_server(server: EmbeddedSe
     assert ask(server.start().url, "SELECT 1") == 1
 
 
+@pytest.mark.stress
 def test_an_interrupted_creation_is_begun_again(place: Path) -> None:
     home = place / "interrupted"
     (home / "data.new/base").mkdir(parents=True)
@@ -170,6 +172,7 @@ def test_an_interrupted_creation_is_begun_again(place: Path) -> None:
         embedded.stop()
 
 
+@pytest.mark.stress
 def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) -> None:
     home = place / "raced"
     code = (

@@ -109,7 +109,7 @@ def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
 def rights_of(url: str, pattern: str) -> list[str]:
     """Every right in the database of roles of that name, and what they own."""
     query = """
-        SELECT pg_describe_object(s.classid, s.objid, s.objsubid) || ' ' || s.deptype::text || ' ' || s.refobjid::regrole
+        SELECT format('%%s %%s %%s', pg_describe_object(s.classid, s.objid, s.objsubid), s.deptype, s.refobjid::regrole)
         FROM pg_shdepend s JOIN pg_database d ON d.datname = current_database()
         WHERE s.refclassid = 'pg_authid'::regclass AND s.refobjid::regrole::text ~ %s
             AND (s.dbid = d.oid OR s.classid = 'pg_database'::regclass AND s.objid = d.oid) ORDER BY 1
