@@ -40,15 +40,12 @@ WITH ours AS (
     SELECT format('trigger %s', pg_get_triggerdef(t.oid))
     FROM relation c JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal
     UNION ALL
-    SELECT format('function %s.%s(%s) returns %s %s %s %s%s%s %s source %s', o.nspname, p.proname,
+    SELECT format('function %s.%s(%s) returns %s %s %s %s%s%s %s', o.nspname, p.proname,
                   pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid),
                   CASE p.provolatile WHEN 'i' THEN 'IMMUTABLE' WHEN 's' THEN 'STABLE' ELSE 'VOLATILE' END,
                   CASE p.proparallel WHEN 's' THEN 'PARALLEL SAFE' WHEN 'r' THEN 'PARALLEL RESTRICTED' ELSE 'PARALLEL UNSAFE' END,
                   CASE WHEN p.proisstrict THEN 'STRICT ' END, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER ' END,
-                  p.proconfig::text, pg_get_userbyid(p.proowner),
-                  -- The program's version is in it.
-                  CASE WHEN p.proname = 'version' THEN 'of any program'
-                       ELSE left(encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'), 8) END)
+                  p.proconfig::text, pg_get_userbyid(p.proowner))
     FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
     UNION ALL
     SELECT format('grant schema %s %s %s', o.nspname, g.name, a.privilege_type)

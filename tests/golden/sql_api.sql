@@ -3,7 +3,7 @@ WITH role (name) AS (
     VALUES ('operator'), ('worker'), ('analyst')
 ), relation AS (
     SELECT c.oid, c.relname AS name, CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END AS kind,
-        obj_description(c.oid, 'pg_class') AS comment
+        regexp_replace(obj_description(c.oid, 'pg_class'), ' \w{64}\.$', ' a checksum.') AS comment
     FROM pg_class c
     WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p')
 ), attribute AS (
