@@ -18,7 +18,8 @@
 --   DA012 data that cannot be used
 --   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
 --   DA014 a table that the login may not read
---   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject
+--   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject and dbanon.publish, or
+--         for dbanon.publish one that wrote to data or runs
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done
@@ -160,6 +161,11 @@ BEGIN
         touched := ARRAY(SELECT DISTINCT c.run_id FROM changed c);
     ELSIF TG_OP = 'UPDATE' THEN
         touched := ARRAY(SELECT a.run_id FROM added a UNION SELECT c.run_id FROM changed c);
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN  -- there may be a release that it does not see
+        RAISE EXCEPTION 'Table dbanon.% must be emptied in a transaction that is read committed. This one is %.', TG_TABLE_NAME,
+                current_setting('transaction_isolation')
+            USING ERRCODE = 'DA015', DETAIL = 'Cloaks and members of a run that was ever published must stay.',
+                  HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     ELSE
         touched := ARRAY(SELECT r.run_id FROM dbanon.release r);
     END IF;
@@ -185,7 +191,7 @@ $$;
 COMMENT ON FUNCTION dbanon.guard_run_rows() IS
 'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
 grouping must be known for ever. Also checks that the run exists. Trigger on dbanon.cloak and dbanon.membership. Takes:
-nothing. Returns: nothing. Raises: DA007, DA009. Example: fires by itself.';
+nothing. Returns: nothing. Raises: DA007, DA009; DA015 where they are emptied on an old snapshot. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -176,8 +176,6 @@ DROP TRIGGER IF EXISTS guard_update ON dbanon.audit;
 CREATE TRIGGER guard_rows BEFORE DELETE OR TRUNCATE ON dbanon.audit
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_audit();
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.audit FOR EACH ROW EXECUTE FUNCTION dbanon.guard_audit();
--- Also where a superuser has set session_replication_role.
-ALTER TABLE dbanon.audit ENABLE ALWAYS TRIGGER guard_rows, ENABLE ALWAYS TRIGGER guard_update;
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.dataset;
 DROP TRIGGER IF EXISTS audit_update ON dbanon.dataset;
