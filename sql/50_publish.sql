@@ -298,7 +298,7 @@ BEGIN
     PERFORM dbanon.check_name_free(publish.name, publish.replace);
     BEGIN
         IF publish.replace THEN
-            UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
+            UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
                 WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
         END IF;
         SELECT format('%s of dataset %s', o.method, d.name) INTO before

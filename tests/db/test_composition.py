@@ -589,8 +589,8 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
     assert refused(own, run, "again").sqlstate == "DA010"
     own.execute(
-        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,"
-        " row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
+        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper,"
+        " adversary, row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
     )
     own.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
     own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
