@@ -291,8 +291,8 @@ def test_children_of_tables_add_nobody(crossing: psycopg.Connection, login: Logi
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
     assert sqlstate(crossing, PUBLISH) == "DA010"
-    assert value(crossing, "SELECT dbanon.publish(1, 'first', replace => true)") == 4
-    assert value(crossing, "SELECT count(*) FROM published.first") == 4
+    assert value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
+    assert value(crossing, "SELECT count(*) FROM published.again") == 4
     assert value(crossing, "SELECT count(*) FROM ONLY dbanon.grouping") == 4
 
 
