@@ -1,10 +1,15 @@
 """The gate holds whatever else is done in the same statement, transaction or snapshot: attacks by real logins."""
 
+import secrets
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import errors, sql
+
+from dbanon.testing import database_url
 
 Login = Callable[[str], str]
 Verify = Callable[..., None]
@@ -358,3 +363,33 @@ def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
         with pytest.raises(psycopg.Error) as caught:
             admin.execute(f"TRUNCATE dbanon.{table}")
     assert caught.value.sqlstate == "DA015"
+
+
+# --- a restore ------------------------------------------------------------------------------------------------------
+
+TRIGGERS = """SELECT array_agg(format('%s %s %s', c.relname, t.tgname, t.tgenabled) ORDER BY c.relname, t.tgname)
+    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = 'dbanon'::regnamespace AND NOT t.tgisinternal"""
+
+
+@pytest.mark.parametrize("way", [[], ["--jobs=2"], ["--disable-triggers"]], ids=str)
+def test_a_restored_database_has_all_guards_on(
+    database: str, crossing: psycopg.Connection, login: Login, tmp_path: Path, way: list[str]
+) -> None:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_restore"), key=lambda path: int(path.parts[-3]))
+    if not found or int(found[-1].parts[-3]) < crossing.info.server_version // 10000:
+        pytest.skip("no pg_restore as new as the server on this machine")
+    name, dumped = f"dbanon_restored_{secrets.token_hex(4)}", tmp_path / "dump"
+    url = database_url(database, dbname=name)
+    subprocess.run([found[-1].with_name("pg_dump"), "-Fc", "-d", database, "-f", dumped], check=True)
+    crossing.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        subprocess.run([found[-1], "--exit-on-error", *way, "-d", url, dumped], check=True)
+        with psycopg.connect(url, autocommit=True) as restored:
+            assert value(restored, TRIGGERS) == value(crossing, TRIGGERS)
+            assert value(restored, "SELECT dbanon.publish(1, 'again')") == 4
+            assert sqlstate(restored, PUBLISH) == "DA010"
+            restored.execute("SET session_replication_role = replica")
+            assert {statement: sqlstate(restored, statement) for statement in GUARDED} == GUARDED
+    finally:
+        crossing.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

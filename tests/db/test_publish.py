@@ -97,10 +97,11 @@ def test_the_view_has_the_fixed_columns_first_and_then_the_methods_own(
 
 
 def test_the_view_selects_everything_without_a_condition(connection: psycopg.Connection, run: int) -> None:
-    publish(connection)
-    definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
-    assert "WHERE" not in definition
-    assert re.search(r"FROM ONLY (dbanon\.)?release_\d+;", definition)
+    for replace in (False, True):
+        connection.execute("SELECT dbanon.publish(1, 'ten', replace => %s)", [replace])
+        definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
+        assert "WHERE" not in definition
+        assert re.search(r"FROM ONLY (dbanon\.)?release_\d+;", definition)
 
 
 def test_the_releases_table_is_indexed_by_space_time_and_key(connection: psycopg.Connection, run: int) -> None:
