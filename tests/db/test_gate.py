@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
+from dbanon import schema
 from dbanon.testing import database_url
 
 Login = Callable[[str], str]
@@ -199,6 +200,19 @@ def test_two_publications_of_one_transaction_see_each_other(
     assert sqlstate(operator, "SELECT dbanon.publish(1, 'c')") == "DA005"
 
 
+@pytest.mark.parametrize("kind", ["STABLE", "IMMUTABLE", "VOLATILE PARALLEL SAFE"])
+def test_a_function_that_says_it_changes_nothing_publishes_nothing(
+    crossing: psycopg.Connection, operator: psycopg.Connection, kind: str
+) -> None:
+    operator.execute(f"CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql {kind} AS $$ {PUBLISH} $$")
+    forced = "debug_parallel_query" if operator.info.server_version >= 160000 else "force_parallel_mode"
+    operator.execute(f"SET {forced} = on")
+    assert sqlstate(operator, "SELECT pg_temp.f()") in ("DA010", "25000")  # a parallel process may write nothing
+    assert sqlstate(operator, GONE, "SELECT pg_temp.f()") in ("DA015", "25000")
+    assert sqlstate(operator, "DELETE FROM dbanon.trajectory WHERE pg_temp.f() > 0") == "DA015"
+    assert releases(crossing) == [("first", None)]
+
+
 # --- the names ------------------------------------------------------------------------------------------------------
 
 UNSEEN = "ALTER TABLE dbanon.trajectory DISABLE TRIGGER USER; {}; ALTER TABLE dbanon.trajectory ENABLE TRIGGER USER"
@@ -330,6 +344,11 @@ def test_guards_hold_in_a_session_that_is_a_replica(crossing: psycopg.Connection
     assert sqlstate(crossing, statement) == GUARDED[statement]
 
 
+TRIGGERS = """SELECT array_agg(format('%s %s %s', c.relname, t.tgname, t.tgenabled) ORDER BY c.relname, t.tgname)
+    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+    WHERE c.relnamespace = 'dbanon'::regnamespace AND NOT t.tgisinternal"""
+
+
 def test_a_replica_raises_revisions_and_leaves_lines(crossing: psycopg.Connection) -> None:
     lines = "SELECT array_agg(action ORDER BY audit_id) FROM dbanon.audit WHERE audit_id > {}"
     last = value(crossing, "SELECT max(audit_id) FROM dbanon.audit")
@@ -350,6 +369,17 @@ def test_every_trigger_is_always_on(crossing: psycopg.Connection) -> None:
     assert ("release_1", "refuse_change", "A") in [(n, t, e) for n, t, e in found]
 
 
+def test_an_upgrade_puts_triggers_right_that_were_switched_on_by_hand(
+    database: str, crossing: psycopg.Connection
+) -> None:
+    before = value(crossing, TRIGGERS)
+    for table in (*TABLES, "release_1"):
+        crossing.execute(f"ALTER TABLE dbanon.{table} DISABLE TRIGGER USER, ENABLE TRIGGER USER")
+    assert value(crossing, TRIGGERS) != before
+    schema.upgrade(database)
+    assert value(crossing, TRIGGERS) == before
+
+
 @pytest.mark.parametrize("table", ["cloak", "membership"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
@@ -366,10 +396,6 @@ def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
 
 
 # --- a restore ------------------------------------------------------------------------------------------------------
-
-TRIGGERS = """SELECT array_agg(format('%s %s %s', c.relname, t.tgname, t.tgenabled) ORDER BY c.relname, t.tgname)
-    FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-    WHERE c.relnamespace = 'dbanon'::regnamespace AND NOT t.tgisinternal"""
 
 
 @pytest.mark.parametrize("way", [[], ["--jobs=2"], ["--disable-triggers"]], ids=str)
