@@ -49,6 +49,8 @@ SET work_mem = '256MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
+-- Along the index on trajectories: three times as fast as to read all of them.
+SET enable_hashjoin = off
 AS $$
 DECLARE
     run dbanon.run;

@@ -5,11 +5,12 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import errors, sql
 
-from dbanon import schema
+from dbanon import schema, store
 from dbanon.testing import database_url
 
 Login = Callable[[str], str]
@@ -286,10 +287,18 @@ READ = (
 )
 
 
-def test_children_of_tables_add_nobody(crossing: psycopg.Connection, login: Login) -> None:
+def read_by_the_program(url: str) -> list[object]:
+    """What a run computes on and what an attack is given, as lists that can be compared."""
+    with store.reading(url) as reader:
+        found = (reader.trajectories(1), reader.requests(1), reader.places(1), reader.evidence(2))
+        return [[np.asarray(part).tolist() for part in vars(item).values() if np.ndim(part)] for item in found]
+
+
+def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connection, login: Login) -> None:
     crossing.execute(f"INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, {SQUARE})")
     crossing.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
     before = [crossing.execute(query).fetchall() for query in READ]
+    computed = read_by_the_program(database)
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
         own = value(admin, "SELECT 'release_' || release_id FROM dbanon.release")
         for table in (*TABLES, own):
@@ -309,6 +318,7 @@ def test_children_of_tables_add_nobody(crossing: psycopg.Connection, login: Logi
         )
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
+    assert read_by_the_program(database) == computed
     assert sqlstate(crossing, PUBLISH) == "DA010"
     assert value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
     assert value(crossing, "SELECT count(*) FROM published.again") == 4
