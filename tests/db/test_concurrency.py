@@ -99,6 +99,22 @@ def test_who_looked_before_another_published_does_not_miss_it(
     assert caught.value.sqlstate == ("DA010" if isolation == "READ COMMITTED" else "DA015")
 
 
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE dbanon.cloak SET crowd = 6", "DELETE FROM dbanon.membership", "DELETE FROM dbanon.trajectory"]
+)
+def test_nobody_publishes_a_state_that_is_over(
+    database: str, connection: psycopg.Connection, run: int, isolation: str, change: str
+) -> None:
+    with psycopg.connect(database) as second:
+        second.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        second.execute("SELECT count(*) FROM dbanon.cloak, dbanon.membership, dbanon.trajectory")
+        connection.execute(change)
+        with pytest.raises(psycopg.Error) as caught:
+            second.execute("SELECT dbanon.publish(1, 'ten')")
+    assert caught.value.sqlstate == ("DA005" if isolation == "READ COMMITTED" else "DA015")
+
+
 def test_an_analyst_sees_the_old_or_the_new_release_never_neither(
     database: str, connection: psycopg.Connection, run: int
 ) -> None:
