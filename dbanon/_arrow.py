@@ -153,7 +153,7 @@ def paths(cursor: Cursor, dataset_id: int) -> Paths:
     cursor.execute("SET LOCAL enable_sort = off")
     cursor.execute(
         f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
-        FROM (SELECT trajectory_id, subject, ST_AsBinary(path, 'NDR') AS wkb FROM dbanon.trajectory
+        FROM (SELECT trajectory_id, subject, ST_AsBinary(path, 'NDR') AS wkb FROM ONLY dbanon.trajectory
               WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
     )
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]

@@ -21,7 +21,7 @@ _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 def dataset(cursor: Any, dataset_id: int) -> dict[str, Any]:
     """Look up a dataset: its columns by name."""
     columns = "dataset_id, name, srid, grid_m, grid_s, revision"
-    query = f"SELECT {columns} FROM dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
+    query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
     found: list[dict[str, Any]] = _arrow.table(cursor, query).to_pylist()
     if not found:
         raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
@@ -49,7 +49,7 @@ def trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.Tex
 
 def subject_codes(cursor: Any, dataset_id: int) -> _arrow.TextCodes:
     """Read the subjects of a dataset without their trajectories."""
-    query = f"SELECT DISTINCT subject FROM dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    query = f"SELECT DISTINCT subject FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     return _arrow.TextCodes.of(_arrow.table(cursor, query)["subject"])
 
 
@@ -57,7 +57,7 @@ def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Reques
     """Read all requests of a dataset, sorted by time, subject and content."""
     table = _arrow.table(
         cursor,
-        "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM dbanon.request "
+        "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM ONLY dbanon.request "
         f"WHERE dataset_id = {int(dataset_id)}",
     )
     contents = _arrow.TextCodes.of(table["content"])
@@ -71,8 +71,8 @@ def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Reques
 
 def places(cursor: Any, dataset_id: int) -> Places:
     """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-    site_id, site_bounds = _bounds(cursor, "site_id", "geom", f"dbanon.site WHERE dataset_id = {int(dataset_id)}")
-    shaped = f"dbanon.trajectory WHERE dataset_id = {int(dataset_id)} AND shape IS NOT NULL"
+    site_id, site_bounds = _bounds(cursor, "site_id", "geom", f"ONLY dbanon.site WHERE dataset_id = {int(dataset_id)}")
+    shaped = f"ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} AND shape IS NOT NULL"
     shape_trajectory, shape_bounds = _bounds(cursor, "trajectory_id", "shape", shaped)
     return Places(
         site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds
@@ -92,7 +92,7 @@ def evidence(cursor: Any, run_id: int) -> Evidence:
     found = _arrow.table(
         cursor,
         "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed, attack "
-        f"FROM dbanon.run JOIN dbanon.method ON name = method WHERE run_id = {number}",
+        f"FROM ONLY dbanon.run JOIN ONLY dbanon.method ON name = method WHERE run_id = {number}",
     ).to_pylist()
     if not found:
         raise no_run(run_id)

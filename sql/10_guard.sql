@@ -18,7 +18,8 @@
 --   DA012 data that cannot be used
 --   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
 --   DA014 a table that the login may not read
---   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject
+--   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject and dbanon.publish, or
+--         for dbanon.publish one that wrote to data or runs
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done
@@ -33,7 +34,7 @@ DECLARE
     elsewhere boolean := false;
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
-        UPDATE dbanon.dataset SET revision = revision + 1;
+        UPDATE ONLY dbanon.dataset SET revision = revision + 1;
         RETURN NULL;
     END IF;
     IF TG_OP = 'INSERT' THEN
@@ -43,7 +44,7 @@ BEGIN
     ELSE
         touched := ARRAY(SELECT a.dataset_id FROM added a UNION SELECT c.dataset_id FROM changed c);
     END IF;
-    UPDATE dbanon.dataset d SET revision = d.revision + 1 WHERE d.dataset_id = ANY (touched);
+    UPDATE ONLY dbanon.dataset d SET revision = d.revision + 1 WHERE d.dataset_id = ANY (touched);
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF TG_OP = 'DELETE' THEN
         RETURN NULL;
@@ -56,11 +57,11 @@ BEGIN
     IF TG_TABLE_NAME = 'trajectory' THEN
         PERFORM FROM (SELECT a.dataset_id, min(@postgis@.ST_SRID(a.path)) AS low, max(@postgis@.ST_SRID(a.path)) AS high
                       FROM added a GROUP BY a.dataset_id) s
-            JOIN dbanon.dataset d USING (dataset_id)
+            JOIN ONLY dbanon.dataset d USING (dataset_id)
             WHERE s.low <> d.srid OR s.high <> d.srid;
         elsewhere := FOUND;
     ELSIF TG_TABLE_NAME IN ('site', 'poi', 'cell') THEN
-        PERFORM FROM added a JOIN dbanon.dataset d USING (dataset_id) WHERE @postgis@.ST_SRID(a.geom) <> d.srid;
+        PERFORM FROM added a JOIN ONLY dbanon.dataset d USING (dataset_id) WHERE @postgis@.ST_SRID(a.geom) <> d.srid;
         elsewhere := FOUND;
     END IF;
     IF elsewhere THEN
@@ -83,10 +84,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF NEW.srid <> OLD.srid AND (
-            EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM dbanon.poi p WHERE p.dataset_id = OLD.dataset_id)
-            OR EXISTS (SELECT FROM dbanon.cell c WHERE c.dataset_id = OLD.dataset_id)) THEN
+            EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.site s WHERE s.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.poi p WHERE p.dataset_id = OLD.dataset_id)
+            OR EXISTS (SELECT FROM ONLY dbanon.cell c WHERE c.dataset_id = OLD.dataset_id)) THEN
         RAISE EXCEPTION 'The SRID of a dataset must stay while it has trajectories, sites, points of interest or cells. Got another '
                         'for one that has some.'
             USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
@@ -160,19 +161,24 @@ BEGIN
         touched := ARRAY(SELECT DISTINCT c.run_id FROM changed c);
     ELSIF TG_OP = 'UPDATE' THEN
         touched := ARRAY(SELECT a.run_id FROM added a UNION SELECT c.run_id FROM changed c);
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN  -- there may be a release that it does not see
+        RAISE EXCEPTION 'Table dbanon.% must be emptied in a transaction that is read committed. This one is %.', TG_TABLE_NAME,
+                current_setting('transaction_isolation')
+            USING ERRCODE = 'DA015', DETAIL = 'Cloaks and members of a run that was ever published must stay.',
+                  HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     ELSE
-        touched := ARRAY(SELECT r.run_id FROM dbanon.release r);
+        touched := ARRAY(SELECT r.run_id FROM ONLY dbanon.release r);
     END IF;
     -- dbanon.publish holds these rows for itself from the digest to the end of the copy: a writer waits here, then sees
     -- the release; and publish waits for a writer that was first.
-    there := ARRAY(SELECT l.run_id FROM (SELECT r.run_id FROM dbanon.run r WHERE r.run_id = ANY (touched)
+    there := ARRAY(SELECT l.run_id FROM (SELECT r.run_id FROM ONLY dbanon.run r WHERE r.run_id = ANY (touched)
                                          ORDER BY r.run_id FOR SHARE) l);
     IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
             USING ERRCODE = 'DA009', DETAIL = format('%s of %s runs exist.', cardinality(there), cardinality(touched)),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
-    SELECT min(r.run_id) INTO released FROM dbanon.release r WHERE r.run_id = ANY (touched);
+    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r WHERE r.run_id = ANY (touched);
     IF released IS NOT NULL THEN
         RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
                 released, TG_OP, TG_TABLE_NAME
@@ -185,14 +191,14 @@ $$;
 COMMENT ON FUNCTION dbanon.guard_run_rows() IS
 'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
 grouping must be known for ever. Also checks that the run exists. Trigger on dbanon.cloak and dbanon.membership. Takes:
-nothing. Returns: nothing. Raises: DA007, DA009. Example: fires by itself.';
+nothing. Returns: nothing. Raises: DA007, DA009; DA015 where they are emptied on an old snapshot. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.release r WHERE r.run_id = OLD.run_id) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.release r WHERE r.run_id = OLD.run_id) THEN
         RAISE EXCEPTION 'What a published run was made from must stay. Run % was published.', OLD.run_id
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', OLD.run_id),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
@@ -209,8 +215,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM FROM dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
-    IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+    PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
+    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
             USING ERRCODE = 'DA007', DETAIL = 'Whom one release hides with whom is held against the next by their names.',
                   HINT = 'To erase somebody, call dbanon.forget_subject.';
@@ -253,7 +259,7 @@ BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = format('Withdraw it with SELECT dbanon.unpublish(%L) and publish another run.',
-                            (SELECT l.name FROM dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)));
+                            (SELECT l.name FROM ONLY dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)));
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_change() IS

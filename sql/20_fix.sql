@@ -8,5 +8,5 @@ SELECT
     coalesce(p.path[1], 1) AS seq,
     to_timestamp(@postgis@.ST_M(p.geom)) AS t,
     @postgis@.ST_Force2D(p.geom) AS position
-FROM dbanon.trajectory t
+FROM ONLY dbanon.trajectory t
 CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p;

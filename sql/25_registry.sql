@@ -187,9 +187,9 @@ DECLARE
     known text[];
 BEGIN
     SELECT ARRAY(SELECT a.value ->> 'name' FROM jsonb_array_elements(m.algorithms) WITH ORDINALITY a (value, ord) ORDER BY a.ord)
-        INTO known FROM dbanon.method m WHERE m.name = checked_algorithm.method;
+        INTO known FROM ONLY dbanon.method m WHERE m.name = checked_algorithm.method;
     IF known IS NULL THEN
-        PERFORM dbanon.refuse_name('method', method, ARRAY(SELECT m.name FROM dbanon.method m));
+        PERFORM dbanon.refuse_name('method', method, ARRAY(SELECT m.name FROM ONLY dbanon.method m));
     ELSIF algorithm <> ALL (known) THEN
         PERFORM dbanon.refuse_name('algorithm of ' || method, algorithm, known);
     END IF;
@@ -232,7 +232,7 @@ AS $$
 DECLARE
     chosen text := dbanon.checked_algorithm(method, algorithm);
     given jsonb := coalesce(params, '{}');
-    items jsonb := (SELECT m.parameters FROM dbanon.method m WHERE m.name = check_params.method);
+    items jsonb := (SELECT m.parameters FROM ONLY dbanon.method m WHERE m.name = check_params.method);
     known text[] := ARRAY(SELECT i.value ->> 'name' FROM jsonb_array_elements(items) i);
     unknown text;
     item jsonb;

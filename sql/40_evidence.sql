@@ -24,11 +24,11 @@ AS $$
              ELSE CASE WHEN c.extra ? 'cloaked' THEN -1 ELSE 0 END END)::smallint
     FROM (
         SELECT r.run_id, ARRAY(SELECT k ->> 'name' FROM pg_catalog.jsonb_array_elements(m.columns) k) AS names
-        FROM dbanon.run r
-        JOIN dbanon.method m ON m.name = r.method
+        FROM ONLY dbanon.run r
+        JOIN ONLY dbanon.method m ON m.name = r.method
         WHERE r.run_id = cloak_evidence.run_id
     ) own
-    JOIN dbanon.cloak c ON c.run_id = own.run_id
+    JOIN ONLY dbanon.cloak c ON c.run_id = own.run_id
 $$;
 COMMENT ON FUNCTION dbanon.cloak_evidence(bigint) IS
 'The cloaks of a run as numbers. Takes: run_id. Returns: for each cloak its record_id, seq, period in unix seconds (lower_s,
@@ -42,7 +42,7 @@ CREATE OR REPLACE FUNCTION dbanon.membership_evidence(run_id bigint) RETURNS TAB
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT m.record_id, m.trajectory_id, m.period IS NULL
-    FROM dbanon.membership m
+    FROM ONLY dbanon.membership m
     WHERE m.run_id = membership_evidence.run_id
 $$;
 COMMENT ON FUNCTION dbanon.membership_evidence(bigint) IS
@@ -56,7 +56,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT true, o.record_id, o.seq, NULL::text, NULL::double precision, o.content
     FROM (SELECT c.record_id, c.seq, e.value::text AS content
-    FROM dbanon.cloak c
+    FROM ONLY dbanon.cloak c
     -- A value that is no array becomes an array inside an array: no request looks like that, so the attack refuses it.
     CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(
         CASE pg_catalog.jsonb_typeof(c.extra -> 'requests')
@@ -67,8 +67,8 @@ AS $$
     ORDER BY c.record_id, c.seq, e.ordinality) o  -- the attack looks at the order within a row
     UNION ALL
     SELECT false, NULL, NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
-    FROM dbanon.run r
-    JOIN dbanon.request q ON q.dataset_id = r.dataset_id
+    FROM ONLY dbanon.run r
+    JOIN ONLY dbanon.request q ON q.dataset_id = r.dataset_id
     WHERE r.run_id = request_evidence.run_id
 $$;
 COMMENT ON FUNCTION dbanon.request_evidence(bigint) IS
@@ -102,8 +102,8 @@ AS $$
             CASE pg_catalog.jsonb_typeof(r.params -> 'guard_m')
                 WHEN 'number' THEN greatest(least((r.params ->> 'guard_m')::numeric, 1e12), 0)::double precision
                 ELSE 0 END AS guard_m
-        FROM dbanon.run r
-        JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        FROM ONLY dbanon.run r
+        JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = site_evidence.run_id
     ), published AS MATERIALIZED (
         SELECT g.*, @postgis@.Box3D(g.region) AS box
@@ -111,7 +111,7 @@ AS $$
             -- Geometries are equal here if all their bytes are: what an analyst can tell apart is not shared.
             SELECT c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false) AS cloaked, count(*) AS rows
             FROM run
-            JOIN dbanon.cloak c ON c.run_id = run.run_id
+            JOIN ONLY dbanon.cloak c ON c.run_id = run.run_id
             GROUP BY c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false)
         ) g
     ), bounded AS MATERIALIZED (
@@ -130,7 +130,7 @@ AS $$
     SELECT s.site_id, b.xmin, b.ymin, b.xmax, b.ymax,
         date_part('epoch', lower(b.period)), date_part('epoch', upper(b.period)), b.cloaked, b.rows, d.squared
     FROM bounded b
-    JOIN dbanon.site s ON s.geom OPERATOR(@postgis@.&&) b.near AND s.dataset_id + 0 = b.dataset_id
+    JOIN ONLY dbanon.site s ON s.geom OPERATOR(@postgis@.&&) b.near AND s.dataset_id + 0 = b.dataset_id
     -- Indices of the cells at both ends, and how many lie from one rectangle to the other.
     CROSS JOIN LATERAL (SELECT
         greatest(0, round(b.xmin / b.grid_m) - floor(@postgis@.ST_XMax(@postgis@.Box3D(s.geom)) / b.grid_m),

@@ -31,8 +31,8 @@ DECLARE
     verdict dbanon.verification;
     digest bytea;
 BEGIN
-    SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = check_publishable.run_id;
-    SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
+    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT a.value INTO algorithm FROM jsonb_array_elements(method.algorithms) a WHERE a.value ->> 'name' = run.algorithm;
     IF algorithm IS NULL OR (algorithm ->> 'comparison_only')::boolean IS NOT FALSE THEN
         RAISE EXCEPTION 'A run must use an algorithm that gives the guarantee of % to be published. Run % used %, which does not.',
@@ -46,7 +46,7 @@ BEGIN
                   HINT = CASE run.status WHEN 'computed' THEN format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id)
                                          ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
-    SELECT v.* INTO verdict FROM dbanon.verification v
+    SELECT v.* INTO verdict FROM ONLY dbanon.verification v
         WHERE v.run_id = run.run_id AND v.attack = method.attack
         ORDER BY v.verification_id DESC LIMIT 1;
     IF verdict.passed IS NOT TRUE THEN
@@ -60,7 +60,7 @@ BEGIN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
             USING ERRCODE = 'DA005', DETAIL = format('Verified: %s. Now: %s.', encode(verdict.digest, 'hex'), encode(digest, 'hex')),
-                  HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
+                  HINT = CASE WHEN run.dataset_revision = (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id)
                              THEN format('Verify it again: SELECT dbanon.verify_run(%s).', run.run_id)
                              ELSE 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).' END;
     END IF;
@@ -71,6 +71,39 @@ COMMENT ON FUNCTION dbanon.check_publishable(bigint) IS
 'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its method''s
 attack passed on exactly the rows stored now. Takes: run_id of a run that exists. Returns: the digest. Raises: DA004, DA005.
 Example: SELECT dbanon.check_publishable(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.check_transaction() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    written text;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'A run must be published in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
+            USING ERRCODE = 'DA015', DETAIL = 'It would not see what others have changed or published since it began.',
+                  HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
+    END IF;
+    -- Whatever writes rows holds such a lock on their table from before the first row to the end of the transaction: a statement that is
+    -- not over yet, a trigger, a function or a cursor too. No caller can give it back but by undoing what was written.
+    SELECT string_agg(DISTINCT format('dbanon.%s', c.relname), ', ') INTO written
+        FROM pg_locks k JOIN pg_class c ON c.oid = k.relation
+        WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
+          AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+          AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname IN (
+              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'cloak', 'membership', 'verification', 'method');
+    IF written IS NOT NULL THEN
+        RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
+            USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
+                  HINT = 'End the transaction with COMMIT, verify the run if its data changed, and publish it in another.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_transaction() IS
+'Refuses a transaction that has written to, or locked for writing, the tables of data, cloaks, members, verdicts or methods; and one
+with an old snapshot. Part of dbanon.publish. Takes: nothing. Returns: nothing. Raises: DA015. Example: SELECT
+dbanon.check_transaction().';
 
 CREATE OR REPLACE FUNCTION dbanon.release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
@@ -84,7 +117,7 @@ AS $$
                         k.value ->> 'name', y.sql_type, k.value ->> 'default', y.sql_type)
         END,
         k.value ->> 'comment'
-    FROM dbanon.method m
+    FROM ONLY dbanon.method m
     CROSS JOIN LATERAL jsonb_array_elements(m.columns) WITH ORDINALITY AS k (value, ord)
     -- Through regtype: only the name of a type that exists comes back out.
     CROSS JOIN LATERAL (SELECT format_type((k.value ->> 'sql_type')::regtype, NULL) AS sql_type) y
@@ -113,7 +146,7 @@ DECLARE
     copied bigint;
 BEGIN
     SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
-        FROM dbanon.run r JOIN dbanon.method m ON m.name = r.method JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = copy_release.run_id;
     IF region_type = 'MultiPolygon' THEN
         region_value := '@postgis@.ST_Multi(c.region)';
@@ -132,8 +165,8 @@ BEGIN
         'row_number() OVER (ORDER BY s.record_id, c.seq), lower(c.period), upper(c.period)%s '
         'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
               'FROM (SELECT g.record_id, gen_random_uuid() AS draw '
-                    'FROM (SELECT DISTINCT o.record_id FROM dbanon.cloak o WHERE o.run_id = $1) g) d) s '
-        'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
+                    'FROM (SELECT DISTINCT o.record_id FROM ONLY dbanon.cloak o WHERE o.run_id = $1) g) d) s '
+        'JOIN ONLY dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
         'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
@@ -142,6 +175,7 @@ BEGIN
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
     EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
         'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.refuse_change()', target);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
     EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, never changed; read through its view.');
     EXECUTE format('ANALYZE %s', target);
     RETURN copied;
@@ -163,7 +197,7 @@ BEGIN
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
     IF replaced IS NULL THEN
-        EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+        EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
     ELSE
         PERFORM dbanon.replace_view(show_release.release_id, show_release.name, names, show_release.end_readers);
         EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', replaced);
@@ -184,7 +218,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
+    IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
         RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
                   HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
@@ -202,7 +236,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    live CONSTANT boolean := EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
+    live CONSTANT boolean := EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
 BEGIN
     IF (live AND replace IS NOT TRUE)
         OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
@@ -234,13 +268,14 @@ DECLARE
     figures jsonb;
     told record;
 BEGIN
+    PERFORM dbanon.check_transaction();
     PERFORM dbanon.check_name(publish.name);
     PERFORM dbanon.check_override(publish.allow_overlap, publish.reason);
     IF publish.end_readers AND publish.replace IS NOT TRUE THEN
         RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
             USING ERRCODE = 'DA011', DETAIL = 'A new release has no readers yet.', HINT = 'Add replace => true, or leave the other out.';
     END IF;
-    SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = publish.run_id;
+    SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon.refuse_no_run(publish.run_id);
     END IF;
@@ -248,9 +283,9 @@ BEGIN
     -- From here to the end nobody loads into the dataset, publishes another run of it, verifies the run anew or writes its
     -- rows. The rows are written, not just locked, so that a session on an older snapshot fails instead of overlooking
     -- the release.
-    UPDATE dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
-    UPDATE dbanon.run r SET status = r.status WHERE r.run_id = publish.run_id;
-    IF NOT FOUND THEN  -- dropped meanwhile
+    UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
+    UPDATE ONLY dbanon.run r SET status = r.status WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
+    IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
         PERFORM dbanon.refuse_no_run(publish.run_id);
     END IF;
     digest := dbanon.check_publishable(publish.run_id);
@@ -263,11 +298,11 @@ BEGIN
     PERFORM dbanon.check_name_free(publish.name, publish.replace);
     BEGIN
         IF publish.replace THEN
-            UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
+            UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
                 WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
         END IF;
         SELECT format('%s of dataset %s', o.method, d.name) INTO before
-            FROM dbanon.release l JOIN dbanon.run o ON o.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = o.dataset_id
+            FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
             WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
         IF FOUND THEN
             RAISE NOTICE 'What % replaces was made with %: its readers get something else from now on.', publish.name, before;
@@ -283,7 +318,7 @@ BEGIN
         PERFORM dbanon.refuse_name_taken(publish.name);
     END;
 
-    SELECT v.figures INTO figures FROM dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
+    SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
     FOR told IN
         SELECT (figures ->> f.name)::numeric AS number, f.sentence
         FROM (VALUES
@@ -309,5 +344,5 @@ immutable table, and lets @analyst@ read the view. Takes: run_id; name (lower-ca
 replace: take the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
 earlier releases leaves fewer than k; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
-what it replaces is being read; notices of what its attack counted, of how it overlaps and of each session it ended. Example:
-SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
+what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what
+its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

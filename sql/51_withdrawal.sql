@@ -223,7 +223,7 @@ BEGIN
         PERFORM dbanon.drop_view(replace_view.name, replace_view.release_id, replace_view.end_readers);
         RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than @analyst@, are gone.', name;
     END IF;
-    EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s FROM dbanon.release_%s', name, names, release_id);
+    EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
 END
 $$;
 COMMENT ON FUNCTION dbanon.replace_view(bigint, text, text, boolean) IS

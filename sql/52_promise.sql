@@ -28,10 +28,10 @@ CREATE OR REPLACE FUNCTION dbanon.release_figures(release_id bigint) RETURNS dba
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT v.* FROM dbanon.release l
-    JOIN dbanon.run r ON r.run_id = l.run_id
-    JOIN dbanon.method m ON m.name = r.method
-    JOIN dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND v.digest = l.digest
+    SELECT v.* FROM ONLY dbanon.release l
+    JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+    JOIN ONLY dbanon.method m ON m.name = r.method
+    JOIN ONLY dbanon.verification v ON v.run_id = l.run_id AND v.attack = m.attack AND v.digest = l.digest
     WHERE l.release_id = release_figures.release_id
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
@@ -53,10 +53,10 @@ DECLARE
     requests numeric;
     told text;
 BEGIN
-    SELECT r.* INTO STRICT run FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
         WHERE l.release_id = release_promise.release_id;
-    SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;
-    SELECT d.* INTO STRICT dataset FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
+    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     k := run.params ->> 'k';
     people := dbanon.sum_of_counts(run.suppressed -> 'subjects');
     told := method.left_out || coalesce(' Left out of all that was seen: '
@@ -93,7 +93,7 @@ DECLARE
     col record;
 BEGIN
     SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s INTO STRICT about
-        FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE l.release_id = describe_release.release_id;
     EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon.release_promise(release_id));
     FOR col IN

@@ -50,7 +50,7 @@ DECLARE
     verdict dbanon.verification;
     covered record;
 BEGIN
-    SELECT l.* INTO release FROM dbanon.release l WHERE l.name = release_card.name
+    SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name
             AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
         ORDER BY l.withdrawn_at DESC NULLS FIRST, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
@@ -58,13 +58,13 @@ BEGIN
                 coalesce(quote_literal(left(release_card.name, 60)), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    SELECT r.* INTO STRICT run FROM dbanon.run r WHERE r.run_id = release.run_id;
-    SELECT m.* INTO STRICT method FROM dbanon.method m WHERE m.name = run.method;
-    SELECT d.* INTO STRICT dataset FROM dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = release.run_id;
+    SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
+    SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     verdict := dbanon.release_figures(release.release_id);
     -- The rows of a run with a release stay as they are, also when the release is withdrawn.
     SELECT min(lower(c.period)) AS since, max(upper(c.period)) AS until INTO covered
-        FROM dbanon.cloak c WHERE c.run_id = run.run_id;
+        FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,

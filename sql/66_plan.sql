@@ -46,10 +46,10 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     SELECT a.trajectories,
-        (SELECT count(*) FROM (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = plan_read.dataset_id GROUP BY t.subject) s),
+        (SELECT count(*) FROM (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = plan_read.dataset_id GROUP BY t.subject) s),
         a.fixes, a.first_s, a.last_s,
         CASE WHEN greatest(-a.first_s, a.last_s) > l.time_s THEN
-            (SELECT count(*) FROM dbanon.trajectory t CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p
+            (SELECT count(*) FROM ONLY dbanon.trajectory t CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p
              WHERE t.dataset_id = plan_read.dataset_id AND abs(@postgis@.ST_M(p.geom)) > l.time_s)
         ELSE 0 END,
         @postgis@.ST_XMin(a.box), @postgis@.ST_YMin(a.box), @postgis@.ST_XMax(a.box), @postgis@.ST_YMax(a.box)
@@ -61,7 +61,7 @@ AS $$
             max(@postgis@.ST_M(CASE @postgis@.ST_NPoints(t.path) WHEN 1 THEN t.path ELSE @postgis@.ST_EndPoint(t.path) END))
                 AS last_s,
             @postgis@.Box3D(@postgis@.ST_Extent(coalesce(t.shape, t.path))) AS box
-        FROM dbanon.trajectory t
+        FROM ONLY dbanon.trajectory t
         WHERE t.dataset_id = plan_read.dataset_id
     ) a
     CROSS JOIN (SELECT (dbanon.plan_rates() #>> '{limits,time_s}')::double precision AS time_s) l
@@ -87,13 +87,13 @@ SET work_mem = '128MB'
 AS $$
     WITH named AS MATERIALIZED (  -- a number for each subject looked at
         SELECT t.subject, min(t.trajectory_id) AS who
-        FROM dbanon.trajectory t
+        FROM ONLY dbanon.trajectory t
         WHERE t.dataset_id = plan_windows.dataset_id AND dbanon.plan_looks_at(t.subject, share)
         GROUP BY t.subject
     ), fix AS (
         SELECT n.who, t.trajectory_id, @postgis@.ST_M(p.geom) AS t
         FROM named n
-        JOIN dbanon.trajectory t ON t.subject = n.subject
+        JOIN ONLY dbanon.trajectory t ON t.subject = n.subject
         CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p
         WHERE t.dataset_id = plan_windows.dataset_id AND dbanon.plan_looks_at(t.subject, share)
     ), ordered AS (
@@ -138,7 +138,7 @@ AS $$
             SELECT q.subject, length(q.content::text) + 2 AS letters,
                 floor((floor(date_part('epoch', q.sent_at)) - start_s) / (step_s::double precision * plan_windows.instants))::bigint
                     AS number
-            FROM dbanon.request q
+            FROM ONLY dbanon.request q
             WHERE q.dataset_id = plan_windows.dataset_id AND dbanon.plan_looks_at(q.subject, share)
                 AND q.sent_at >= to_timestamp(start_s) AND q.sent_at < to_timestamp(start_s + total * step_s)
         ) q
@@ -224,7 +224,7 @@ BEGIN
     SELECT count(*), count(*) FILTER (WHERE NOT coalesce(q.sent_at >= to_timestamp(start_s)
                                                          AND q.sent_at < to_timestamp(start_s + total * step_s), false))
     INTO requests, outside
-    FROM dbanon.request q
+    FROM ONLY dbanon.request q
     WHERE q.dataset_id = (about ->> 'dataset_id')::bigint;
     IF seen.most < k THEN
         told := CASE WHEN seen.most > 0
@@ -321,7 +321,7 @@ BEGIN
                                  'last', (params ->> 'max_gap_s')::integer) w;
     END IF;
     SELECT count(*), @postgis@.Box3D(@postgis@.ST_Extent(s.geom)) INTO sites, box
-    FROM dbanon.site s
+    FROM ONLY dbanon.site s
     WHERE s.dataset_id = (about ->> 'dataset_id')::bigint;
     cells := ARRAY[
         floor(greatest((about ->> 'xmax')::double precision, @postgis@.ST_XMax(box)) / grid_m)
@@ -430,7 +430,7 @@ AS $$
             (x.metrics ->> 'subject_windows_published')::numeric
                 / nullif((x.metrics ->> 'bundles')::numeric * (x.params ->> 'k')::numeric, 0) AS crowd,
             (x.timings ->> 'total_s')::numeric - coalesce((x.timings ->> 'compile_s')::numeric, 0) AS s
-        FROM dbanon.run x
+        FROM ONLY dbanon.run x
         WHERE x.method = plan_earlier.method AND x.algorithm = plan_earlier.algorithm AND x.status = 'verified'
             AND x.timings ? 'total_s' AND x.peak_rss_mb > 0
         -- Of other datasets the longest: it says most about how long anything takes.
@@ -486,7 +486,7 @@ BEGIN
         share := least((rates #>> '{looked_at,subjects}')::double precision / read.subjects,
                        (rates #>> '{looked_at,fixes}')::double precision / read.fixes);
         SELECT count(DISTINCT t.subject COLLATE "C") INTO looked_at
-        FROM dbanon.trajectory t WHERE t.dataset_id = data.dataset_id AND dbanon.plan_looks_at(t.subject, share);
+        FROM ONLY dbanon.trajectory t WHERE t.dataset_id = data.dataset_id AND dbanon.plan_looks_at(t.subject, share);
         IF looked_at = 0 THEN  -- a few subjects with very many fixes
             share := 1;
             looked_at := read.subjects;
@@ -512,10 +512,10 @@ BEGIN
         ('trajectories', read.trajectories, true, ''),
         ('fixes', read.fixes, true, '');
     IF plan_run.method = 'sensitive-sites' THEN
-        RETURN QUERY SELECT 'sites'::text, count(*)::numeric, true, ''::text FROM dbanon.site s WHERE s.dataset_id = data.dataset_id;
+        RETURN QUERY SELECT 'sites'::text, count(*)::numeric, true, ''::text FROM ONLY dbanon.site s WHERE s.dataset_id = data.dataset_id;
     ELSE
         RETURN QUERY SELECT 'requests'::text, count(*)::numeric, true, ''::text
-            FROM dbanon.request q WHERE q.dataset_id = data.dataset_id;
+            FROM ONLY dbanon.request q WHERE q.dataset_id = data.dataset_id;
     END IF;
     RETURN QUERY VALUES ('subjects_looked_at'::text, looked_at::numeric, true, CASE WHEN share >= 1 THEN 'all of them'
         ELSE 'a sample, by a hash of their names; what is counted on it is an estimate' END::text);

@@ -195,7 +195,8 @@ def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
 
 
 END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND query ~ 'FROM dbanon.trajectory' AND datname = current_database()"""
+    WHERE wait_event_type = 'Lock' AND query ~ 'FROM ONLY dbanon.trajectory|dbanon.run_digest'
+    AND datname = current_database()"""
 
 
 @pytest.mark.stress

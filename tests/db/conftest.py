@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon.testing import database_url
+from dbanon.server import parse
+from dbanon.testing import cloned_database, database_url
 from tests.importing import settle
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ def scratch(verified: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(verified) as connection:
         yield connection
         connection.rollback()
+
+
+@pytest.fixture
+def own(dbanon_server: "Target", verified: str) -> Iterator[psycopg.Connection]:
+    """Connection to a copy of the verified run: publishing refuses what the same transaction has changed."""
+    with (
+        cloned_database(dbanon_server, parse(verified)["dbname"]) as url,
+        psycopg.connect(url, autocommit=True) as opened,
+    ):
+        yield opened
 
 
 @pytest.fixture

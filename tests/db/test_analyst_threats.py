@@ -33,6 +33,7 @@ INSERT INTO dbanon.cloak SELECT 70077, record_id, seq, period, region, crowd, su
 INSERT INTO dbanon.membership SELECT 70077, record_id, trajectory_id, period FROM dbanon.membership;
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
 SELECT 70077, 'tp-aware', true, dbanon.run_digest(70077);
+COMMIT;
 ALTER TABLE dbanon.release ALTER release_id RESTART;
 SELECT dbanon.publish(70077, 'ten');
 CREATE STATISTICS dbanon.subjects (ndistinct) ON dataset_id, subject FROM dbanon.trajectory;

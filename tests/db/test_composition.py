@@ -352,12 +352,12 @@ def test_the_first_release_writes_its_grouping_and_overlaps_nothing(connection: 
     assert rows.fetchall() == [(*window, False, [f"p{i}" for i in range(n, n + 5)]) for n in (0, 5)]
 
 
-def test_the_same_grouping_again_is_fine_and_says_so(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
-    assert publish(connection, verified(connection, Release(5, FIVES)), "again") == [
+def test_the_same_grouping_again_is_fine_and_says_so(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    assert publish(own, verified(own, Release(5, FIVES)), "again") == [
         "The grouping is the same as in first: intersecting them tells nobody more."
     ]
-    found, reason = recorded(connection, "again")
+    found, reason = recorded(own, "again")
     assert reason is None
     assert found == {
         **{"relation": "same", "smallest_crowd": None, "k": 5, "below": 0, "people": 0},
@@ -365,13 +365,13 @@ def test_the_same_grouping_again_is_fine_and_says_so(connection: psycopg.Connect
     }
 
 
-def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
-    coarse = verified(connection, Release(10, (Group(0, 2, TEN),)))
-    (notice,) = publish(connection, coarse, "coarse")
+def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    coarse = verified(own, Release(10, (Group(0, 2, TEN),)))
+    (notice,) = publish(own, coarse, "coarse")
     assert notice.startswith("The grouping is coarser than what is known from first: ")
-    finer = verified(connection, Release(2, tuple(Group(0, 2, frozenset({n, n + 5})) for n in range(5))))
-    error = refused(connection, finer, "finer")
+    finer = verified(own, Release(2, tuple(Group(0, 2, frozenset({n, n + 5})) for n in range(5))))
+    error = refused(own, finer, "finer")
     assert error.sqlstate == "DA010"
     assert error.diag.message_primary == (
         "Whoever intersects a run with earlier releases must still find at least 10 people in every crowd. "
@@ -381,22 +381,22 @@ def test_a_coarser_grouping_is_fine_and_a_finer_one_refused(connection: psycopg.
     assert error.diag.message_detail == f"10 is the largest k of them all; {smaller}"
 
 
-def test_a_withdrawn_release_counts_and_is_named_so(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
-    connection.execute("SELECT dbanon.unpublish('first')")
-    error = refused(connection, verified(connection, Release(5, HALVES)), "halves")
+def test_a_withdrawn_release_counts_and_is_named_so(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    own.execute("SELECT dbanon.unpublish('first')")
+    error = refused(own, verified(own, Release(5, HALVES)), "halves")
     assert str(error.diag.message_primary).endswith("with first (withdrawn) leaves 2.")
 
 
-def test_an_override_is_recorded_with_its_reason_and_said(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
-    run = verified(connection, Release(5, HALVES))
+def test_an_override_is_recorded_with_its_reason_and_said(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    run = verified(own, Release(5, HALVES))
     options = ", allow_overlap => true, reason => 'one team reads both'"
-    assert publish(connection, run, "halves", options) == [
+    assert publish(own, run, "halves", options) == [
         "Overridden: whoever intersects this with first is left with 2 where 5 were promised; 4 intersections are "
         "smaller, of 10 people in all."
     ]
-    found, reason = recorded(connection, "halves")
+    found, reason = recorded(own, "halves")
     assert reason == "one team reads both"
     assert found == {
         **{"relation": "crossing", "smallest_crowd": 2, "k": 5, "below": 4, "people": 10},
@@ -413,23 +413,23 @@ def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection
     assert recorded(connection, "again")[1] is None
 
 
-def test_other_times_and_other_datasets_overlap_nothing(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
-    assert publish(connection, verified(connection, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
-    assert recorded(connection, "later") == (None, None)
+def test_other_times_and_other_datasets_overlap_nothing(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    assert publish(own, verified(own, Release(5, (Group(2, 4, TEN - {0}),))), "later") == []
+    assert recorded(own, "later") == (None, None)
     other = value(
-        connection,
+        own,
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 60) RETURNING dataset_id",
     )
-    a_release(connection, "elsewhere", Release(5, HALVES), dataset=other)
-    found = measured(connection, a_run(connection, Release(5, FIVES)))
+    a_release(own, "elsewhere", Release(5, HALVES), dataset=other)
+    found = measured(own, a_run(own, Release(5, FIVES)))
     assert (found.relation, found.releases) == ("same", ["first"])
 
 
-def test_crowds_that_stay_large_enough_are_told(connection: psycopg.Connection) -> None:
-    first = verified(connection, Release(2, FIVES))
-    publish(connection, first, "first")
-    assert publish(connection, verified(connection, Release(2, HALVES)), "halves") == [
+def test_crowds_that_stay_large_enough_are_told(own: psycopg.Connection) -> None:
+    first = verified(own, Release(2, FIVES))
+    publish(own, first, "first")
+    assert publish(own, verified(own, Release(2, HALVES)), "halves") == [
         "Whoever intersects this with first still finds at least 2 people in every crowd; 2 are enough."
     ]
 
@@ -447,40 +447,40 @@ def test_releases_are_intersected_jointly(connection: psycopg.Connection) -> Non
     assert measured(connection, run)[:4] == ("crossing", 1, 2, 8)
 
 
-def test_who_is_left_out_on_one_side_only_is_known(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "first")
+def test_who_is_left_out_on_one_side_only_is_known(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
     without = Release(4, (Group(0, 2, FIVES[0].people), Group(0, 2, FIVES[1].people - {9})))
-    assert measured(connection, a_run(connection, without))[:5] == ("crossing", 1, 5, 2, 5)
-    a_release(connection, "without", Release(4, tuple(g._replace(first=5, last=7) for g in without.groups)))
+    assert measured(own, a_run(own, without))[:5] == ("crossing", 1, 5, 2, 5)
+    a_release(own, "without", Release(4, tuple(g._replace(first=5, last=7) for g in without.groups)))
     whole = Release(4, tuple(g._replace(first=5, last=7) for g in FIVES))
-    run = verified(connection, whole)
-    assert measured(connection, run)[:4] == ("crossing", 1, 4, 1)
-    assert refused(connection, run, "whole").sqlstate == "DA010"
+    run = verified(own, whole)
+    assert measured(own, run)[:4] == ("crossing", 1, 4, 1)
+    assert refused(own, run, "whole").sqlstate == "DA010"
 
 
-def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(connection: psycopg.Connection) -> None:
+def test_exact_places_and_hidden_ones_are_intersected_whichever_came_first(own: psycopg.Connection) -> None:
     exact = Release(5, (FIVES[0], FIVES[1]._replace(alone=True)))
-    assert measured(connection, a_run(connection, exact)) == NOTHING
-    sites = verified(connection, exact)
-    publish(connection, sites, "sites")
-    publish(connection, verified(connection, exact), "same")
-    assert recorded(connection, "same")[0]["relation"] == "same"  # type: ignore[index]
+    assert measured(own, a_run(own, exact)) == NOTHING
+    sites = verified(own, exact)
+    publish(own, sites, "sites")
+    publish(own, verified(own, exact), "same")
+    assert recorded(own, "same")[0]["relation"] == "same"  # type: ignore[index]
     # Whose place was shown has none left to hide in any group; whoever was hidden and is exact now has lost it all.
-    assert measured(connection, a_run(connection, Release(5, (Group(0, 2, TEN),))))[0] == "coarser"
+    assert measured(own, a_run(own, Release(5, (Group(0, 2, TEN),))))[0] == "coarser"
     swapped = Release(5, (FIVES[1], FIVES[0]._replace(alone=True)))
-    error = refused(connection, verified(connection, swapped), "swapped")
+    error = refused(own, verified(own, swapped), "swapped")
     assert str(error.diag.message_primary).endswith("with sites, same leaves 1.")
     assert (
         error.diag.message_detail == "5 is the largest k of them all; 5 intersections are smaller, of 5 people in all."
     )
 
 
-def test_exact_places_hide_no_overlap_of_hidden_senders(connection: psycopg.Connection) -> None:
+def test_exact_places_hide_no_overlap_of_hidden_senders(own: psycopg.Connection) -> None:
     """Whoever's place was shown may still be the unknown sender of a request."""
-    publish(connection, verified(connection, Release(5, (Group(0, 2, TEN, True),))), "places")
-    (notice,) = publish(connection, verified(connection, Release(5, FIVES)), "fives")
+    publish(own, verified(own, Release(5, (Group(0, 2, TEN, True),))), "places")
+    (notice,) = publish(own, verified(own, Release(5, FIVES)), "fives")
     assert notice.startswith("The grouping is coarser than what is known from places: ")
-    error = refused(connection, verified(connection, Release(5, HALVES)), "halves")
+    error = refused(own, verified(own, Release(5, HALVES)), "halves")
     assert str(error.diag.message_primary).endswith("with fives leaves 2.")
 
 
@@ -492,68 +492,66 @@ def snapshot(connection: psycopg.Connection, minute: int, hidden: frozenset[int]
     return verified(connection, Release(5, tuple(groups)), at=at, max_gap_s=max_gap_s)
 
 
-def test_snapshots_that_may_show_the_same_fix_are_intersected(connection: psycopg.Connection) -> None:
+def test_snapshots_that_may_show_the_same_fix_are_intersected(own: psycopg.Connection) -> None:
     low, high = FIVES[0].people, FIVES[1].people
-    publish(connection, snapshot(connection, 10, low, 300), "at_ten")
+    publish(own, snapshot(own, 10, low, 300), "at_ten")
     for minute, max_gap_s in ((6, 0), (14, 300), (20, 600)):
-        error = refused(connection, snapshot(connection, minute, high, max_gap_s), "moments_away")
+        error = refused(own, snapshot(own, minute, high, max_gap_s), "moments_away")
         assert str(error.diag.message_primary).endswith("with at_ten leaves 1.")
-        assert measured(connection, snapshot(connection, minute, low, max_gap_s)).relation == "same"
+        assert measured(own, snapshot(own, minute, low, max_gap_s)).relation == "same"
     # The one no longer shows what the other does.
     for minute, max_gap_s in ((4, 300), (12, 60), (16, 300)):
-        assert measured(connection, snapshot(connection, minute, high, max_gap_s)) == NOTHING
+        assert measured(own, snapshot(own, minute, high, max_gap_s)) == NOTHING
     # Bundles of a time of which it shows fixes tell where its hidden people are.
     apart = tuple(Group(6, 8, frozenset({n, n + 5})) for n in range(5))
-    assert measured(connection, a_run(connection, Release(2, apart)))[:3] == ("crossing", 1, 5)
+    assert measured(own, a_run(own, Release(2, apart)))[:3] == ("crossing", 1, 5)
 
 
-def test_what_was_allowed_hides_no_overlap_with_either(connection: psycopg.Connection) -> None:
+def test_what_was_allowed_hides_no_overlap_with_either(own: psycopg.Connection) -> None:
     """Rows, columns and diagonals of a square: all three leave one, and so does any pair."""
 
     def lines(number: Callable[[int, int], int]) -> Release:
         people = [frozenset(3 * a + b for a in range(3) for b in range(3) if number(a, b) % 3 == n) for n in range(3)]
         return Release(3, tuple(Group(0, 2, p) for p in people))
 
-    publish(connection, verified(connection, lines(lambda a, b: a)), "rows")
+    publish(own, verified(own, lines(lambda a, b: a)), "rows")
     options = ", allow_overlap => true, reason => 'never in the same hands'"
-    publish(connection, verified(connection, lines(lambda a, b: b)), "columns", options)
-    diagonal = verified(connection, lines(lambda a, b: a + b))
-    assert measured(connection, diagonal)[:5] == ("crossing", 1, 3, 9, 9)
-    assert refused(connection, diagonal, "diagonals").sqlstate == "DA010"
+    publish(own, verified(own, lines(lambda a, b: b)), "columns", options)
+    diagonal = verified(own, lines(lambda a, b: a + b))
+    assert measured(own, diagonal)[:5] == ("crossing", 1, 3, 9, 9)
+    assert refused(own, diagonal, "diagonals").sqlstate == "DA010"
 
 
-def test_what_one_release_shows_spares_no_other(connection: psycopg.Connection) -> None:
+def test_what_one_release_shows_spares_no_other(own: psycopg.Connection) -> None:
     """A coarser grouping is fine, and so is the same again; not one that parts what a coarser one has promised."""
     fours = [frozenset(range(n, n + 2)) for n in (0, 2, 4, 6)]
 
     def of_two(*pairs: tuple[int, int]) -> Release:
         return Release(4, tuple(Group(0, 2, fours[a] | fours[b]) for a, b in pairs))
 
-    publish(connection, twos := verified(connection, Release(2, tuple(Group(0, 2, p) for p in fours))), "twos")
-    (notice,) = publish(connection, verified(connection, of_two((0, 1), (2, 3))), "four")
+    publish(own, twos := verified(own, Release(2, tuple(Group(0, 2, p) for p in fours))), "twos")
+    (notice,) = publish(own, verified(own, of_two((0, 1), (2, 3))), "four")
     assert notice.startswith("The grouping is coarser than what is known from twos: ")
-    error = refused(connection, verified(connection, of_two((0, 2), (1, 3))), "other")
+    error = refused(own, verified(own, of_two((0, 2), (1, 3))), "other")
     assert str(error.diag.message_primary).endswith("with four leaves 2.")
-    assert publish(connection, twos, "again") == [
-        "The grouping is the same as in twos: intersecting them tells nobody more."
-    ]
+    assert publish(own, twos, "again") == ["The grouping is the same as in twos: intersecting them tells nobody more."]
 
 
-def test_after_an_override_both_may_be_published_again(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "fives")
-    halves = verified(connection, Release(5, HALVES))
-    publish(connection, halves, "halves", ", allow_overlap => true, reason => 'never in the same hands'")
+def test_after_an_override_both_may_be_published_again(own: psycopg.Connection) -> None:
+    publish(own, 1, "fives")
+    halves = verified(own, Release(5, HALVES))
+    publish(own, halves, "halves", ", allow_overlap => true, reason => 'never in the same hands'")
     for run, name in ((1, "fives"), (halves, "halves")):
-        assert publish(connection, run, name, ", replace => true") == [
+        assert publish(own, run, name, ", replace => true") == [
             f"The grouping is the same as in {name}: intersecting them tells nobody more."
         ]
 
 
-def test_snapshots_before_spare_no_snapshot(connection: psycopg.Connection) -> None:
+def test_snapshots_before_spare_no_snapshot(own: psycopg.Connection) -> None:
     low, high, nobody = FIVES[0].people, FIVES[1].people, frozenset[int]()
     for minute, hidden in ((0, nobody), (8, nobody), (4, low)):
-        publish(connection, snapshot(connection, minute, hidden, 300), f"at_{minute}")
-    error = refused(connection, snapshot(connection, 5, high, 300), "at_5")
+        publish(own, snapshot(own, minute, hidden, 300), f"at_{minute}")
+    error = refused(own, snapshot(own, 5, high, 300), "at_5")
     assert str(error.diag.message_primary).endswith("with at_4 leaves 1.")
 
 
@@ -584,19 +582,19 @@ def test_a_run_that_is_not_there_or_not_computed_is_not_measured(connection: psy
     assert caught.value.sqlstate == "DA004"
 
 
-def test_what_cannot_be_decided_is_refused(connection: psycopg.Connection) -> None:
-    a_release(connection, "first", Release(5, FIVES))
-    run = verified(connection, Release(5, FIVES))
-    connection.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
-    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
-    assert refused(connection, run, "again").sqlstate == "DA010"
-    connection.execute(
-        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns"
-        " FROM dbanon.method WHERE name = 'tp-aware'"
+def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
+    a_release(own, "first", Release(5, FIVES))
+    run = verified(own, Release(5, FIVES))
+    own.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
+    own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(own, run, "again").sqlstate == "DA010"
+    own.execute(
+        "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper,"
+        " adversary, row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
     )
-    connection.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
-    connection.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
-    assert refused(connection, run, "again").sqlstate == "DA004"
+    own.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
+    own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    assert refused(own, run, "again").sqlstate == "DA004"
 
 
 @pytest.mark.parametrize(
@@ -621,39 +619,39 @@ def test_an_override_needs_a_reason_and_a_reason_an_override(
 # --- in the place of another ------------------------------------------------------------------------------------------
 
 
-def test_a_release_takes_the_place_of_another(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "ten")
-    connection.execute("CREATE VIEW public.mine AS SELECT sum(subjects) AS people FROM published.ten")
-    connection.execute("CREATE ROLE dbanon_guest; GRANT SELECT ON published.ten TO dbanon_guest")
-    run = verified(connection, Release(5, (Group(10, 13, TEN),)))
-    assert publish(connection, run, "ten", ", replace => true") == []
-    assert value(connection, "SELECT people FROM public.mine") == 3
-    assert value(connection, "SELECT has_table_privilege('dbanon_guest', 'published.ten', 'SELECT')") is True
-    assert value(connection, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
-    rows = connection.execute(
+def test_a_release_takes_the_place_of_another(own: psycopg.Connection) -> None:
+    publish(own, 1, "ten")
+    own.execute("CREATE VIEW public.mine AS SELECT sum(subjects) AS people FROM published.ten")
+    own.execute("GRANT SELECT ON published.ten TO dbanon_worker")
+    run = verified(own, Release(5, (Group(10, 13, TEN),)))
+    assert publish(own, run, "ten", ", replace => true") == []
+    assert value(own, "SELECT people FROM public.mine") == 3
+    assert value(own, "SELECT has_table_privilege('dbanon_worker', 'published.ten', 'SELECT')") is True
+    assert value(own, "SELECT has_table_privilege('dbanon_analyst', 'published.ten', 'SELECT')") is True
+    rows = own.execute(
         "SELECT run_id, withdrawn_at IS NULL, withdrawn_by,"
         " to_regclass(format('dbanon.release_%s', release_id)) IS NULL FROM dbanon.release ORDER BY release_id"
     ).fetchall()
-    assert rows == [(1, False, value(connection, "SELECT session_user"), True), (run, True, None, False)]
-    comment = value(connection, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
+    assert rows == [(1, False, value(own, "SELECT session_user"), True), (run, True, None, False)]
+    comment = value(own, "SELECT obj_description('published.ten'::regclass, 'pg_class')")
     assert "k is 5" in str(comment)
 
 
-def test_a_replaced_release_counts_and_is_measured_against(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "ten")
-    error = refused(connection, verified(connection, Release(5, HALVES)), "ten", ", replace => true")
+def test_a_replaced_release_counts_and_is_measured_against(own: psycopg.Connection) -> None:
+    publish(own, 1, "ten")
+    error = refused(own, verified(own, Release(5, HALVES)), "ten", ", replace => true")
     assert error.sqlstate == "DA010"
-    assert value(connection, "SELECT count(*) FROM published.ten") == 4
+    assert value(own, "SELECT count(*) FROM published.ten") == 4
 
 
-def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(connection: psycopg.Connection) -> None:
-    publish(connection, 1, "ten")
-    connection.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
-    sites = verified(connection, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True))))
-    notices = publish(connection, sites, "ten", ", replace => true")
+def test_where_columns_differ_views_on_it_go_and_a_notice_says_so(own: psycopg.Connection) -> None:
+    publish(own, 1, "ten")
+    own.execute("CREATE VIEW public.mine AS SELECT * FROM published.ten")
+    sites = verified(own, Release(5, (Group(10, 12, FIVES[0].people), Group(10, 12, FIVES[1].people, True))))
+    notices = publish(own, sites, "ten", ", replace => true")
     assert "drop cascades to view public.mine" in notices
     assert any(n.startswith("The columns of ten are others now") for n in notices)
-    assert value(connection, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
+    assert value(own, "SELECT count(*) FILTER (WHERE cloaked IS NOT NULL) FROM published.ten") == 10
 
 
 def test_without_a_live_release_of_the_name_replace_just_publishes(connection: psycopg.Connection) -> None:

@@ -28,6 +28,7 @@ _EVERYWHERE = f"""
 UPDATE dbanon.trajectory SET subject = '{NAME}' WHERE subject = 'p0';
 UPDATE dbanon.request SET subject = '{NAME}' WHERE subject = 'p0';
 INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', true, dbanon.run_digest(1);
+COMMIT;
 SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
 SELECT dbanon.unpublish('other');
@@ -70,10 +71,10 @@ def operator(full: psycopg.Connection, login: Login) -> Iterator[psycopg.Connect
 
 
 @pytest.fixture
-def filled(scratch: psycopg.Connection) -> psycopg.Connection:
-    """The same, in a transaction that is rolled back."""
-    everywhere(scratch)
-    return scratch
+def filled(own: psycopg.Connection) -> psycopg.Connection:
+    """The same, in a database that is a copy."""
+    everywhere(own)
+    return own
 
 
 def forget(connection: psycopg.Connection, subject: str = NAME, dataset: str = "ten") -> dict[str, int]:
@@ -196,8 +197,8 @@ def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connecti
         ("p7", '{"a": null, "b": true}', False),
     ],
 )
-def test_a_rejected_row_names_a_subject(scratch: psycopg.Connection, name: str, content: str, named: bool) -> None:
-    row = scratch.execute("SELECT dbanon.names_subject(%s, %s)", [content, name]).fetchone()
+def test_a_rejected_row_names_a_subject(own: psycopg.Connection, name: str, content: str, named: bool) -> None:
+    row = own.execute("SELECT dbanon.names_subject(%s, %s)", [content, name]).fetchone()
     assert row == (named,)
 
 
@@ -257,15 +258,15 @@ def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) 
     assert heard == []
 
 
-def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(scratch: psycopg.Connection) -> None:
-    scratch.execute("UPDATE dbanon.cloak SET crowd = 1, subjects = 1 WHERE record_id = 2")
-    scratch.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Connection) -> None:
+    own.execute("UPDATE dbanon.cloak SET crowd = 1, subjects = 1 WHERE record_id = 2")
+    own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
                     " SELECT 1, 'tp-aware', true, dbanon.run_digest(1)")  # fmt: skip
-    scratch.execute("SELECT dbanon.publish(1, 'ten')")
-    heard = notices(scratch)
-    forget(scratch, "p0")
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    heard = notices(own)
+    forget(own, "p0")
     assert len(heard) == 1
-    forget(scratch, "p9")
+    forget(own, "p9")
     assert heard[2].startswith("There the subject is not hidden but published as it is: ten. Withdraw it ")
     assert heard[2].endswith("until it is replaced: SELECT dbanon.unpublish('ten').")
 

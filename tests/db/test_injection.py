@@ -63,40 +63,36 @@ def test_plain_names_are_accepted(connection: psycopg.Connection, run: int, name
 NASTY = "'); DROP TABLE dbanon.run; --\"%I%L%s$$"
 
 
-def test_texts_of_runs_and_methods_are_only_texts(
-    connection: psycopg.Connection, run: int, verify: Callable[..., None]
-) -> None:
-    connection.execute(
+def test_texts_of_runs_and_methods_are_only_texts(own: psycopg.Connection, verify: Callable[..., None]) -> None:
+    own.execute(
         "UPDATE dbanon.method SET guarantee = %(n)s, columns = jsonb_build_array(jsonb_build_object("
         "'name', %(n)s::text, 'sql_type', 'text', 'default', %(n)s::text, 'comment', %(n)s::text))",
         {"n": NASTY},
     )
-    connection.execute("UPDATE dbanon.run SET params = params || jsonb_build_object('cloak', %s::text)", [NASTY])
-    verify(connection)
-    connection.execute("SELECT dbanon.publish(1, 'ten')")
-    row = connection.execute("SELECT to_jsonb(t) -> %s FROM published.ten t LIMIT 1", [NASTY]).fetchone()
+    own.execute("UPDATE dbanon.run SET params = params || jsonb_build_object('cloak', %s::text)", [NASTY])
+    verify(own)
+    own.execute("SELECT dbanon.publish(1, 'ten')")
+    row = own.execute("SELECT to_jsonb(t) -> %s FROM published.ten t LIMIT 1", [NASTY]).fetchone()
     assert row == (NASTY,)
 
 
 @pytest.mark.parametrize(
     "kind", ["text); DROP TABLE dbanon.run; --", "text NOT NULL", "no_such_type", "text DEFAULT now()"]
 )
-def test_a_column_type_must_be_the_name_of_a_type(connection: psycopg.Connection, run: int, kind: str) -> None:
-    connection.execute(
-        "UPDATE dbanon.method SET columns = jsonb_set(columns, '{0,sql_type}', to_jsonb(%s::text))", [kind]
-    )
-    with pytest.raises(psycopg.Error), connection.transaction():
-        connection.execute("SELECT dbanon.publish(1, 'ten')")
-    assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
+def test_a_column_type_must_be_the_name_of_a_type(own: psycopg.Connection, kind: str) -> None:
+    own.execute("UPDATE dbanon.method SET columns = jsonb_set(columns, '{0,sql_type}', to_jsonb(%s::text))", [kind])
+    with pytest.raises(psycopg.Error), own.transaction():
+        own.execute("SELECT dbanon.publish(1, 'ten')")
+    assert own.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
 
-def test_objects_of_the_caller_do_not_stand_in_for_those_of_the_gate(connection: psycopg.Connection, run: int) -> None:
-    connection.execute("CREATE SCHEMA evil")
-    connection.execute("CREATE FUNCTION evil.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$SELECT ''::bytea$$")
-    connection.execute("CREATE TABLE evil.run AS SELECT * FROM dbanon.run")
-    connection.execute("CREATE TEMP TABLE pg_class (relname name, relnamespace regnamespace)")
-    connection.execute("SET search_path = evil, pg_temp, pg_catalog, public")
-    connection.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
-    with pytest.raises(psycopg.Error) as caught, connection.transaction():
-        connection.execute("SELECT dbanon.publish(1, 'ten')")
+def test_objects_of_the_caller_do_not_stand_in_for_those_of_the_gate(own: psycopg.Connection) -> None:
+    own.execute("CREATE SCHEMA evil")
+    own.execute("CREATE FUNCTION evil.sha256(bytea) RETURNS bytea LANGUAGE sql AS $$SELECT ''::bytea$$")
+    own.execute("CREATE TABLE evil.run AS SELECT * FROM dbanon.run")
+    own.execute("CREATE TEMP TABLE pg_class (relname name, relnamespace regnamespace)")
+    own.execute("SET search_path = evil, pg_temp, pg_catalog, public")
+    own.execute("DELETE FROM dbanon.membership WHERE trajectory_id = 104")
+    with pytest.raises(psycopg.Error) as caught, own.transaction():
+        own.execute("SELECT dbanon.publish(1, 'ten')")
     assert caught.value.sqlstate == "DA005"

@@ -64,9 +64,9 @@ def promise(connection: psycopg.Connection) -> dict[str, str]:
 # --- comments ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    lines = promise(scratch)
+def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum(own: psycopg.Connection) -> None:
+    prepare(own)
+    lines = promise(own)
     family = METHODS["tp-aware"]
     made = "Made with tp-aware (traj-anon) by dbanon 0.1.0. Method"
     assert list(lines) == ["Rows", "Promise", "Against", "Places", "Left out", "Counting", made]
@@ -79,10 +79,10 @@ def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum
     assert lines[made] == f"{family.paper}."
 
 
-def test_every_column_has_a_comment_and_units_are_told_where_they_are(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    told = comments(scratch)
-    columns = scratch.execute(
+def test_every_column_has_a_comment_and_units_are_told_where_they_are(own: psycopg.Connection) -> None:
+    prepare(own)
+    told = comments(own)
+    columns = own.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'published.ten'::regclass AND attnum > 0"
     ).fetchall()
     assert set(told) == {"", *(name for (name,) in columns)}
@@ -93,18 +93,18 @@ def test_every_column_has_a_comment_and_units_are_told_where_they_are(scratch: p
     assert told["requests"] == METHODS["tp-aware"].columns[0].comment
 
 
-def test_what_was_left_out_is_told_as_a_share(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    told = promise(scratch)["Left out"]
+def test_what_was_left_out_is_told_as_a_share(own: psycopg.Connection) -> None:
+    prepare(own)
+    told = promise(own)["Left out"]
     assert told.startswith(METHODS["tp-aware"].left_out)
     assert "Left out of all that was seen: 48 %." in told  # 9 of 19
 
 
 @pytest.mark.parametrize("count", range(5))
-def test_counts_below_k_cannot_be_told_apart(scratch: psycopg.Connection, count: int) -> None:
+def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int) -> None:
     left_out = {**SUPPRESSED, "subjects": {"absent_at_some_instant": count}, "requests": {"outside_windows": count}}
-    prepare(scratch, left_out)
-    told = promise(scratch)["Left out"]
+    prepare(own, left_out)
+    told = promise(own)["Left out"]
     assert "Left out of all that was seen: fewer than 5, or none." in told
     assert "Left out of all requests: fewer than 5, or none." in told
     assert "%" not in told
@@ -125,23 +125,23 @@ def test_counts_below_k_cannot_be_told_apart(scratch: psycopg.Connection, count:
     ],
 )
 def test_shares_are_rounded_up_to_percent(
-    scratch: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
+    own: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
 ) -> None:
-    assert value(scratch, "SELECT dbanon.tell_share(%s, %s, %s)", total, left_out, k) == told
+    assert value(own, "SELECT dbanon.tell_share(%s, %s, %s)", total, left_out, k) == told
 
 
-def test_without_figures_of_the_attack_no_share_is_made_up(scratch: psycopg.Connection) -> None:
-    prepare(scratch, figures={})
-    told = promise(scratch)["Left out"]
+def test_without_figures_of_the_attack_no_share_is_made_up(own: psycopg.Connection) -> None:
+    prepare(own, figures={})
+    told = promise(own)["Left out"]
     assert told.startswith(METHODS["tp-aware"].left_out)
     assert "of all that was seen" not in told
     assert "Left out of all requests: fewer than 5, or none." in told
 
 
-def test_comments_hold_no_seed_run_dataset_or_subject(scratch: psycopg.Connection) -> None:
-    scratch.execute("UPDATE dbanon.dataset SET name = 'very-private'")
-    prepare(scratch)
-    told = " ".join(comments(scratch).values())
+def test_comments_hold_no_seed_run_dataset_or_subject(own: psycopg.Connection) -> None:
+    own.execute("UPDATE dbanon.dataset SET name = 'very-private'")
+    prepare(own)
+    told = " ".join(comments(own).values())
     assert "424242" not in told
     assert "very-private" not in told
     assert not re.search(r"\bp\d\b|\brun\b|pharmacy", told)
@@ -176,9 +176,9 @@ def card(connection: psycopg.Connection, name: str = "ten") -> dict[str, Any]:
     return told
 
 
-def test_a_card_tells_method_promise_attack_rows_and_period(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    told = card(scratch)
+def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connection) -> None:
+    prepare(own)
+    told = card(own)
     family = METHODS["tp-aware"]
     assert (told["release"], told["live"], told["dataset"]) == ("ten", True, "ten")
     assert (told["method"], told["algorithm"], told["k"]) == ("tp-aware", "traj-anon", 5)
@@ -189,14 +189,14 @@ def test_a_card_tells_method_promise_attack_rows_and_period(scratch: psycopg.Con
     assert (attack["figures"], attack["clauses"]) == (FIGURES, CLAUSES)
     assert (told["rows"], told["srid"], told["grid_m"], told["grid_s"]) == (4, 32610, 1, 60)
     assert told["period"] == {"since": "2008-06-04T08:00:00+00:00", "until": "2008-06-04T08:02:00+00:00"}
-    assert told["published_by"] == value(scratch, "SELECT session_user")
+    assert told["published_by"] == value(own, "SELECT session_user")
     assert (told["withdrawn_at"], told["withdrawn_by"], told["overlap_reason"]) == (None, None, None)
     assert told["program_version"] == "0.1.0"
 
 
-def test_a_card_counts_what_was_left_out_by_hour_and_reason(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    left_out = card(scratch)["left_out"]
+def test_a_card_counts_what_was_left_out_by_hour_and_reason(own: psycopg.Connection) -> None:
+    prepare(own)
+    left_out = card(own)["left_out"]
     assert left_out["in_all"] == {name: SUPPRESSED[name] for name in ("subjects", "requests")}
     first = {"absent_at_some_instant": 3, "window_below_k": 0}
     second = {"absent_at_some_instant": 2, "window_below_k": 4}
@@ -206,60 +206,60 @@ def test_a_card_counts_what_was_left_out_by_hour_and_reason(scratch: psycopg.Con
     ]
 
 
-def test_windows_of_one_hour_are_added_up_whatever_the_time_zone(scratch: psycopg.Connection) -> None:
-    scratch.execute("SET TimeZone = 'Asia/Kathmandu'")
+def test_windows_of_one_hour_are_added_up_whatever_the_time_zone(own: psycopg.Connection) -> None:
+    own.execute("SET TimeZone = 'Asia/Kathmandu'")
     windows = [{"start": s, "seen": 3, "present": 2, "published": 2} for s in (1212562800, 1212566399, -1)]
-    rows = value(scratch, "SELECT dbanon.suppressed_by_hour(%s, NULL, NULL)", Jsonb({"windows": windows}))
+    rows = value(own, "SELECT dbanon.suppressed_by_hour(%s, NULL, NULL)", Jsonb({"windows": windows}))
     assert [(row["hour"], row["seen"]) for row in rows] == [("1969-12-31T23:00Z", 3), ("2008-06-04T07:00Z", 6)]
     assert rows[1]["left_out"] == {"absent_at_some_instant": 2, "window_below_k": 0}
 
 
-def test_what_a_snapshot_left_out_is_told_in_its_hour(scratch: psycopg.Connection) -> None:
+def test_what_a_snapshot_left_out_is_told_in_its_hour(own: psycopg.Connection) -> None:
     query = "SELECT dbanon.suppressed_by_hour(%s, 7, '2008-06-04 08:59:59+00')"
     hour = {"hour": "2008-06-04T08:00Z", "seen": 9, "published": 7, "left_out": {"absent_at_instant": 2}}
-    assert value(scratch, query, Jsonb({"subjects": {"absent_at_instant": 2}})) == [hour]
-    assert value(scratch, query, Jsonb({})) == [{**hour, "seen": 7, "left_out": {}}]
+    assert value(own, query, Jsonb({"subjects": {"absent_at_instant": 2}})) == [hour]
+    assert value(own, query, Jsonb({})) == [{**hour, "seen": 7, "left_out": {}}]
 
 
-def test_a_card_never_holds_the_seed(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    assert "424242" not in json.dumps(card(scratch))
+def test_a_card_never_holds_the_seed(own: psycopg.Connection) -> None:
+    prepare(own)
+    assert "424242" not in json.dumps(card(own))
 
 
-def test_the_card_is_of_the_live_release_else_of_the_latest_withdrawn_one(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    scratch.execute("SELECT dbanon.unpublish('ten')")
-    told = card(scratch)
+def test_the_card_is_of_the_live_release_else_of_the_latest_withdrawn_one(own: psycopg.Connection) -> None:
+    prepare(own)
+    own.execute("SELECT dbanon.unpublish('ten')")
+    told = card(own)
     assert told["live"] is False
-    assert told["withdrawn_by"] == value(scratch, "SELECT session_user")
+    assert told["withdrawn_by"] == value(own, "SELECT session_user")
     assert told["period"]["since"] == "2008-06-04T08:00:00+00:00"
-    scratch.execute("INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('ten', 1, '', 7)")
-    assert (card(scratch)["live"], card(scratch)["rows"]) == (True, 7)
-    scratch.execute(
+    own.execute("INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('ten', 1, '', 7)")
+    assert (card(own)["live"], card(own)["rows"]) == (True, 7)
+    own.execute(
         "UPDATE dbanon.release SET withdrawn_at = withdrawn + interval '1 s', withdrawn_by = 'x'"
         " FROM (SELECT max(withdrawn_at) FROM dbanon.release) m (withdrawn) WHERE withdrawn_at IS NULL"
     )
-    assert card(scratch)["rows"] == 7
+    assert card(own)["rows"] == 7
 
 
-def test_each_release_of_a_name_has_its_card(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    scratch.execute("SELECT dbanon.publish(1, 'ten', replace => true), dbanon.publish(1, 'more')")
+def test_each_release_of_a_name_has_its_card(own: psycopg.Connection) -> None:
+    prepare(own)
+    own.execute("SELECT dbanon.publish(1, 'ten', replace => true), dbanon.publish(1, 'more')")
     query = "SELECT release_id, name, live, published_at FROM dbanon.releases"
-    rows = scratch.execute(query).fetchall()
+    rows = own.execute(query).fetchall()
     assert sorted((name, live) for _, name, live, _ in rows) == [("more", True), ("ten", False), ("ten", True)]
     for release_id, name, live, _ in rows:
-        told = value(scratch, "SELECT dbanon.release_card(%s, release_id => %s)", name, release_id)
+        told = value(own, "SELECT dbanon.release_card(%s, release_id => %s)", name, release_id)
         assert (told["release_id"], told["release"], told["live"]) == (release_id, name, live)
-    assert card(scratch)["release_id"] == max(row[0] for row in rows if row[1] == "ten")
+    assert card(own)["release_id"] == max(row[0] for row in rows if row[1] == "ten")
 
 
-def test_a_release_of_another_name_has_no_card_under_this(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    release_id = value(scratch, "SELECT release_id FROM dbanon.releases")
+def test_a_release_of_another_name_has_no_card_under_this(own: psycopg.Connection) -> None:
+    prepare(own)
+    release_id = value(own, "SELECT release_id FROM dbanon.releases")
     for name, wanted in (("more", release_id), ("ten", release_id + 1)):
-        with pytest.raises(psycopg.Error) as caught, scratch.transaction():
-            scratch.execute("SELECT dbanon.release_card(%s, %s)", [name, wanted])
+        with pytest.raises(psycopg.Error) as caught, own.transaction():
+            own.execute("SELECT dbanon.release_card(%s, %s)", [name, wanted])
         words = f"There was never one named '{name}' with release_id {wanted}."
         assert (caught.value.sqlstate, words in str(caught.value)) == ("DA001", True)
 
@@ -283,41 +283,41 @@ def test_an_upgrade_leaves_one_card_and_one_list_of_releases(connection: psycopg
         connection.execute("CREATE OR REPLACE VIEW public.mine AS SELECT * FROM dbanon.releases")
 
 
-def test_the_verdict_on_a_card_is_of_what_was_published(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    scratch.execute("DELETE FROM dbanon.request")
-    scratch.execute(
+def test_the_verdict_on_a_card_is_of_what_was_published(own: psycopg.Connection) -> None:
+    prepare(own)
+    own.execute("DELETE FROM dbanon.request")
+    own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " VALUES (1, 'tp-aware', false, dbanon.run_digest(1))"
     )
-    assert card(scratch)["attack"]["passed"] is True
-    scratch.execute(
+    assert card(own)["attack"]["passed"] is True
+    own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 1, 'tp-aware', false, digest FROM dbanon.release"
     )
-    assert card(scratch)["attack"]["passed"] is False
+    assert card(own)["attack"]["passed"] is False
 
 
-def test_another_attack_does_not_speak_for_a_release(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    scratch.execute(
+def test_another_attack_does_not_speak_for_a_release(own: psycopg.Connection) -> None:
+    prepare(own)
+    own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
         " SELECT 1, 'gentle', true, digest FROM dbanon.release"
     )
-    assert card(scratch)["attack"]["figures"] == FIGURES
+    assert card(own)["attack"]["figures"] == FIGURES
 
 
 @pytest.mark.parametrize("name", ["never", None, "x" * 99])
-def test_a_release_that_never_was_has_no_card(scratch: psycopg.Connection, name: str | None) -> None:
-    prepare(scratch)
+def test_a_release_that_never_was_has_no_card(own: psycopg.Connection, name: str | None) -> None:
+    prepare(own)
     with pytest.raises(psycopg.Error, match="There was never one named") as caught:
-        scratch.execute("SELECT dbanon.release_card(%s)", [name])
+        own.execute("SELECT dbanon.release_card(%s)", [name])
     assert caught.value.sqlstate == "DA001"
 
 
-def test_a_card_reads_as_text(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    text = report.card_text(card(scratch))
+def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
+    prepare(own)
+    text = report.card_text(card(own))
     for words in ("Promise: Whoever knows", "Adversary: Someone", "crowd-size  holds", "parameter k", "32610"):
         assert words in text
     assert re.search(r"2008-06-04T08:00Z +window_below_k +4", text)
@@ -357,10 +357,8 @@ def test_analysts_read_the_comments_and_no_card(published: psycopg.Connection, l
                 analyst.execute(statement)
 
 
-def test_withdrawn_releases_stay_in_the_list(scratch: psycopg.Connection) -> None:
-    prepare(scratch)
-    scratch.execute("SELECT dbanon.unpublish('ten')")
-    row = scratch.execute(
-        "SELECT live, withdrawn_at IS NULL, withdrawn_by = session_user FROM dbanon.releases"
-    ).fetchone()
+def test_withdrawn_releases_stay_in_the_list(own: psycopg.Connection) -> None:
+    prepare(own)
+    own.execute("SELECT dbanon.unpublish('ten')")
+    row = own.execute("SELECT live, withdrawn_at IS NULL, withdrawn_by = session_user FROM dbanon.releases").fetchone()
     assert row == (False, False, True)

@@ -97,10 +97,11 @@ def test_the_view_has_the_fixed_columns_first_and_then_the_methods_own(
 
 
 def test_the_view_selects_everything_without_a_condition(connection: psycopg.Connection, run: int) -> None:
-    publish(connection)
-    definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
-    assert "WHERE" not in definition
-    assert re.search(r"FROM (dbanon\.)?release_\d+;", definition)
+    for replace in (False, True):
+        connection.execute("SELECT dbanon.publish(1, 'ten', replace => %s)", [replace])
+        definition = str(value(connection, "SELECT pg_get_viewdef('published.ten'::regclass)"))
+        assert "WHERE" not in definition
+        assert re.search(r"FROM ONLY (dbanon\.)?release_\d+;", definition)
 
 
 def test_the_releases_table_is_indexed_by_space_time_and_key(connection: psycopg.Connection, run: int) -> None:
@@ -146,15 +147,15 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
     ],
 )
 def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
-    connection: psycopg.Connection, run: int, figure: str, sentence: str
+    own: psycopg.Connection, figure: str, sentence: str
 ) -> None:
     notices: list[str | None] = []
-    connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
-    publish(connection, "silent")
+    own.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
+    publish(own, "silent")
     assert notices == []
-    connection.execute("SELECT dbanon.unpublish('silent')")
-    connection.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
-    publish(connection, "three")
+    own.execute("SELECT dbanon.unpublish('silent')")
+    own.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
+    publish(own, "three")
     assert len(notices) == 2
     assert str(notices[0]).startswith("The grouping is the same as in silent (withdrawn)")
     assert str(notices[1]).startswith(sentence)
@@ -176,45 +177,43 @@ def test_only_verified_runs_are_published(connection: psycopg.Connection, run: i
     assert str(error.diag.message_primary) == f"A run must be verified to be published. Run 1 is {status}."
 
 
-def test_a_run_without_a_verification_is_refused(connection: psycopg.Connection, run: int) -> None:
-    connection.execute("DELETE FROM dbanon.verification")
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+def test_a_run_without_a_verification_is_refused(own: psycopg.Connection) -> None:
+    own.execute("DELETE FROM dbanon.verification")
+    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
-def test_the_latest_verification_counts(connection: psycopg.Connection, run: int, verify: Verify) -> None:
-    verify(connection, passed=False)
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
-    verify(connection)
-    assert publish(connection) == 4
+def test_the_latest_verification_counts(own: psycopg.Connection, verify: Verify) -> None:
+    verify(own, passed=False)
+    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    verify(own)
+    assert publish(own) == 4
 
 
-def test_a_verification_by_another_attack_does_not_count(connection: psycopg.Connection, run: int) -> None:
-    connection.execute("UPDATE dbanon.verification SET attack = 'gentle'")
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+def test_a_verification_by_another_attack_does_not_count(own: psycopg.Connection) -> None:
+    own.execute("UPDATE dbanon.verification SET attack = 'gentle'")
+    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
 @pytest.mark.parametrize("algorithm", ["fast", "unheard-of"])
 def test_algorithms_without_the_guarantee_are_never_published(
-    connection: psycopg.Connection, run: int, verify: Verify, algorithm: str
+    own: psycopg.Connection, verify: Verify, algorithm: str
 ) -> None:
-    connection.execute(
+    own.execute(
         """UPDATE dbanon.method SET algorithms = algorithms || '[{"name": "fast", "comparison_only": true}]'::jsonb"""
     )
-    connection.execute("UPDATE dbanon.run SET algorithm = %s", [algorithm])
-    verify(connection)
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    own.execute("UPDATE dbanon.run SET algorithm = %s", [algorithm])
+    verify(own)
+    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
 
 
 @pytest.mark.parametrize("entry", ['{"name": "traj-anon"}', '{"name": "traj-anon", "comparison_only": null}'])
 def test_an_algorithm_that_does_not_say_whether_it_gives_the_guarantee_is_not_published(
-    connection: psycopg.Connection, run: int, entry: str
+    own: psycopg.Connection, entry: str
 ) -> None:
-    connection.execute(
-        "UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry]
-    )
-    assert refusal(connection, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
+    own.execute("UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry])
+    assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
     check = "SELECT dbanon.check_release('ten', false, 'tp-aware', 'traj-anon')"
-    assert refusal(connection, check).sqlstate == "DA011"
+    assert refusal(own, check).sqlstate == "DA011"
 
 
 TAMPERINGS = {
@@ -248,23 +247,23 @@ TAMPERINGS = {
 
 
 @pytest.mark.parametrize("statement", TAMPERINGS.values(), ids=TAMPERINGS.keys())
-def test_any_change_since_the_verification_is_refused(connection: psycopg.Connection, run: int, statement: str) -> None:
-    connection.execute(statement)
-    error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
+def test_any_change_since_the_verification_is_refused(own: psycopg.Connection, statement: str) -> None:
+    own.execute(statement)
+    error = refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA005"
     loaded = "SELECT r.dataset_revision <> d.revision FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id)"
     assert error.diag.message_hint == (
         "The dataset has changed since that run; start another: CALL dbanon.anonymize(...)."
-        if connection.execute(loaded).fetchone() == (True,)
+        if own.execute(loaded).fetchone() == (True,)
         else "Verify it again: SELECT dbanon.verify_run(1)."
     )
-    assert value(connection, "SELECT count(*) FROM dbanon.release") == 0
+    assert value(own, "SELECT count(*) FROM dbanon.release") == 0
 
 
-def test_undoing_a_change_of_rows_makes_the_verdict_good_again(connection: psycopg.Connection, run: int) -> None:
-    connection.execute("UPDATE dbanon.cloak SET crowd = crowd + 1")
-    connection.execute("UPDATE dbanon.cloak SET crowd = crowd - 1")
-    assert publish(connection) == 4
+def test_undoing_a_change_of_rows_makes_the_verdict_good_again(own: psycopg.Connection) -> None:
+    own.execute("UPDATE dbanon.cloak SET crowd = crowd + 1")
+    own.execute("UPDATE dbanon.cloak SET crowd = crowd - 1")
+    assert publish(own) == 4
 
 
 def test_a_name_is_free_again_only_after_withdrawal(connection: psycopg.Connection, run: int) -> None:
@@ -373,25 +372,25 @@ def test_what_was_ever_published_keeps_its_grouping(
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_in_a_dataset_that_was_ever_published_nobody_takes_another_name(
-    connection: psycopg.Connection, run: int, verify: Verify, withdrawn: bool
+    own: psycopg.Connection, verify: Verify, withdrawn: bool
 ) -> None:
     rename = "UPDATE dbanon.trajectory SET subject = %s WHERE trajectory_id = 104"
-    connection.execute(rename, ["p4b"])
-    connection.execute(rename, ["p4"])
-    verify(connection)
-    publish(connection)
+    own.execute(rename, ["p4b"])
+    own.execute(rename, ["p4"])
+    verify(own)
+    publish(own)
     if withdrawn:
-        connection.execute("SELECT dbanon.unpublish('ten')")
-    assert refusal(connection, rename, "p4b").sqlstate == "DA007"
-    connection.execute(rename, ["p4"])  # the name it has
-    connection.execute(
+        own.execute("SELECT dbanon.unpublish('ten')")
+    assert refusal(own, rename, "p4b").sqlstate == "DA007"
+    own.execute(rename, ["p4"])  # the name it has
+    own.execute(
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('eleven', 32610, 1, 60);"
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
         " SELECT max(dataset_id), 'new', 'SRID=32610;POINT M (1 1 1)' FROM dbanon.dataset;"
         "UPDATE dbanon.trajectory SET subject = 'newer' WHERE subject = 'new'"  # nothing of that was published
     )
     away = "UPDATE dbanon.trajectory SET dataset_id = (SELECT max(dataset_id) FROM dbanon.dataset)"
-    assert refusal(connection, away).sqlstate == "DA007"
+    assert refusal(own, away).sqlstate == "DA007"
 
 
 def test_rows_cannot_be_moved_into_a_released_run(connection: psycopg.Connection, run: int) -> None:

@@ -16,9 +16,10 @@ from dbanon.errors import DataError
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
 _METHOD = """
-INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns)
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
+    row_meaning, left_out, parameters)
 VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s", "comparison_only": false}]',
-    '[{"name": "cloaked", "sql_type": "boolean", "default": "false", "comment": "c"}]')
+    '[{"name": "cloaked", "sql_type": "boolean", "default": "false", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """
 _RUN = """
