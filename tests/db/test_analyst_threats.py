@@ -325,11 +325,11 @@ def test_how_far_a_load_is_can_be_seen_by_its_login_alone(
                     connection.execute(_MONITOR.replace("GRANT", "REVOKE").replace(" TO ", " FROM "))
 
 
-def test_the_key_of_the_lock_of_a_run_is_seen_only_where_the_protection_is_gone(
+def test_the_locks_of_others_are_seen_only_where_the_protection_is_gone(
     connection: psycopg.Connection, analyst: psycopg.Connection
 ) -> None:
-    """With it any login could take the lock of a run that is dead, which then looks alive."""
-    connection.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")  # as who works on the run does
+    """Those of runs tell how many are being worked on, and since when."""
+    connection.execute("SELECT dbanon.hold_lock()")  # as who works on a run does
     condition = "locktype = 'advisory' AND objsubid = 1"
     view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
     assert (learns(analyst, view), learns(analyst, function)) == (False, False)
