@@ -13,7 +13,8 @@ from .test_queue_edges import claimed, submitted, value
 
 Login = Callable[[str], str]
 
-KEYS = """SELECT DISTINCT (l.classid::bigint << 32) | l.objid::bigint FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+KEYS = """SELECT DISTINCT (l.classid::bigint << 32) | l.objid::bigint
+    FROM pg_locks l JOIN pg_database d ON d.oid = l.database
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND d.datname = %s AND l.pid <> ALL (%s)"""
 
 
@@ -25,7 +26,7 @@ class Thief:
         self.elsewhere = psycopg.connect(database_url(url, dbname="postgres"), autocommit=True)
         self.pid = self.here.info.backend_pid
 
-    def keys(self) -> list[int]:
+    def sees(self) -> list[int]:
         found = self.elsewhere.execute(KEYS, [self.here.info.dbname, [self.pid]]).fetchall()
         return [key for (key,) in found]
 
@@ -49,7 +50,7 @@ def test_the_keys_of_a_dead_worker_are_worth_nothing(
     with worker(connection, login("dbanon_worker")) as dying:
         queue.register_worker(dying, "host 1")
         claimed(dying, taken)
-        keys = thief.keys()
+        keys = thief.sees()
         assert len(keys) == 2
     thief.take(keys)
     for address in ("dbanon_operator", "dbanon_worker"):
@@ -69,7 +70,7 @@ def test_who_holds_the_key_of_a_run_in_the_queue_keeps_nobody_from_it(
     waiting = submitted(connection)
     with store.connect(login("dbanon_worker")) as first:
         claim = claimed(first, waiting)
-        (key,) = thief.keys()
+        (key,) = thief.sees()
         assert key == claim.lock_key
         queue.requeue_run(first, claim)
         queue.unlock(first, claim)
@@ -131,7 +132,7 @@ def test_nobody_can_read_or_infer_the_channel_of_a_worker(
     with store.connect(login("dbanon_worker")) as up, store.connect(login("dbanon_worker")) as second:
         channel = queue.register_worker(up, "host 1")
         up.execute(f"LISTEN {channel}")
-        for key in thief.keys():
+        for key in thief.sees():
             thief.here.execute(f'LISTEN "dbanon_{key}"')
         with store.connect(login("dbanon_operator")) as operator:
             for curious in (operator, second, thief.here):
