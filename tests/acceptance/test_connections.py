@@ -112,22 +112,24 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
     own_server: EmbeddedServer, tmp_path: Path, lasting: bool
 ) -> None:
     seen = "SELECT status, attempts FROM dbanon.runs WHERE run_id = %s"
-    with workers.up(own_server.url, tmp_path / "log") as worker:
-        with psycopg.connect(own_server.url, autocommit=True) as city:
-            with no_connection_left(own_server):
-                run = one(city, SUBMIT)
-                until(lambda: "too many clients" in worker.said(), 30, worker)
-                if lasting:
-                    until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
-                    error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", run))
-                    assert error.startswith("The server refused: sorry, too many clients already.")
-                else:
-                    assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", run) == 1
-            if not lasting:
-                until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
-            workers.stop(worker)
-            wholeness.wait_until_alone(city)
-            assert wholeness.broken(city) == []
+    with (
+        workers.up(own_server.url, tmp_path / "log") as worker,
+        psycopg.connect(own_server.url, autocommit=True) as city,
+    ):
+        with no_connection_left(own_server):
+            run = one(city, SUBMIT)
+            until(lambda: "too many clients" in worker.said(), 30, worker)
+            if lasting:
+                until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
+                error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", run))
+                assert error.startswith("The server refused: sorry, too many clients already.")
+            else:
+                assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", run) == 1
+        if not lasting:
+            until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
+        workers.stop(worker)
+        wholeness.wait_until_alone(city)
+        assert wholeness.broken(city) == []
 
 
 # ---- servers that only read ------------------------------------------------------------------------------------------
