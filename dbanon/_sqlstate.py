@@ -1,6 +1,7 @@
 """What a driver's error means to the user, by its SQLSTATE: the one place where they are translated.
 
-The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do: they do not.
+The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do, and those by
+which a connection is refused: they do not.
 """
 
 import re
