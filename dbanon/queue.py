@@ -211,11 +211,6 @@ def register_worker(connection: Connection, name: str) -> str:
     return cast("str", one(connection, "SELECT dbanon.register_worker(%s)", [name]))
 
 
-def may_write(connection: Connection) -> bool:
-    """Whether the server lets the session write: a standby does not."""
-    return not one(connection, "SELECT current_setting('transaction_read_only')::boolean")
-
-
 def has_worker(connection: Connection) -> bool:
     """Whether any worker is up."""
     return bool(one(connection, "SELECT EXISTS (SELECT FROM dbanon.workers)"))

@@ -70,13 +70,11 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     SchemaMismatch
         If the schema is of another revision.
     """
-    with open_database(dsn, announce=say) as database, store.connect_to_hold(database.lock_url) as holder:
+    with open_database(dsn, announce=say) as database, store.connect_to_hold(database.lock_url):
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker. This one has not; GRANT dbanon_worker to it."
             )
-        if not queue.may_write(holder):
-            raise _sqlstate.read_only()
     orders = Orders(dsn=dsn, grace_s=grace_s, parent=os.getpid())
     context = multiprocessing.get_context("spawn")
     told = _heed()

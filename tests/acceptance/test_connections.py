@@ -37,17 +37,23 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def own_server(directory: Path, city_files: tuple[Path, Path]) -> Iterator[EmbeddedServer]:
-    """A server for few connections whose database holds the city and a verified run."""
+def own_server(directory: Path) -> Iterator[EmbeddedServer]:
+    """A server for few connections."""
     server = EmbeddedServer(directory / "home", settings=SETTINGS)
     try:
-        schema.upgrade(server.start().url)
-        with open_database(server.url) as database:
-            database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
-            database.run("tp-aware", dataset="city", params={"k": 5}).require_verified()
+        server.start()
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> EmbeddedServer:
+    """The same when its database holds the city."""
+    schema.upgrade(own_server.url)
+    with open_database(own_server.url) as database:
+        database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+    return own_server
 
 
 def one(connection: psycopg.Connection, query: str, *params: object) -> object:
@@ -109,14 +115,14 @@ def no_connection_left(server: EmbeddedServer) -> Iterator[None]:
 @pytest.mark.stress
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
-    own_server: EmbeddedServer, tmp_path: Path, lasting: bool
+    city_server: EmbeddedServer, tmp_path: Path, lasting: bool
 ) -> None:
     seen = "SELECT status, attempts FROM dbanon.runs WHERE run_id = %s"
     with (
-        workers.up(own_server.url, tmp_path / "log") as worker,
-        psycopg.connect(own_server.url, autocommit=True) as city,
+        workers.up(city_server.url, tmp_path / "log") as worker,
+        psycopg.connect(city_server.url, autocommit=True) as city,
     ):
-        with no_connection_left(own_server):
+        with no_connection_left(city_server):
             run = one(city, SUBMIT)
             until(lambda: "too many clients" in worker.said(), 30, worker)
             if lasting:
@@ -152,18 +158,18 @@ class Standby(EmbeddedServer):
 
 
 @pytest.mark.stress
-def test_a_standby_lists_runs_and_sends_a_worker_away(own_server: EmbeddedServer, directory: Path) -> None:
-    copy = Standby(directory / "copy", own_server)
+def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServer, directory: Path) -> None:
+    copy = Standby(directory / "copy", city_server)
     try:
         url = copy.start().url
-        with store.connect(own_server.url) as primary, store.connect(url) as reading:
+        with store.connect(city_server.url) as primary, store.connect(url) as reading:
             run = one(primary, SUBMIT)
             claim = queue.claim_run(primary, "host 1")
             assert claim is not None
             queue.register_worker(primary, "host 1")
             written = one(primary, "SELECT pg_current_wal_insert_lsn()")
             until(lambda: one(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written))
-            for where in (own_server.url, url):  # its session is on the primary alone
+            for where in (city_server.url, url):  # its session is on the primary alone
                 listed = json_of(call(where, "--json", "runs"))["runs"]
                 assert [(r["run_id"], r["status"], r["worker"]) for r in listed][-1] == (run, "running", "host 1")
                 assert workers.workers(where) == 1
@@ -176,24 +182,17 @@ def test_a_standby_lists_runs_and_sends_a_worker_away(own_server: EmbeddedServer
 
 
 @pytest.mark.stress
-def test_a_worker_ends_when_its_server_becomes_a_standby(own_server: EmbeddedServer, tmp_path: Path) -> None:
-    signal = own_server.data / "standby.signal"
-    with workers.up(own_server.url, tmp_path / "log") as worker:
-        own_server.stop()
-        own_server._run(["touch", str(signal)])
+def test_a_worker_ends_when_its_server_becomes_a_standby(city_server: EmbeddedServer, tmp_path: Path) -> None:
+    signal = city_server.data / "standby.signal"
+    with workers.up(city_server.url, tmp_path / "log") as worker:
+        city_server.stop()
+        city_server._run(["touch", str(signal)])
         try:
-            own_server.start()
+            city_server.start()
             assert worker.process.wait(60) == 1
         finally:
-            own_server.stop()
+            city_server.stop()
             signal.unlink()
-            own_server.start()
+            city_server.start()
         assert "The server must accept writing. It is read-only" in worker.said().splitlines()[-1]
         assert "Traceback" not in worker.said()
-
-
-def test_a_server_that_accepts_no_writing_by_default_is_no_place_for_a_worker(own_server: EmbeddedServer) -> None:
-    with store.connect(own_server.url) as connection:
-        assert queue.may_write(connection)
-        connection.execute("SET default_transaction_read_only = on")
-        assert not queue.may_write(connection)
