@@ -1,6 +1,7 @@
 """What a driver's error means to the user, by its SQLSTATE: the one place where they are translated.
 
-The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do: they do not.
+The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do, and those by
+which a connection is refused: they do not.
 """
 
 import re
@@ -13,7 +14,7 @@ from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch
 
 DriverError = psycopg.Error | adbc_driver_manager.Error
 
-CANCELLED = "57014"
+CANCELLED, READ_ONLY = "57014", "25006"
 _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
     "DA001": ParameterError,
     "DA002": ParameterError,
@@ -32,7 +33,6 @@ _LOST = (
     "The server must stay up until the work is done. The connection was lost, and what was not finished is undone; "
     "run it again."
 )
-_NOT_READY = "The server must be ready. It is starting, stopping or recovering; run it again in a moment."
 _NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
 _DATA = {
     "22021": _NOT_TEXT,
@@ -44,20 +44,48 @@ _SENTENCES = {
     "some and run it again.",
     "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower work_mem "
     "or free some.",
-    "53300": "The server must have a connection left. It has none; close some or raise max_connections.",
     "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
     "(run, verify) or dbanon_admin granted to it.",
-    "57014": "The statement must be left to end. It was cancelled, and what was not finished is undone; run it again.",
+    CANCELLED: "The statement must be left to end. It was cancelled, and what was not finished is undone; run it "
+    "again.",
+    "57P03": "The server must be ready. It is starting, stopping or recovering; run it again in a moment.",
     "55P03": "The rows must be free. Another session holds them; try again when it is done.",
     "40001": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
     "40P01": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
-    "25006": "The server must accept writing. It is read-only; connect to the primary.",
-    "28P01": "The password must be right. The server refused it; check --dsn, PGPASSWORD or ~/.pgpass.",
-    "28000": "The login must be allowed in. The server refused it; check --dsn and the server's pg_hba.conf.",
-    "3D000": "The database must exist. The server has none of that name; create it or check --dsn.",
+    READ_ONLY: "The server must accept writing. It is read-only; connect to the primary.",
     "2BP01": "Nothing may be built on the own table of a release that goes. Somebody has, such as a view on "
     "dbanon.release_<n>; drop that first.",
 }
+
+_REFUSED = "08004"  # by the server, for a reason of its own
+_REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
+    "3D000": "Create it, or check --dsn and the PG* variables.",
+    "28000": "Check --dsn and the PG* variables; or have the login made, and let in by the server's pg_hba.conf.",
+    "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
+    "53300": "Close connections, or raise max_connections or the limit of the login or database.",
+    _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
+}
+# No driver tells the SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
+_REASONS = (
+    (re.compile(r"^the database system is "), "57P03"),
+    (re.compile(r'^database ".*" does not exist|^no such database'), "3D000"),
+    (re.compile(r"password authentication failed"), "28P01"),
+    (re.compile(r'^role ".*" |pg_hba\.conf|authentication failed'), "28000"),
+    (re.compile(r"^sorry, too many clients|^too many connections|connection slots are reserved"), "53300"),
+)
+# Two blanks are the server's, one is libpq's.
+_REFUSAL = re.compile(r"connection to server [^\n]* failed: \S+:  ([^\n]+)")
+_LOSSES = (
+    "server closed",
+    "terminat",
+    "consuming input",
+    "the connection is",
+    "no connection to the server",
+    "reset by peer",
+    "Broken pipe",
+    "EOF detected",
+    "connection has been closed",
+)
 
 
 def no_rights() -> StoreError:
@@ -66,8 +94,17 @@ def no_rights() -> StoreError:
 
 
 def is_passing(error: StoreError) -> bool:
-    """Whether the connection or the server went away, or another transaction was in the way: worth another try."""
-    return str(error) in (_LOST, _NOT_READY) or error.sqlstate in ("40001", "40P01")
+    """Whether a connection was lost or not to be had, or another transaction was in the way: worth another try.
+
+    Whoever works on a run has got in before, so it may get in again, whatever a further connection was refused for.
+    """
+    state = error.sqlstate or ""
+    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", "53300", "40001", "40P01")
+
+
+def read_only() -> StoreError:
+    """Make the error of a server that does not accept writing."""
+    return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
 
 
 def translated(error: DriverError) -> DbanonError:
@@ -78,21 +115,21 @@ def translated(error: DriverError) -> DbanonError:
     if state in ("3F000", "42P01", "42883", "42703"):
         return SchemaMismatch(_NO_SCHEMA)
     if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
-        return DataError(_DATA["22021"])
+        state = "22021"
     if state in _DATA:
         return DataError(_DATA[state])
+    if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.OperationalError):
+        return _of_connection(str(error))
+    return StoreError(_sentence(error, state), state)
+
+
+def _sentence(error: DriverError, state: str | None) -> str:
     if state in _SENTENCES:
-        return StoreError(_SENTENCES[state], state)
-    return StoreError(_other(error, state), state)
-
-
-def _other(error: DriverError, state: str | None) -> str:
-    if state == "57P03":
-        return _NOT_READY
+        return _SENTENCES[state]
+    if state in _REMEDIES:  # from a pooler, which connects when something is to be done
+        return _refused(str(error), state)
     if state is not None and state[:3] in ("080", "57P"):
         return _LOST
-    if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.Error):
-        return _unreachable(error)
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
     return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
@@ -166,14 +203,23 @@ def _translate_own(error: DriverError, state: str) -> DbanonError:
     return family(sentence) if family else StoreError(sentence, state)
 
 
-def _unreachable(error: DriverError) -> str:
-    words = str(error)
-    if any(sign in words for sign in ("server closed", "terminat", "consuming input", "the connection is")):
-        return _LOST
-    if "No space left" in words or "could not write init file" in words:  # before the session has a SQLSTATE to give
-        return _SENTENCES["53100"]
-    if any(sign in words for sign in ("starting up", "recovery mode", "shutting down", "not accepting")):
-        return _NOT_READY
-    if "authentication" in words or "password" in words:
-        return _SENTENCES["28P01"]
-    return "The server must answer. It does not; check that it is up, and --dsn or the PG* variables."
+def _of_connection(words: str) -> StoreError:
+    """Make the error of a connection that was lost or not to be had, of which the driver tells words alone."""
+    if "No space left" in words or "could not write init file" in words:
+        return StoreError(_SENTENCES["53100"], "53100")
+    if refusals := _REFUSAL.findall(words):
+        said = refusals[-1]
+        state = next((state for reason, state in _REASONS if reason.search(said)), _REFUSED)
+        return StoreError(_SENTENCES.get(state) or _refused(said, state), state)
+    if any(sign in words for sign in _LOSSES):
+        return StoreError(_LOST, "08006")
+    if "no password supplied" in words:
+        return StoreError(f"The login must give a password. Got none. {_REMEDIES['28P01']}", "28P01")
+    return StoreError(
+        "The server must answer. It does not; check that it is up, and --dsn or the PG* variables.", "08001"
+    )
+
+
+def _refused(said: str, state: str) -> str:
+    shown = "".join(letter if letter.isprintable() else "?" for letter in said.strip().partition("\n")[0])
+    return f"The server refused: {shown.rstrip('.')}. {_REMEDIES[state]}"

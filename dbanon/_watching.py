@@ -84,6 +84,11 @@ class Watch:
         with self._ending:
             self._over.set()
 
+    def breathe(self, seconds: float) -> None:
+        """Keep a worker from taking the next run at once; not one that shall stop."""
+        if self.for_worker:
+            self._stopping.wait(seconds)
+
     def progress(self, stage: str, done: int, total: int | None) -> None:
         """Note how far the work is; interrupts it here if a signal could not."""
         if self.why is not None and not self._over.is_set():

@@ -12,9 +12,17 @@ from psycopg.types.range import TimestamptzRange
 from sqlalchemy import BigInteger, ForeignKey, LargeBinary, MetaData, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, OID, TIMESTAMP, TSTZRANGE
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import Double
+from sqlalchemy.types import Double, UserDefinedType
 
 _PATH = Geometry(geometry_type=None, spatial_index=False)
+
+
+class Session(UserDefinedType[str]):
+    """``dbanon.session``, as the server writes it."""
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Name the type."""
+        return "dbanon.session"
 
 
 class Base(DeclarativeBase):
@@ -163,7 +171,6 @@ class Run(Base):
     algorithm: Mapped[str]
     params: Mapped[dict[str, Any]]
     seed: Mapped[int | None]
-    lock_key: Mapped[int]
     status: Mapped[str]
     metrics: Mapped[dict[str, Any]]
     suppressed: Mapped[dict[str, Any]]
@@ -179,6 +186,7 @@ class Run(Base):
     attempts: Mapped[int]
     most_attempts: Mapped[int]
     worker: Mapped[str | None]
+    held_by: Mapped[str | None] = mapped_column(Session)
     stage: Mapped[str | None]
     stage_done: Mapped[int | None]
     stage_total: Mapped[int | None]
@@ -209,12 +217,13 @@ class TakenRight(Base):
 
 
 class Worker(Base):
-    """A process that takes runs; it is alive as long as it holds its advisory lock."""
+    """A process that takes runs; it is alive as long as its session holds its advisory lock."""
 
     __tablename__ = "worker"
     worker_id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
-    lock_key: Mapped[int]
+    channel: Mapped[str]
+    held_by: Mapped[str] = mapped_column(Session)
     started_at: Mapped[datetime]
     started_by: Mapped[str]
 

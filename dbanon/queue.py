@@ -208,10 +208,7 @@ def cancel_run(connection: Connection, run_id: int) -> str:
 
 def register_worker(connection: Connection, name: str) -> str:
     """Enter a worker, whose session holds its lock from now on; returns the channel it is woken on."""
-    with connection.transaction():
-        key = one(connection, "INSERT INTO dbanon.worker (name) VALUES (%s) RETURNING lock_key", [name])
-        connection.execute("SELECT pg_advisory_lock(%s)", [key])
-    return f"dbanon_{key}"
+    return cast("str", one(connection, "SELECT dbanon.register_worker(%s)", [name]))
 
 
 def has_worker(connection: Connection) -> bool:

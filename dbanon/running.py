@@ -316,20 +316,21 @@ def _ending(connection: store.Connection, claim: queue.Claim, watch: Watch) -> I
         if isinstance(error, KeyboardInterrupt):
             _give_up(connection, claim, "cancelled", "The run was interrupted.")
         else:
-            _fail(connection, claim, error, by_hand=not watch.for_worker)
+            _fail(connection, claim, error, watch)
         raise
 
 
-def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException, *, by_hand: bool) -> None:
+def _fail(connection: store.Connection, claim: queue.Claim, error: BaseException, watch: Watch) -> None:
     kind = error if isinstance(error, DbanonError) else None
     if isinstance(error, psycopg.Error):
         kind = store.translate(error)
     cancelled = (
         isinstance(kind, StoreError) and kind.sqlstate == _sqlstate.CANCELLED
     )  # which the bulk reads make of Ctrl-C
-    if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and not by_hand)):
+    if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and watch.for_worker)):
         with suppress(psycopg.Error):
             queue.note_error(connection, claim, str(kind))
+        watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
     told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
     name = next((name for family, name in _KINDS.items() if isinstance(kind, family)), "other")

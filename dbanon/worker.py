@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 
-import psycopg
 from psycopg import sql
 
-from dbanon import queue, store
+from dbanon import _sqlstate, queue, store
 from dbanon._progress import silent
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.pipeline import Database, RunResult, open_database
@@ -27,7 +26,7 @@ from dbanon.pipeline import Database, RunResult, open_database
 MOST_JOBS = 64
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
-_STUCK, _USELESS = 75, 78  # exit codes: a computation would not stop; no process of this program can work here
+_STUCK, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: a computation would not stop; no process can work here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     ParameterError
         If the connection that shall hold locks goes through a pooler.
     StoreError
-        If the login may not compute.
+        If the login may not compute, or the server accepts no writing.
     SchemaMismatch
         If the schema is of another revision.
     """
@@ -81,14 +80,16 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     told = _heed()
     processes = [_started(context, orders) for _ in range(jobs)]
     say(f"worker {queue.process_name()}: up, {jobs} at once")
-    useless = False
+    useless = None
     while not (told or useless):
         multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
-        useless = any(p.exitcode == _USELESS for p in processes)
+        useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
         if not (told or useless):
             processes = [p if p.is_alive() else _restarted(context, orders, p) for p in processes]
     _stop(processes, told)
     say(f"worker {queue.process_name()}: down")
+    if useless == _READ_ONLY:
+        raise _sqlstate.read_only()
     if useless:
         raise SchemaMismatch("The schema must stay at the revision this worker needs. It changed; start a worker anew.")
 
@@ -168,13 +169,19 @@ class _Process:
         wait_s = _AGAIN_S[0]
         while not self.told.is_set():
             try:
-                with open_database(self.orders.dsn) as database, store.connect_to_hold(database.lock_url) as holder:
+                with (
+                    open_database(self.orders.dsn) as database,
+                    store.connect_to_hold(database.lock_url) as holder,
+                    store.errors_translated(),
+                ):
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)
             except SchemaMismatch:
                 return _USELESS
-            except (StoreError, psycopg.Error) as error:
+            except StoreError as error:
+                if error.sqlstate == _sqlstate.READ_ONLY:
+                    return _READ_ONLY
                 _say(f"{error} Connecting again in {wait_s:.1f} s.")
                 self.told.wait(wait_s)
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
@@ -208,6 +215,8 @@ class _Process:
             _say("a run was interrupted")
             return True
         except DbanonError as error:
+            if isinstance(error, StoreError) and error.sqlstate == _sqlstate.READ_ONLY:
+                raise
             _say(str(error))
             _demand_alive(database.connection, holder)
             return True

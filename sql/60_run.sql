@@ -1,40 +1,72 @@
 -- The queue of runs: who submits, who takes, who has gone away. A worker holds an advisory lock on what it works on, on
--- a connection of its own: what has a worker and no holder is dead.
+-- a connection of its own, and registers that session: what has a worker whose session does not hold its lock is dead.
 
-CREATE OR REPLACE FUNCTION dbanon.run_lock_key(run_id bigint) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon.hold_lock() RETURNS dbanon.session
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT r.lock_key FROM dbanon.run r WHERE r.run_id = run_lock_key.run_id
+DECLARE
+    held dbanon.session;
+BEGIN
+    -- A new key each time, so that nobody can have taken it before.
+    SELECT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint, a.pid, a.usesysid, a.backend_start
+        INTO held FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
+    PERFORM pg_advisory_lock(held.lock_key);
+    RETURN held;
+END
 $$;
-COMMENT ON FUNCTION dbanon.run_lock_key(bigint) IS
-'The key of the advisory lock that whoever computes or verifies a run holds for as long; drawn at random for each run, because
-any login may take any advisory lock whose key it can guess. Takes: run_id. Returns: the key, NULL if there is no such run.
-Raises: nothing. Example: SELECT pg_advisory_lock(dbanon.run_lock_key(1)).';
+COMMENT ON FUNCTION dbanon.hold_lock() IS
+'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends. Part of
+dbanon.claim_run and register_worker. Takes: nothing. Returns: the session and the key; the start is NULL where the current
+role may not see it. Raises: nothing. Example: SELECT dbanon.hold_lock().';
 
-CREATE OR REPLACE FUNCTION dbanon.is_held(lock_key bigint) RETURNS boolean
-LANGUAGE sql VOLATILE PARALLEL RESTRICTED STRICT
+CREATE OR REPLACE FUNCTION dbanon.is_held(held_by dbanon.session) RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT EXISTS (
-        SELECT FROM pg_locks l
+    -- Within a transaction the server shows the sessions as they were when it was first asked.
+    SELECT pg_stat_clear_snapshot();
+    -- Any login can see the keys of locks, from other databases of the server at least, and take them; and a number of a
+    -- process that has ended is given to another one day.
+    SELECT pg_is_in_recovery() OR EXISTS (
+        SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
           AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND (l.classid::bigint << 32) | l.objid::bigint = is_held.lock_key)
+          AND (l.classid::bigint << 32) | l.objid::bigint = (is_held.held_by).lock_key
+          AND l.pid = (is_held.held_by).pid AND a.usesysid = (is_held.held_by).login
+          AND (a.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
 $$;
-COMMENT ON FUNCTION dbanon.is_held(bigint) IS
-'Whether any session holds an advisory lock. Takes: lock_key. Returns: true or false. Raises: nothing. Example:
-SELECT dbanon.is_held(dbanon.run_lock_key(1)).';
+COMMENT ON FUNCTION dbanon.is_held(dbanon.session) IS
+'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it, start. The
+same lock held by others does not count. On a standby, which does not see the sessions of its primary, every session counts.
+Takes: held_by, from dbanon.hold_lock. Returns: true or false. Raises: nothing. Example: SELECT dbanon.is_held(r.held_by)
+FROM dbanon.run r.';
 
 CREATE OR REPLACE FUNCTION dbanon.wake_workers() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT pg_notify('dbanon_' || w.lock_key, '') FROM dbanon.worker w
+    SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
 COMMENT ON FUNCTION dbanon.wake_workers() IS
 'Tells every worker that there is something to do, on a channel of its own that others cannot name. Part of dbanon.submit_run,
 cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon.wake_workers().';
+
+CREATE OR REPLACE FUNCTION dbanon.register_worker(name text) RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    drawn CONSTANT text := 'dbanon_' || replace(gen_random_uuid()::text, '-', '');
+BEGIN
+    INSERT INTO dbanon.worker (name, channel, held_by) VALUES (register_worker.name, drawn, dbanon.hold_lock());
+    RETURN drawn;
+END
+$$;
+COMMENT ON FUNCTION dbanon.register_worker(text) IS
+'Enters a worker, which counts as up for as long as the calling session lasts. Takes: name, host and process. Returns: the name
+of the channel it is woken on, drawn at random and known to nobody else. Raises: nothing of its own. Example: SELECT
+dbanon.register_worker(''host 4711'').';
 
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
@@ -74,45 +106,29 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     next dbanon.run;
-    key CONSTANT bigint := dbanon.run_lock_key(claim_run.run_id);
-    tried bigint := 0;
+    held dbanon.session;
 BEGIN
-    -- Whoever has just finished a run lets its lock go a moment later; before the row, so that nobody else waits for that.
-    FOR waited IN 1..50 LOOP
-        EXIT WHEN key IS NULL OR pg_try_advisory_lock(key);
-        IF waited = 50 OR EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = claim_run.run_id AND r.worker IS NOT NULL) THEN
-            RETURN;
-        END IF;
-        PERFORM pg_sleep(0.1);
-    END LOOP;
-    LOOP
-        SELECT r.* INTO next FROM dbanon.run r
-            WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
-              AND r.run_id > tried
-            ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-        -- Otherwise held although nobody says so: by a worker that has just been reaped and does not know yet.
-        EXIT WHEN next.run_id IS NULL OR key IS NOT NULL OR pg_try_advisory_lock(next.lock_key);
-        tried := next.run_id;
-    END LOOP;
-    IF next.run_id IS NULL AND key IS NOT NULL THEN
-        PERFORM pg_advisory_unlock(key);
+    SELECT r.* INTO next FROM dbanon.run r
+        WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
+        ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF next.run_id IS NULL THEN
+        RETURN;
     END IF;
+    held := dbanon.hold_lock();
     RETURN QUERY UPDATE dbanon.run r
-        SET worker = claim_run.worker, attempts = r.attempts + 1,
+        SET worker = claim_run.worker, held_by = held, attempts = r.attempts + 1,
             -- A run that its own command has taken is not begun again by others.
             most_attempts = CASE WHEN claim_run.run_id IS NULL THEN r.most_attempts ELSE r.attempts + 1 END,
             status = CASE r.todo WHEN 'compute' THEN 'running' ELSE r.status END,
             started_at = CASE r.todo WHEN 'compute' THEN clock_timestamp() ELSE r.started_at END
         WHERE r.run_id = next.run_id
-        RETURNING r.run_id, r.lock_key, r.attempts, r.todo;
+        RETURNING r.run_id, held.lock_key, r.attempts, r.todo;
 END
 $$;
 COMMENT ON FUNCTION dbanon.claim_run(text, bigint) IS
-'Takes the oldest run that waits, or a certain one, for the caller: its row and the advisory lock on it, which the session
-holds until it lets it go or ends. For a certain one it waits up to 5 s if its last worker has not let it go yet. Takes:
-worker, who takes it; run_id, NULL for any. Returns: one row with the run''s
-number, the key of the lock, the attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM
-dbanon.claim_run(''host 4711'').';
+'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it lets it go
+or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s number, the key of the lock, the
+attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon.claim_run(''host 4711'').';
 
 CREATE OR REPLACE FUNCTION dbanon.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
@@ -235,9 +251,8 @@ DECLARE
     dead dbanon.run;
 BEGIN
     -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
-    -- The lock is not taken: while the row names a worker nobody else takes it, and who looks for it must not find this session's.
     SELECT r.* INTO dead FROM dbanon.run r
-        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key)
+        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by)
         FOR UPDATE SKIP LOCKED;
     IF dead.run_id IS NULL THEN
         RETURN false;
@@ -258,21 +273,24 @@ DECLARE
     candidate bigint;
     reaped integer := 0;
 BEGIN
+    IF current_setting('transaction_read_only')::boolean THEN
+        RETURN 0;
+    END IF;
     FOR candidate IN
         SELECT r.run_id FROM dbanon.run r
-        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) ORDER BY r.run_id
+        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by) ORDER BY r.run_id
     LOOP
         reaped := reaped + dbanon.reap_run(candidate)::integer;
     END LOOP;
     DELETE FROM dbanon.worker w WHERE w.worker_id IN (
-        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon.is_held(d.lock_key) FOR UPDATE SKIP LOCKED);
+        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon.is_held(d.held_by) FOR UPDATE SKIP LOCKED);
     RETURN reaped;
 END
 $$;
 COMMENT ON FUNCTION dbanon.reap_runs() IS
 'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last
-attempt, or cancelled where that was asked for. Forgets workers that went away. Takes: nothing. Returns: how many runs.
-Raises: nothing. Example: SELECT dbanon.reap_runs().';
+attempt, or cancelled where that was asked for. Forgets workers that went away. In a transaction that may only read, as on a
+standby, it does nothing. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon.reap_runs().';
 
 CREATE OR REPLACE FUNCTION dbanon.lock_run(run_id bigint) RETURNS dbanon.run
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

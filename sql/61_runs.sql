@@ -22,11 +22,11 @@ SELECT
          THEN coalesce(r.error, dbanon.went_away()) ELSE r.error END AS error
 FROM dbanon.run r
 JOIN dbanon.dataset d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.lock_key) AS dead) a
+CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by) AS dead) a
 CROSS JOIN LATERAL (SELECT a.dead, a.dead AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts) AS over) s;
 
 CREATE OR REPLACE VIEW dbanon.workers AS
 SELECT w.worker_id, w.name, w.started_at, w.started_by, r.run_id
 FROM dbanon.worker w
 LEFT JOIN dbanon.run r ON r.worker = w.name AND r.todo IS NOT NULL
-WHERE dbanon.is_held(w.lock_key);
+WHERE dbanon.is_held(w.held_by);

@@ -4,18 +4,12 @@ CREATE OR REPLACE FUNCTION dbanon.hold_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    key CONSTANT bigint := dbanon.run_lock_key(run_id);
 BEGIN
     PERFORM dbanon.reap_run(run_id);
-    -- Before the row is waited for: who writes the run's rows holds it for long. Whoever has just finished lets the lock go soon.
-    FOR tried IN 1..50 LOOP
-        EXIT WHEN key IS NULL OR pg_try_advisory_xact_lock(key);
-        IF tried = 50 OR EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
-            RETURN false;
-        END IF;
-        PERFORM pg_sleep(0.1);
-    END LOOP;
+    -- Before the row is waited for: who writes the run's rows holds it for long.
+    IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
+        RETURN false;
+    END IF;
     -- With it nobody takes the run; and a publication that has it comes to its end first.
     PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
@@ -48,11 +42,9 @@ BEGIN
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,
-                CASE WHEN run.todo IS NULL THEN 'still held by who worked on it' WHEN free THEN 'waiting to be worked on'
-                     ELSE 'being worked on' END
+                CASE WHEN free THEN 'waiting to be worked on' ELSE 'being worked on' END
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
-                  HINT = CASE WHEN run.todo IS NULL THEN 'Try again in a moment.'
-                              ELSE format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id) END;
+                  HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
     END IF;
     SELECT count(*) INTO dropped FROM dbanon.cloak c WHERE c.run_id = run.run_id;
     DELETE FROM dbanon.run r WHERE r.run_id = run.run_id;
@@ -202,7 +194,7 @@ BEGIN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT name FROM dbanon.dataset.';
     END IF;
-    -- Nobody takes a run with nothing to do: its row is enough, which costs no place among the server's locks.
+    -- Nobody takes a run with nothing to do: its row is enough.
     PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
         WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;

@@ -130,6 +130,12 @@ COMMENT ON COLUMN dbanon.method_parameters.requirement IS 'What it must be, in w
 COMMENT ON COLUMN dbanon.method_parameters.algorithms IS 'With which algorithms it may be given; null: with all.';
 COMMENT ON COLUMN dbanon.method_parameters.help IS 'What it does.';
 
+COMMENT ON TYPE dbanon.session IS 'A session of the server and the advisory lock it holds.';
+COMMENT ON COLUMN dbanon.session.lock_key IS 'Key of the lock, drawn at random.';
+COMMENT ON COLUMN dbanon.session.pid IS 'Number of the server''s process.';
+COMMENT ON COLUMN dbanon.session.login IS 'Its login.';
+COMMENT ON COLUMN dbanon.session.started_at IS 'When it began.';
+
 COMMENT ON TABLE dbanon.run IS 'Method, algorithm, parameters, seed and dataset, and what came out.';
 COMMENT ON COLUMN dbanon.run.run_id IS 'Key.';
 COMMENT ON COLUMN dbanon.run.dataset_id IS 'The dataset.';
@@ -138,7 +144,6 @@ COMMENT ON COLUMN dbanon.run.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.run.algorithm IS 'The algorithm of the family.';
 COMMENT ON COLUMN dbanon.run.params IS 'All its parameters, an object.';
 COMMENT ON COLUMN dbanon.run.seed IS 'Seed of all random choices but the numbering of releases. Never published.';
-COMMENT ON COLUMN dbanon.run.lock_key IS 'Key of the advisory lock of whoever works on the run; random, so that it cannot be guessed.';
 COMMENT ON COLUMN dbanon.run.status IS 'queued, running, computed, verified, refused, failed or cancelled.';
 COMMENT ON COLUMN dbanon.run.metrics IS 'Figures of the run, an object of numbers.';
 COMMENT ON COLUMN dbanon.run.suppressed IS 'What was left out, by reason.';
@@ -155,6 +160,7 @@ COMMENT ON COLUMN dbanon.run.todo IS 'What a worker still has to do: compute (an
 COMMENT ON COLUMN dbanon.run.attempts IS 'How often a worker has begun what is to do. A later one finishes nothing an earlier one began.';
 COMMENT ON COLUMN dbanon.run.most_attempts IS 'After this many attempts whose worker went away it is given up.';
 COMMENT ON COLUMN dbanon.run.worker IS 'Who works on it now: host and process; null: nobody.';
+COMMENT ON COLUMN dbanon.run.held_by IS 'Session of the one who works on it, or last did: it lives as long as it holds its lock (dbanon.is_held).';
 COMMENT ON COLUMN dbanon.run.stage IS 'What is being done now.';
 COMMENT ON COLUMN dbanon.run.stage_done IS 'How much of the stage is done.';
 COMMENT ON COLUMN dbanon.run.stage_total IS 'How much the stage is in all; null where nobody knows.';
@@ -189,10 +195,11 @@ COMMENT ON COLUMN dbanon.workers.started_at IS 'Since when.';
 COMMENT ON COLUMN dbanon.workers.started_by IS 'Its login.';
 COMMENT ON COLUMN dbanon.workers.run_id IS 'What it works on; null: it waits.';
 
-COMMENT ON TABLE dbanon.worker IS 'Processes that take runs from the queue. One whose advisory lock nobody holds is dead.';
+COMMENT ON TABLE dbanon.worker IS 'Processes that take runs from the queue. One whose session does not hold its lock is dead.';
 COMMENT ON COLUMN dbanon.worker.worker_id IS 'Key.';
 COMMENT ON COLUMN dbanon.worker.name IS 'Host and process.';
-COMMENT ON COLUMN dbanon.worker.lock_key IS 'Key of the advisory lock it holds, and part of the name of the channel it listens on; random, so that it cannot be guessed.';
+COMMENT ON COLUMN dbanon.worker.channel IS 'Name of the channel it is woken on; random, and shown to no operator, worker or analyst.';
+COMMENT ON COLUMN dbanon.worker.held_by IS 'Its session: it is up as long as that holds its lock (dbanon.is_held).';
 COMMENT ON COLUMN dbanon.worker.started_at IS 'When it began.';
 COMMENT ON COLUMN dbanon.worker.started_by IS 'Its login.';
 

@@ -25,7 +25,7 @@ GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), db
     dbanon.check_release(text, boolean, text, text), dbanon.refused_commit(), dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean),
     dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.went_away(),
     dbanon.check_name_free(text, boolean), dbanon.refuse_name_taken(text), dbanon.reap_runs(),
-    dbanon.run_lock_key(bigint), dbanon.is_held(bigint) TO @operator@, @worker@;
+    dbanon.is_held(dbanon.session) TO @operator@, @worker@;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
     TO @operator@;
 
@@ -43,13 +43,13 @@ GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dban
     dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run,
     dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO @worker@;
 GRANT UPDATE ON dbanon.run TO @worker@;
-GRANT SELECT, INSERT ON dbanon.worker TO @worker@;
-GRANT SELECT ON dbanon.worker TO @operator@;
+-- Nobody reads the channels of the workers.
+GRANT INSERT (name, channel, held_by) ON dbanon.worker TO @worker@;
 GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO @worker@;
 GRANT INSERT ON dbanon.verification TO @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.run_digest(bigint), dbanon.cloak_evidence(bigint), dbanon.membership_evidence(bigint),
     dbanon.request_evidence(bigint), dbanon.site_evidence(bigint),
-    dbanon.delete_rows(bigint), dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
+    dbanon.delete_rows(bigint), dbanon.hold_lock(), dbanon.register_worker(text), dbanon.claim_run(text, bigint), dbanon.watch_run(bigint, integer, text, bigint, bigint), dbanon.requeue_run(bigint, integer)
     TO @worker@;
 
 -- The registry may be read, and parameters be checked, by both.

@@ -145,6 +145,9 @@ CREATE TABLE dbanon.method (
     parameters jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(parameters) = 'array')
 );
 
+-- A session of the server and the advisory lock by which it is known to be alive.
+CREATE TYPE dbanon.session AS (lock_key bigint, pid integer, login oid, started_at timestamptz);
+
 CREATE TABLE dbanon.run (
     run_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dataset_id bigint NOT NULL REFERENCES dbanon.dataset,
@@ -153,8 +156,6 @@ CREATE TABLE dbanon.run (
     algorithm text NOT NULL,
     params jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(params) = 'object'),
     seed bigint,
-    lock_key bigint NOT NULL
-        DEFAULT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint,
     status text NOT NULL DEFAULT 'queued'
         CHECK (status IN ('queued', 'running', 'computed', 'verified', 'refused', 'failed', 'cancelled')),
     metrics jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metrics) = 'object'),
@@ -172,6 +173,7 @@ CREATE TABLE dbanon.run (
     attempts integer NOT NULL DEFAULT 0 CHECK (attempts >= 0),
     most_attempts integer NOT NULL DEFAULT 3,
     worker text,
+    held_by dbanon.session,
     stage text,
     stage_done bigint,
     stage_total bigint,
@@ -187,8 +189,8 @@ CREATE INDEX run_open_idx ON dbanon.run (status) WHERE status IN ('queued', 'run
 CREATE TABLE dbanon.worker (
     worker_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL CHECK (name <> ''),
-    lock_key bigint NOT NULL
-        DEFAULT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint,
+    channel text NOT NULL,
+    held_by dbanon.session NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_by text NOT NULL DEFAULT session_user
 );

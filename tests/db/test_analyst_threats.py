@@ -351,11 +351,11 @@ def test_nothing_shows_where_people_are_without_a_right_on_the_table(connection:
     assert rows == []
 
 
-def test_the_key_of_the_lock_of_a_run_is_seen_only_where_the_protection_is_gone(
+def test_the_locks_of_others_are_seen_only_where_the_protection_is_gone(
     connection: psycopg.Connection, analyst: psycopg.Connection, restricted: bool
 ) -> None:
-    """With it any login could take the lock of a run that is dead, which then looks alive."""
-    connection.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")  # as who works on the run does
+    """Those of runs tell how many are being worked on, and since when."""
+    connection.execute("SELECT dbanon.hold_lock()")  # as who works on a run does
     condition = "locktype = 'advisory' AND objsubid = 1"
     view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
     assert (learns(analyst, view), learns(analyst, function)) == (not restricted, not restricted)

@@ -133,10 +133,11 @@ def test_an_analyst_sees_the_old_or_the_new_release_never_neither(
 def test_a_run_held_by_another_session_or_this_one_is_left_alone(
     database: str, connection: psycopg.Connection, run: int
 ) -> None:
-    connection.execute("UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w'")
     with psycopg.connect(database, autocommit=True) as holder:
-        holder.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(1))")
+        holder.execute(
+            "UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w', held_by = dbanon.hold_lock()"
+        )
         assert value(connection, "SELECT dbanon.reap_runs()") == 0
         assert value(holder, "SELECT dbanon.reap_runs()") == 0
-        holder.execute("SELECT pg_advisory_unlock(dbanon.run_lock_key(1))")
+        holder.execute("SELECT pg_advisory_unlock_all()")
     assert value(connection, "SELECT dbanon.reap_runs()") == 1

@@ -297,14 +297,13 @@ def test_a_dataset_that_is_not_there_is_named(filled: psycopg.Connection, datase
 def test_nothing_is_forgotten_while_a_run_of_the_dataset_is_worked_on(
     full: psycopg.Connection, operator: psycopg.Connection, number: int
 ) -> None:
-    full.execute("UPDATE dbanon.run SET todo = 'verify', worker = 'host 1' WHERE run_id = %s", [number])
-    full.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [number])
+    work = "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon.hold_lock() WHERE run_id = %s"
+    full.execute(work, [number])
     error = refusal(operator, NAME)
     assert error.sqlstate == "DA013"
     assert f"Run {number} is being worked on." in str(error)
     assert error.diag.message_hint == f"Cancel it first: SELECT dbanon.cancel_run({number})."
     full.execute("UPDATE dbanon.run SET todo = NULL, worker = NULL WHERE run_id = %s", [number])
-    full.execute("SELECT pg_advisory_unlock(dbanon.run_lock_key(%s))", [number])
     assert forget(operator) == EVERYTHING
 
 

@@ -239,7 +239,7 @@ def test_workers_are_woken_on_channels_of_their_own_and_forgotten_when_gone(
 ) -> None:
     with worker(connection, database) as session:
         channel = queue.register_worker(session, "here 1")
-        assert abs(int(channel.removeprefix("dbanon_"))) > 2**32
+        assert int(channel.removeprefix("dbanon_"), 16) > 2**90
         assert connection.execute("SELECT name, run_id FROM dbanon.workers").fetchall() == [("here 1", None)]
         session.execute(f'LISTEN "{channel}"')
         run_id = queue.submit_run(connection, "ten", "tp-aware", None, {}, seed=1)

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 
 from dbanon import queue, store
-from dbanon.testing import database_url
 
 from .test_queue import shown, worker
 
@@ -34,29 +33,16 @@ def value(connection: psycopg.Connection, query: str, *params: object) -> object
 # ---- who takes which run ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.stress
-def test_a_run_whose_lock_is_still_held_is_passed_over_for_the_next(
+def test_a_lock_that_outlives_its_work_is_in_nobodys_way(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
-    first, second = submitted(connection), submitted(connection)
-    with worker(connection, database) as reaped:  # it does not know yet that it was
-        reaped.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [first])
-        assert claimed(connection, second).attempt == 1
-        assert queue.claim_run(connection, "w") is None
-        assert queue.claim_run(connection, "w", first) is None
-        assert shown(connection, first) == ("queued", "waiting for a worker")
-    assert claimed(connection, first).attempt == 1
-
-
-def test_a_lock_of_the_same_key_in_another_database_does_not_count(
-    connection: psycopg.Connection, database: str, run: int
-) -> None:
-    key = value(connection, "SELECT dbanon.run_lock_key(1)")
-    with psycopg.connect(database_url(database, dbname="postgres"), autocommit=True) as elsewhere:
-        elsewhere.execute("SELECT pg_advisory_lock(%s)", [key])
-        assert value(connection, "SELECT dbanon.is_held(%s)", key) is False
-    connection.execute("SELECT pg_advisory_lock(%s)", [key])
-    assert value(connection, "SELECT dbanon.is_held(%s)", key) is True
+    first = submitted(connection)
+    with store.connect(database) as finishing:
+        queue.requeue_run(connection, claimed(finishing, first))  # it lets the lock go a moment later
+        again = claimed(connection, first)
+        assert (again.attempt, queue.watch_run(connection, again, None, 0, None)) == (2, "go on")
+        queue.set_status(connection, again, "cancelled")
+        assert value(connection, "SELECT dbanon.drop_run(%s)", first) == 0
 
 
 def test_a_run_that_is_given_up_keeps_what_ended_its_last_attempt(

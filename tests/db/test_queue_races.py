@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from dbanon import queue, running, store
-from dbanon._background import in_background
 from dbanon._progress import silent
 from dbanon._watching import Watch
 from dbanon.errors import StoreError
@@ -60,7 +59,8 @@ def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
 ) -> None:
     alive = submitted(connection)
     claim = claimed(connection, alive)
-    connection.execute("INSERT INTO dbanon.worker (name) VALUES ('gone')")
+    with worker(connection, database) as gone:
+        queue.register_worker(gone, "gone")
     held_open.execute("SELECT dbanon.reap_runs()")
     held_open.execute("SELECT dbanon.verify_run(1)")
     assert queue.watch_run(connection, claim, "computing", 1, 2) == "go on"
@@ -78,21 +78,6 @@ def test_a_run_that_somebody_reaps_in_an_open_transaction_is_shown_as_dead(
     assert shown(connection, dead) == ("failed", None)
 
 
-def test_whoever_waits_for_a_lock_keeps_nobody_from_cancelling(
-    connection: psycopg.Connection, database: str, run: int
-) -> None:
-    waiting = submitted(connection)
-    with store.connect(database) as finishing, store.connect(database) as next_one:
-        finishing.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [waiting])
-        asked = in_background(queue.claim_run, next_one, "w", waiting)
-        time.sleep(0.3)
-        connection.execute("SET statement_timeout = '2s'")
-        assert queue.cancel_run(connection, waiting) == "cancelled"
-        finishing.execute("SELECT pg_advisory_unlock_all()")
-        assert asked.result() is None
-        assert value(connection, "SELECT dbanon.is_held(dbanon.run_lock_key(%s))", waiting) is False
-
-
 def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psycopg.Connection, run: int) -> None:
     waiting = submitted(connection)
     claim = claimed(connection, waiting)
@@ -100,22 +85,6 @@ def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psyc
     queue.requeue_run(connection, claim)
     told = "status, progress, error = 'The run must be left to end. ' || session_user || ' cancelled it.'"
     assert shown(connection, waiting, told) == ("cancelled", None, True)
-
-
-def test_a_lock_that_outlives_its_work_for_a_moment_is_waited_for(
-    connection: psycopg.Connection, database: str, run: int
-) -> None:
-    for statement in ("SELECT dbanon.drop_run(%s)", "SELECT FROM dbanon.claim_run('w', %s)"):
-        waiting = submitted(connection)
-        with store.connect(database) as finishing:
-            finishing.execute("SELECT pg_advisory_lock(dbanon.run_lock_key(%s))", [waiting])
-            if "drop" in statement:
-                queue.cancel_run(connection, waiting)
-            asked = in_background(connection.execute, statement, [waiting])
-            time.sleep(0.5)
-            assert not asked.done()
-            finishing.execute("SELECT pg_advisory_unlock_all()")
-            assert asked.result().rowcount == 1
 
 
 def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, run: int) -> None:

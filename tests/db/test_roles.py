@@ -136,9 +136,8 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
     allow(
         worker,
         "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')",
-        "INSERT INTO dbanon.worker (name) VALUES ('mine')",
+        "SELECT dbanon.register_worker('mine')",
         "SELECT dbanon.claim_run('mine')",
-        "SELECT pg_advisory_lock(dbanon.run_lock_key(2))",
         "INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak",
         "INSERT INTO dbanon.membership SELECT 2, record_id, trajectory_id, period FROM dbanon.membership",
         "UPDATE dbanon.run SET status = 'computed', metrics = '{}' WHERE run_id = 2",

@@ -112,12 +112,17 @@ def test_the_models_match_the_catalog(connection: psycopg.Connection) -> None:
 
     dialect = postgresql.dialect()
     modelled = {
-        (table.name, column.name): (column.type.compile(dialect=dialect).lower().split("(")[0], column.nullable)
+        (table.name, column.name): (
+            column.type.compile(dialect=dialect).lower().split("(")[0].removeprefix("dbanon."),
+            column.nullable,
+        )
         for table in Base.metadata.tables.values()
         for column in table.columns
     }
     rows = connection.execute(
-        "SELECT c.relname, a.attname, replace(format_type(a.atttypid, NULL), 'integer', 'bigint'), NOT a.attnotnull"
+        "SELECT c.relname, a.attname,"
+        " regexp_replace(replace(format_type(a.atttypid, NULL), 'integer', 'bigint'), '^dbanon[.]', ''),"
+        " NOT a.attnotnull"
         " FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
         " WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind = 'r' AND c.relname <> 'alembic_version'"
     ).fetchall()

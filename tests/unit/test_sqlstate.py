@@ -1,12 +1,16 @@
-"""SQL in what the server says, as the command line writes it; and what both say in the same words."""
+"""SQL in what the server says, as the command line writes it; what both say in the same words; lost connections."""
 
 import ast
 import re
 from pathlib import Path
 
+import adbc_driver_manager
+import psycopg
 import pytest
+from adbc_driver_manager import AdbcStatusCode
 
-from dbanon._sqlstate import for_command_line
+from dbanon._sqlstate import for_command_line, is_passing, translated
+from dbanon.errors import StoreError
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,67 @@ def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: 
 def test_the_database_never_speaks_in_options_of_the_command_line(file: Path) -> None:
     code = re.sub(r"^COMMENT ON .*?';$|--\s.*?$|--$", "", file.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert FOR_THE_COMMAND_LINE.findall(code) == []
+
+
+# ---- connections: no driver tells the SQLSTATE of one that was not to be had -----------------------------------------
+
+_SOCKET = 'connection to server on socket "/run/.s.PGSQL.5432" failed: '
+_HOST = 'connection to server at "10.0.0.1", port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "named"),
+    [
+        (_SOCKET + 'FATAL:  database "nodb" does not exist', "3D000", 'database "nodb" does not exist.'),
+        (_HOST + 'FATAL:  role "terminator" does not exist', "28000", 'role "terminator" does not exist.'),
+        (_HOST + 'FATAL:  no pg_hba.conf entry for host "10.0.0.2", user "u", database "d"', "28000", '"10.0.0.2"'),
+        (_HOST + 'FATAL:  Peer authentication failed for user "u"', "28000", 'failed for user "u".'),
+        (_HOST + 'FATAL:  password authentication failed for user "u"', "28P01", 'failed for user "u".'),
+        (_HOST + "fe_sendauth: no password supplied", "28P01", "password"),
+        (_SOCKET + "FATAL:  sorry, too many clients already", "53300", "sorry, too many clients already."),
+        (
+            _SOCKET + "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+            "53300",
+            "reserved for roles with the SUPERUSER attribute.",
+        ),
+        (_SOCKET + 'FATAL:  too many connections for database "d"', "53300", 'for database "d".'),
+        (_HOST + "FATAL:  Datenbank »nodb« existiert nicht", "08004", "Datenbank »nodb« existiert nicht."),
+        (_HOST + "ВАЖНО:  извините, уже слишком много клиентов", "08004", "извините, уже слишком много клиентов."),
+        (_HOST + "FATAL:  lured \x1b[2Jaway", "08004", "lured ?[2Jaway."),
+        (_SOCKET + "FATAL:  the database system is starting up", "57P03", "It is starting"),
+        (_HOST + "could not connect\n" + _SOCKET + 'FATAL:  database "b" does not exist', "3D000", '"b"'),
+        (_HOST + "Connection refused\n\tIs the server running on that host?", "08001", "must answer"),
+        (_HOST + "Connection timed out", "08001", "must answer"),
+        (_SOCKET + "Resource temporarily unavailable", "08001", "must answer"),
+        ("could not receive data from server: Connection reset by peer", "08006", "was lost"),
+        ("no connection to the server", "08006", "was lost"),
+        ("SSL connection has been closed unexpectedly", "08006", "was lost"),
+        ("the connection is closed", "08006", "was lost"),
+    ],
+)
+def test_a_connection_that_is_not_to_be_had_passes_and_its_reason_is_named(words: str, state: str, named: str) -> None:
+    for error in (
+        psycopg.OperationalError(f"connection failed: {words}"),
+        adbc_driver_manager.OperationalError(f"IO: [libpq] {words}\n", status_code=AdbcStatusCode.IO),
+    ):
+        told = translated(error)
+        assert isinstance(told, StoreError)
+        assert (told.sqlstate, is_passing(told)) == (state, True)
+        assert named in str(told)
+
+
+@pytest.mark.parametrize("state", ["42501", "53100", "53200", "22023", "57014", "25006", None])
+def test_what_will_not_pass_is_not_tried_again(state: str | None) -> None:
+    error = adbc_driver_manager.ProgrammingError("Not so.", status_code=AdbcStatusCode.INVALID_ARGUMENT, sqlstate=state)
+    told = translated(error)
+    assert isinstance(told, StoreError)
+    assert not is_passing(told)
+    assert "Not so" not in str(told)
+
+
+def test_a_pooler_that_finds_no_connection_for_a_statement_says_why() -> None:
+    told = translated(psycopg.errors.TooManyConnections("sorry, too many clients already\nDETAIL:  secret"))
+    assert isinstance(told, StoreError)
+    assert (told.sqlstate, is_passing(told)) == ("53300", True)
+    assert "too many clients" in str(told)
+    assert "secret" not in str(told)

@@ -1,0 +1,198 @@
+"""Connections a server does not give: the user is told its reason, and a run of a worker is begun again.
+
+And servers that only read: a standby, and a primary that has become one.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbanon import _postgres, queue, schema, store, synth
+from dbanon.errors import StoreError
+from dbanon.load import Columns
+from dbanon.pipeline import open_database
+from dbanon.server import EmbeddedServer
+from dbanon.testing import database_url
+from tests import wholeness
+from tests.acceptance import workers
+from tests.acceptance.commands import call, json_of
+from tests.acceptance.workers import until
+
+SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
+SETTINGS = {"fsync": "off", "max_connections": "12", "superuser_reserved_connections": "0", "max_wal_senders": "4"}
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def own_server(directory: Path) -> Iterator[EmbeddedServer]:
+    """A server for few connections."""
+    server = EmbeddedServer(directory / "home", settings=SETTINGS)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> EmbeddedServer:
+    """The same when its database holds the city."""
+    schema.upgrade(own_server.url)
+    with open_database(own_server.url) as database:
+        database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+    return own_server
+
+
+def one(connection: psycopg.Connection, query: str, *params: object) -> object:
+    return store.one(connection, query, list(params))
+
+
+# ---- what the server says --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "said"),
+    [
+        ({"dbname": "nodb"}, "3D000", 'The server refused: database "nodb" does not exist.'),
+        ({"user": "nobody"}, "28000", 'The server refused: role "nobody" does not exist.'),
+        ({"user": "full"}, "53300", 'The server refused: too many connections for role "full".'),
+        ({"user": "nologin"}, "28000", 'The server refused: role "nologin" is not permitted to log in.'),
+        (
+            {"dbname": "closed"},
+            "08004",
+            'The server refused: database "closed" is not currently accepting connections.',
+        ),
+    ],
+)
+def test_who_is_refused_is_told_the_servers_reason(
+    own_server: EmbeddedServer, changed: dict[str, str], state: str, said: str
+) -> None:
+    with psycopg.connect(own_server.url, autocommit=True) as connection:
+        made = ("ROLE full LOGIN CONNECTION LIMIT 0", "ROLE nologin", "DATABASE closed ALLOW_CONNECTIONS false")
+        for statement in made:
+            with suppress(psycopg.errors.DuplicateObject, psycopg.errors.DuplicateDatabase):
+                connection.execute(f"CREATE {statement}")
+    url = database_url(own_server.url, **changed)
+    done = call(url, "runs")
+    assert done.code == 1
+    assert done.sentence.startswith(said)
+    with pytest.raises(StoreError) as caught, store.reading(url):
+        pass
+    assert (caught.value.sqlstate, str(caught.value).startswith(said)) == (state, True)
+
+
+# ---- a run without a connection --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_connection_left(server: EmbeddedServer) -> Iterator[None]:
+    """Take all connections that are left, again and again until there is none for a while."""
+    with ExitStack() as taken:
+        refused = 0
+        while refused < 20:
+            try:
+                taken.enter_context(psycopg.connect(server.url))
+                refused = 0
+            except psycopg.OperationalError:
+                refused += 1
+                time.sleep(0.01)
+        yield
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("lasting", [False, True])
+def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
+    city_server: EmbeddedServer, tmp_path: Path, lasting: bool
+) -> None:
+    seen = "SELECT status, attempts FROM dbanon.runs WHERE run_id = %s"
+    with (
+        workers.up(city_server.url, tmp_path / "log") as worker,
+        psycopg.connect(city_server.url, autocommit=True) as city,
+    ):
+        with no_connection_left(city_server):
+            run = one(city, SUBMIT)
+            until(lambda: "too many clients" in worker.said(), 30, worker)
+            if lasting:
+                until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
+                error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", run))
+                assert error.startswith("The server refused: sorry, too many clients already.")
+            else:
+                assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", run) == 1
+        if not lasting:
+            until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
+        workers.stop(worker)
+        wholeness.wait_until_alone(city)
+        assert wholeness.broken(city) == []
+
+
+# ---- servers that only read ------------------------------------------------------------------------------------------
+
+
+class Standby(EmbeddedServer):
+    """A hot standby of another server."""
+
+    def __init__(self, home: Path, primary: EmbeddedServer) -> None:
+        super().__init__(home, settings=SETTINGS)
+        self.primary = primary
+
+    def _create(self) -> None:
+        building = self.home / "data.new"
+        self._make_private(building)
+        program = _postgres.find_binaries(self.primary._major()).bindir / "pg_basebackup"
+        copy = [str(program), "-d", self.primary.url, "-D", str(building), "-c", "fast", "-R"]
+        self._demand(self._run(copy), "pg_basebackup")
+        building.rename(self.data)
+
+
+@pytest.mark.stress
+def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServer, directory: Path) -> None:
+    copy = Standby(directory / "copy", city_server)
+    try:
+        url = copy.start().url
+        with store.connect(city_server.url) as primary, store.connect(url) as reading:
+            run = one(primary, SUBMIT)
+            claim = queue.claim_run(primary, "host 1")
+            assert claim is not None
+            queue.register_worker(primary, "host 1")
+            written = one(primary, "SELECT pg_current_wal_insert_lsn()")
+            until(lambda: one(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written))
+            for where in (city_server.url, url):  # its session is on the primary alone
+                listed = json_of(call(where, "--json", "runs"))["runs"]
+                assert [(r["run_id"], r["status"], r["worker"]) for r in listed][-1] == (run, "running", "host 1")
+                assert workers.workers(where) == 1
+            done = call(url, "worker")
+            assert (done.code, "read-only" in done.sentence) == (1, True)
+            assert call(url, "releases").code == 0
+            queue.set_status(primary, claim, "cancelled", error="It was made for a test.")
+    finally:
+        copy.stop()
+
+
+@pytest.mark.stress
+def test_a_worker_ends_when_its_server_becomes_a_standby(city_server: EmbeddedServer, tmp_path: Path) -> None:
+    signal = city_server.data / "standby.signal"
+    with workers.up(city_server.url, tmp_path / "log") as worker:
+        city_server.stop()
+        city_server._run(["touch", str(signal)])
+        try:
+            city_server.start()
+            assert worker.process.wait(60) == 1
+        finally:
+            city_server.stop()
+            signal.unlink()
+            city_server.start()
+        assert "The server must accept writing. It is read-only" in worker.said().splitlines()[-1]
+        assert "Traceback" not in worker.said()
