@@ -14,13 +14,14 @@ import psycopg
 from psycopg import sql
 
 from dbanon._roles import Names
+from dbanon.errors import StoreError
 
 Connection = psycopg.Connection[Any]
 
 _THINGS = """
 SELECT o.kind, o.name, o.privilege, pg_has_role(o.owner, 'USAGE') AS ours,
-    EXISTS (SELECT FROM aclexplode(o.acl) x WHERE x.grantee = 0) AS public,
-    EXISTS (SELECT FROM aclexplode(o.acl) x WHERE x.grantee = 'pg_monitor'::regrole) AS monitor
+    ARRAY(SELECT coalesce(r.rolname, 'PUBLIC')::text FROM aclexplode(o.acl) x LEFT JOIN pg_roles r ON r.oid = x.grantee
+          WHERE x.privilege_type = o.privilege) AS grantees
 FROM (
     SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, 'SELECT' AS privilege, c.relowner AS owner,
         coalesce(c.relacl, acldefault('r', c.relowner)) AS acl
@@ -52,16 +53,19 @@ class Thing:
         As in GRANT.
     ours : bool
         Whether the login may take and give the right.
-    public, monitor : bool
-        Whether PUBLIC, and the role ``pg_monitor``, have it.
+    grantees : list of str
+        The roles that have it by a grant of their own; ``PUBLIC`` is one.
     """
 
     kind: str
     name: str
     privilege: str
     ours: bool
-    public: bool
-    monitor: bool
+    grantees: list[str]
+
+    @property
+    def public(self) -> bool:
+        return "PUBLIC" in self.grantees
 
 
 def things(connection: Connection) -> list[Thing]:
@@ -83,42 +87,52 @@ def restrict(connection: Connection, names: Names) -> list[Thing]:
     list of Thing
         What stays open, because the login may not take it.
     """
-    left = []
+    instead = {"pg_monitor": "pg_monitor", "admin": names.admin, "operator": names.operator, "worker": names.worker}
     for thing in things(connection):
-        if thing.public and not thing.ours:
-            left.append(thing)
-        elif thing.public:
-            connection.execute(
-                "INSERT INTO dbanon.taken_right (kind, object, privilege, monitor_had_it) VALUES (%s, %s, %s, %s)"
-                " ON CONFLICT (kind, object) DO NOTHING",
-                [thing.kind, thing.name, thing.privilege, thing.monitor],
-            )
-            _say(connection, "REVOKE", thing, "FROM PUBLIC")
-        if thing.ours:
-            for role in ("pg_monitor", names.admin, names.operator, names.worker):
-                if not _has(connection, thing, role):
-                    _say(connection, "GRANT", thing, "TO", role)
-    return left
+        if thing.public and thing.ours:
+            _record(connection, thing, "PUBLIC")
+            _change(connection, "REVOKE", thing, "FROM PUBLIC")
+        for role, name in instead.items() if thing.ours else ():
+            if name not in thing.grantees:
+                _record(connection, thing, role)
+                _change(connection, "GRANT", thing, "TO", name)
+    return [thing for thing in things(connection) if thing.public]
 
 
 def give_back(connection: Connection, names: Names) -> None:
-    """Give PUBLIC what was taken from it, and take it from those who were given it instead."""
-    for kind, name, privilege, monitor in connection.execute(
-        "DELETE FROM dbanon.taken_right RETURNING kind, object, privilege, monitor_had_it"
-    ).fetchall():
-        thing = Thing(kind, name, privilege, ours=True, public=False, monitor=monitor)
-        _say(connection, "GRANT", thing, "TO PUBLIC")
-        for role in (*(() if monitor else ("pg_monitor",)), names.admin, names.operator, names.worker):
-            _say(connection, "REVOKE", thing, "FROM", role)
+    """Give PUBLIC what was taken from it, and take it from the roles that were given it instead.
+
+    What is recorded is only looked up among `things`: the text is never run. What is gone is left out.
+
+    Raises
+    ------
+    StoreError
+        If the login may not give them back; nothing is changed then.
+    """
+    known = {thing.name: thing for thing in things(connection)}
+    recorded = connection.execute("SELECT object, grantee FROM dbanon.changed_right ORDER BY 1, 2").fetchall()
+    changed = [(known[name], grantee) for name, grantee in recorded if name in known]
+    if any(not thing.ours for thing, _ in changed):
+        raise StoreError(
+            "Rights that a superuser took from PUBLIC must be given back by one. This login is none, and nothing was "
+            "changed. Run it again as a superuser."
+        )
+    for thing, grantee in changed:
+        if grantee == "PUBLIC":
+            _change(connection, "GRANT", thing, "TO PUBLIC")
+        else:
+            role = grantee if grantee == "pg_monitor" else f"{names.prefix}_{grantee}"
+            _change(connection, "REVOKE", thing, "FROM", role)
+    connection.execute("DELETE FROM dbanon.changed_right")
 
 
-def _has(connection: Connection, thing: Thing, role: str) -> bool:
-    check = "has_table_privilege" if thing.kind == "TABLE" else "has_function_privilege"
-    query = sql.SQL("SELECT {}(%s, %s, %s)").format(sql.SQL(check))
-    row = connection.execute(query, [role, thing.name, thing.privilege]).fetchone()
-    return row is not None and bool(row[0])
+def _record(connection: Connection, thing: Thing, grantee: str) -> None:
+    connection.execute(
+        "INSERT INTO dbanon.changed_right (object, grantee) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        [thing.name, grantee],
+    )
 
 
-def _say(connection: Connection, verb: str, thing: Thing, *whom: str) -> None:
+def _change(connection: Connection, verb: str, thing: Thing, *whom: str) -> None:
     what = f"{verb} {thing.privilege} ON {thing.kind} {thing.name} {whom[0]}"  # names as the server quotes them
     connection.execute(sql.SQL(" ").join([sql.SQL(what), *map(sql.Identifier, whom[1:])]))

@@ -1,8 +1,11 @@
 """The four roles of a database: what they are called, who comes in through them, and what belongs to them.
 
 Roles belong to the server, not to the database, so their names are chosen when a database is made ready, and recorded
-in it with its OID. A copy of it (restored, cloned) has another OID: its first upgrade chooses anew, or the members of
-the original's roles would have their rights in the copy as well.
+in it with its OID and its server's identifier. A copy of it (restored, cloned) has others: its first upgrade chooses
+anew, or the members of the original's roles would have their rights in the copy as well.
+
+A database may hold what a hostile login has put there under dbanon's names. So nothing in dbanon's schemas is read
+before the catalogs have shown who owns it: a superuser, the caller, or an admin role of dbanon's (`TRUSTED`).
 
 All statements run in the caller's transaction, on a connection whose search_path is ``pg_catalog, pg_temp``.
 """
@@ -29,23 +32,29 @@ PURPOSES = {
 }
 SCHEMAS = ["dbanon", "published"]
 
-_OWNERS = """
-SELECT o.kind, o.name, r.rolname, r.rolsuper OR r.oid = d.datdba OR r.rolname IN (current_user, %(known)s)
-FROM (
-    SELECT 'SCHEMA' AS kind, quote_ident(n.nspname) AS name, n.nspowner AS owner
-    FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)
-    UNION ALL
-    SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'p', 'v')
-    UNION ALL
-    SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner
-    FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname = ANY (%(schemas)s)
-) o
-JOIN pg_roles r ON r.oid = o.owner
-JOIN pg_database d ON d.datname = current_database()
-WHERE r.rolname <> %(admin)s
+# Whether role r may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
+TRUSTED = f"""(r.rolsuper OR r.rolname = current_user OR NOT r.rolcanlogin
+    AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
+
+# Everything in the schemas, whatever it is, with its owner; and everybody who may put something there.
+_OWNERS = f"""
+WITH ours AS (SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)),
+thing (classid, objid, owner) AS (
+    SELECT 'pg_namespace'::regclass, o.oid, o.nspowner FROM ours o
+    UNION ALL SELECT 'pg_class'::regclass, c.oid, c.relowner FROM pg_class c JOIN ours o ON o.oid = c.relnamespace
+        WHERE c.relkind NOT IN ('i', 'I', 't', 'c')
+    UNION ALL SELECT 'pg_proc'::regclass, p.oid, p.proowner FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
+    UNION ALL SELECT 'pg_type'::regclass, y.oid, y.typowner FROM pg_type y JOIN ours o ON o.oid = y.typnamespace
+        LEFT JOIN pg_class c ON c.oid = y.typrelid WHERE y.typelem = 0 AND coalesce(c.relkind, 'c') = 'c'
+    UNION ALL SELECT 'pg_operator'::regclass, x.oid, x.oprowner FROM pg_operator x JOIN ours o ON o.oid = x.oprnamespace
+)
+SELECT i.type, i.identity, r.rolname, {TRUSTED}, t.classid = 'pg_class'::regclass AND i.type = 'sequence'
+FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i JOIN pg_roles r ON r.oid = t.owner
+UNION ALL
+SELECT 'right to create in schema', quote_ident(o.nspname), coalesce(r.rolname, 'PUBLIC'),
+    coalesce({TRUSTED}, false), true
+FROM ours o CROSS JOIN LATERAL aclexplode(o.nspacl) x LEFT JOIN pg_roles r ON r.oid = x.grantee
+WHERE x.privilege_type = 'CREATE'
 """
 
 _RIGHTS = """
@@ -85,7 +94,8 @@ GROUP BY r.rolname ORDER BY r.rolname
 
 _ELSEWHERE = """
 SELECT DISTINCT d.datname
-FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid JOIN pg_database d ON d.oid = s.dbid
+FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
+JOIN pg_database d ON d.oid = s.dbid OR s.classid = 'pg_database'::regclass AND d.oid = s.objid
 WHERE s.refclassid = 'pg_authid'::regclass AND r.rolname = ANY (%(roles)s) AND d.datname <> current_database()
 ORDER BY d.datname
 """
@@ -118,17 +128,25 @@ class Names:
         return [f"{self.prefix}_{role}" for role in PURPOSES]
 
 
+def is_there(connection: Connection, table: str) -> bool:
+    """Whether dbanon's schema has a table of that name that may be read: what is planted there is not dbanon's."""
+    query = f"""
+        SELECT EXISTS (
+            SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+            WHERE n.nspname = 'dbanon' AND c.relname = %s AND c.relkind = 'r' AND {TRUSTED})
+    """
+    return bool(_one(connection, query, table))
+
+
 def recorded(connection: Connection) -> tuple[Names, bool] | None:
     """Return the names this database was made ready with, and whether by itself: a copy has them from its original."""
-    # Only a table: a view that somebody else has put there would run that login's functions with the caller's rights.
-    there = "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('dbanon.installation') AND relkind = 'r')"
-    if not _one(connection, there):
+    if not is_there(connection, "installation"):
         return None
     row = connection.execute(
-        "SELECT i.role_prefix, i.database_oid = d.oid FROM dbanon.installation i, pg_database d"
-        " WHERE d.datname = current_database()"
+        "SELECT i.role_prefix, i.database_oid = d.oid AND i.server_identifier = s.system_identifier"
+        " FROM dbanon.installation i, pg_database d, pg_control_system() s WHERE d.datname = current_database()"
     ).fetchone()
-    return (Names(row[0]), row[1]) if row else None
+    return (Names(_checked(row[0])), row[1]) if row else None
 
 
 def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
@@ -137,36 +155,65 @@ def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
     Raises
     ------
     ParameterError
-        If the prefix cannot be one, or if its roles would let in members who were given them for another database.
+        If the prefix cannot be one, or if its roles are not dbanon's, or would let in members who were given them for
+        another database.
     """
-    if prefix is not None and not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", prefix):
-        raise ParameterError(
-            "A role prefix must be lower-case letters, digits and underscores, start with a letter and have at most 40 "
-            f"characters. Got {prefix[:60]!r}; choose another with --role-prefix."
-        )
     before = recorded(connection)
-    if before and before[1] and prefix in (None, before[0].prefix):
-        names = before[0]
-        _create(connection, names)
-        return names
-    names = Names(prefix or DEFAULT_PREFIX)
-    # First: of two databases that are made ready at once the second waits here for the first, and then sees it.
+    names = Names(_checked(prefix)) if prefix is not None else before[0] if before else Names(DEFAULT_PREFIX)
+    chosen = before is not None and before[1] and names == before[0]
     _create(connection, names)
-    if not share:
-        _demand_unshared(connection, names)
+    if not chosen:
+        # Of two databases that are made ready at once the second waits here for the first, and then sees it.
+        _take_turn(connection, names)
+        if not share:
+            _demand_unshared(connection, names)
     return names
 
 
+def _checked(prefix: str) -> str:
+    if re.fullmatch(r"(?!pg_)[a-z][a-z0-9_]{0,39}", prefix):
+        return prefix
+    raise ParameterError(
+        "A role prefix must be lower-case letters, digits and underscores, start with a letter, not with pg_, and have "
+        f"at most 40 characters. Got {prefix[:60]!r}; choose another with --role-prefix."
+    )
+
+
 def _create(connection: Connection, names: Names) -> None:
+    """Make the roles that are missing, and refuse those of other programs and people."""
     for role, purpose in PURPOSES.items():
-        name = f"{names.prefix}_{role}"
-        if _one(connection, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
-            continue
-        # Another database's upgrade may be making it at this moment.
-        with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation), connection.transaction():
-            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
-            comment = sql.SQL("COMMENT ON ROLE {} IS {}")
-            connection.execute(comment.format(sql.Identifier(name), sql.Literal(f"dbanon: {purpose}")))
+        name, comment = f"{names.prefix}_{role}", f"dbanon: {purpose}"
+        if not _one(connection, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
+            # Another database's upgrade may be making it at this moment.
+            with suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation), connection.transaction():
+                _run(connection, "CREATE ROLE {} NOLOGIN", name)
+                statement = sql.SQL("COMMENT ON ROLE {} IS {}")
+                connection.execute(statement.format(sql.Identifier(name), sql.Literal(comment)))
+        if not _is_plain(connection, name):
+            raise ParameterError(
+                "A role of dbanon's must be its own: it cannot log in, has no attributes, and a comment says what it "
+                f"is for. Role {name} is another one. Choose other names with --role-prefix, or, if it was made for "
+                f"this, have a superuser run `COMMENT ON ROLE {name} IS '{comment}'`."
+            )
+
+
+def _is_plain(connection: Connection, name: str) -> bool:
+    """Whether a role is one of dbanon's and nothing else; true of one that is not there."""
+    found = connection.execute(
+        "SELECT NOT (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls)"
+        " AND shobj_description(oid, 'pg_authid') = ANY (%s) FROM pg_roles WHERE rolname = %s",
+        [[f"dbanon: {purpose}" for purpose in PURPOSES.values()], name],
+    ).fetchone()
+    return found is None or bool(found[0])
+
+
+def _take_turn(connection: Connection, names: Names) -> None:
+    """Write the row of the admin role, which all databases share; a login that may not do that goes on."""
+    for _ in range(10):
+        with suppress(psycopg.errors.InternalError_):  # "tuple concurrently updated": the other one has committed
+            with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                _run(connection, "ALTER ROLE {} NOLOGIN", names.admin)
+            return
 
 
 def _demand_unshared(connection: Connection, names: Names) -> None:
@@ -174,11 +221,8 @@ def _demand_unshared(connection: Connection, names: Names) -> None:
     databases = [name for (name,) in connection.execute(_ELSEWHERE, roles)]
     members = [f"{member} ({role})" for member, role in connection.execute(_MEMBERS, roles)]
     if databases or members:
-        used = (
-            f"Database {', '.join(databases)} of this server uses {names.prefix}_*"
-            if databases
-            else (f"Roles {names.prefix}_* are on this server already")
-        )
+        there = f"Roles {names.prefix}_* are on this server already"
+        used = f"Database {', '.join(databases)} of this server uses {names.prefix}_*" if databases else there
         raise ParameterError(
             "The roles of a database must let in nobody who was given them for another one. "
             f"{used}; members: {', '.join(members) or 'none yet'}. Choose other names with --role-prefix NAME, or let "
@@ -211,23 +255,25 @@ def become_admin(connection: Connection, names: Names) -> None:
     # Operators see what analysts see. And the admin ends the sessions of those who read a release that is withdrawn.
     _grant_role(connection, names.analyst, names.operator)
     _grant_role(connection, "pg_signal_backend", names.admin)
-    for schema in SCHEMAS:
-        # CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even where there is nothing to create.
-        if not _one(connection, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", schema):
-            _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
     before = recorded(connection)
-    _take_over(connection, names, before[0] if before else names)
-    if before and before[0] != names:
-        _move_rights(connection, before[0], names)
+    if before is None:
+        for schema in SCHEMAS:
+            _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
+    else:
+        _take_over(connection, names)
+        if before[0] != names:
+            _move_rights(connection, before[0], names)
     _run(connection, "SET LOCAL ROLE {}", names.admin)
 
 
 def record(connection: Connection, names: Names) -> None:
     """Write down the names this database was made ready with."""
     connection.execute(
-        "INSERT INTO dbanon.installation (role_prefix, database_oid)"
-        " SELECT %s, d.oid FROM pg_database d WHERE d.datname = current_database()"
-        " ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid",
+        "INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)"
+        " SELECT %s, d.oid, s.system_identifier FROM pg_database d, pg_control_system() s"
+        " WHERE d.datname = current_database()"
+        " ON CONFLICT (one) DO UPDATE SET role_prefix = excluded.role_prefix, database_oid = excluded.database_oid,"
+        " server_identifier = excluded.server_identifier",
         [names.prefix],
     )
 
@@ -239,8 +285,18 @@ def operators_read_releases(connection: Connection, names: Names) -> bool:
 
 def revoke_rights(connection: Connection, names: Names) -> None:
     """Take from the roles what they may do in this database."""
-    for statement in _rights(connection, names, "REVOKE {} ON {} FROM {}"):
+    for statement in _rights(connection, names, "REVOKE {} ON {} FROM {} CASCADE"):
         connection.execute(statement)
+
+
+def rights_left(connection: Connection, names: Names) -> int:
+    """Count what the roles still own or may use in this database: given by others, or of a kind that is not moved."""
+    query = """
+        SELECT count(*) FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
+        JOIN pg_database d ON d.datname = current_database() AND d.oid = s.dbid
+        WHERE s.refclassid = 'pg_authid'::regclass AND r.rolname = ANY (%s)
+    """
+    return int(_one(connection, query, names.all))
 
 
 def drop(connection: Connection, names: Names) -> dict[str, str]:
@@ -250,12 +306,15 @@ def drop(connection: Connection, names: Names) -> dict[str, str]:
         databases = [name for (name,) in connection.execute(_ELSEWHERE, {"roles": [role]})]
         if databases:
             stay[role] = f"used by database {', '.join(databases)}"
+        elif not _is_plain(connection, role):
+            stay[role] = "not one that dbanon made"
+        if role in stay:
             continue
         try:
             with connection.transaction():
                 _run(connection, "DROP ROLE IF EXISTS {}", role)
         except psycopg.errors.DependentObjectsStillExist:
-            stay[role] = "owns or may use other things in this database"
+            stay[role] = "owns or may use other things on this server"
         except psycopg.errors.InsufficientPrivilege:
             stay[role] = "this login may not drop it"
     return stay
@@ -268,20 +327,38 @@ def _grant_role(connection: Connection, role: str, member: str) -> None:
             _run(connection, "GRANT {} TO {}", role, member)
 
 
-def _take_over(connection: Connection, names: Names, before: Names) -> None:
+def demand_own_schemas(connection: Connection) -> None:
+    """Refuse schemas of dbanon's names in which anything is, or may be put, that others control.
+
+    Raises
+    ------
+    StoreError
+        Naming it and whose it is.
+    """
+    for kind, name, owner, trusted, _ in connection.execute(_OWNERS, {"schemas": SCHEMAS}).fetchall():
+        if not trusted:
+            raise StoreError(
+                f"The schemas {' and '.join(SCHEMAS)} must be dbanon's own: what others own there would run with the "
+                f"rights of the login that upgrades. Got {kind} {name} of {owner}. Nothing was changed; remove it."
+            )
+    found = "SELECT string_agg(n.nspname, ', ') FROM pg_namespace n WHERE n.nspname = ANY (%s)"
+    schemas = _one(connection, found, SCHEMAS)
+    if schemas and not (is_there(connection, "installation") or is_there(connection, "alembic_version")):
+        raise StoreError(
+            f"The schemas {' and '.join(SCHEMAS)} must be dbanon's own. Schema {schemas} is in this database already "
+            "and was made by something else. Nothing was changed; rename it, or give dbanon a database of its own."
+        )
+
+
+def _take_over(connection: Connection, names: Names) -> None:
     """Make the admin role the owner of all that is in dbanon's schemas.
 
     In a restored database another role may be: that of the original, or the login that restored it.
     """
-    known = {"schemas": SCHEMAS, "admin": names.admin, "known": before.admin}
-    for kind, name, owner, trusted in connection.execute(_OWNERS, known).fetchall():
-        if not trusted:
-            raise StoreError(
-                f"All in the schemas {' and '.join(SCHEMAS)} must belong to {names.admin}, or others could change it. "
-                f"{kind.capitalize()} {name} belongs to {owner}; drop it, or give it to a superuser."
-            )
-        change = sql.SQL("ALTER {} {} OWNER TO {}")
-        connection.execute(change.format(sql.SQL(kind), sql.SQL(name), sql.Identifier(names.admin)))
+    for kind, name, owner, _, follows in connection.execute(_OWNERS, {"schemas": SCHEMAS}).fetchall():
+        if owner != names.admin and not follows:  # a sequence follows its table
+            change = sql.SQL("ALTER {} {} OWNER TO {}")
+            connection.execute(change.format(sql.SQL(kind), sql.SQL(name), sql.Identifier(names.admin)))
 
 
 def _move_rights(connection: Connection, before: Names, names: Names) -> None:

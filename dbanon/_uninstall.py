@@ -24,13 +24,22 @@ WITH RECURSIVE gone (classid, objid, objsubid) AS (
 )
 SELECT DISTINCT pg_describe_object(g.classid, g.objid, g.objsubid)
 FROM gone g CROSS JOIN LATERAL pg_identify_object(g.classid, g.objid, g.objsubid) o
-WHERE o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']) AND o.type <> 'type' AND g.classid <> 'pg_rewrite'::regclass
+-- Some objects are in no schema by themselves; what they are on is in their identity.
+WHERE coalesce(o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
+               o.identity !~ '(^| on | for | of )"?(dbanon|published)"?[.]' AND g.classid <> 'pg_namespace'::regclass)
+    AND (o.type <> 'type' OR EXISTS (SELECT FROM pg_type y WHERE y.oid = g.objid AND y.typtype = 'd'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite w
+                    WHERE g.classid = 'pg_rewrite'::regclass AND w.oid = g.objid AND w.rulename = '_RETURN')
 ORDER BY 1
 """
-_HELD = """
-SELECT (SELECT count(*) FROM dbanon.dataset), (SELECT count(*) FROM dbanon.trajectory),
-    (SELECT count(*) FROM dbanon.run),
-    ARRAY(SELECT l.name FROM dbanon.release l WHERE l.withdrawn_at IS NULL ORDER BY l.name)
+_OF_OTHERS = f"""
+SELECT pg_describe_object('pg_class'::regclass, c.oid, 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
+WHERE n.nspname = ANY (%(schemas)s) AND c.relkind IN ('r', 'v', 'm', 'p', 'f') AND NOT {_roles.TRUSTED}
+UNION ALL
+SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0)
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_roles r ON r.oid = p.proowner
+WHERE n.nspname = ANY (%(schemas)s) AND NOT {_roles.TRUSTED}
 """
 
 
@@ -44,7 +53,7 @@ class Inventory:
     releases : list of str
         Live ones.
     built_on_it : list of str
-        What others have made of dbanon's views and functions, as the server describes it.
+        What others have made of dbanon's views and functions, or in its schemas, as the server describes it.
     """
 
     datasets: int = 0
@@ -56,14 +65,31 @@ class Inventory:
 
 def inventory(connection: store.Connection) -> Inventory | None:
     """List what an uninstall would delete; None if there is nothing of dbanon's."""
-    present = "SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = ANY (%s))"
-    if not store.one(connection, present, [_roles.SCHEMAS]):
+    if not any(_roles.is_there(connection, table) for table in ("installation", "alembic_version")):
         return None
-    built = [line for (line,) in connection.execute(_BUILT_ON, {"schemas": _roles.SCHEMAS})]
-    if store.one(connection, "SELECT to_regclass('dbanon.release') IS NULL"):
-        return Inventory(built_on_it=built)
-    datasets, trajectories, runs, releases = connection.execute(_HELD).fetchone() or (0, 0, 0, [])
-    return Inventory(datasets=datasets, trajectories=trajectories, runs=runs, releases=releases, built_on_it=built)
+    schemas = {"schemas": _roles.SCHEMAS}
+    counts = {table: _count(connection, table) for table in ("dataset", "trajectory", "run")}
+    releases = []
+    if _roles.is_there(connection, "release"):
+        releases = [
+            name
+            for (name,) in connection.execute(
+                "SELECT name FROM dbanon.release WHERE withdrawn_at IS NULL ORDER BY name"
+            )
+        ]
+    return Inventory(
+        datasets=counts["dataset"],
+        trajectories=counts["trajectory"],
+        runs=counts["run"],
+        releases=releases,
+        built_on_it=[line for query in (_BUILT_ON, _OF_OTHERS) for (line,) in connection.execute(query, schemas)],
+    )
+
+
+def _count(connection: store.Connection, table: str) -> int:
+    if not _roles.is_there(connection, table):  # damaged, or planted
+        return 0
+    return int(store.one(connection, f"SELECT count(*) FROM dbanon.{table}"))
 
 
 def remove(connection: store.Connection) -> dict[str, str]:

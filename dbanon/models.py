@@ -203,17 +203,16 @@ class Installation(Base):
     one: Mapped[bool] = mapped_column(primary_key=True)
     role_prefix: Mapped[str]
     database_oid: Mapped[int] = mapped_column(OID)
+    server_identifier: Mapped[int]
     public_restricted: Mapped[bool]
 
 
-class TakenRight(Base):
-    """A right that was taken from PUBLIC."""
+class ChangedRight(Base):
+    """A right on the server's own views that an upgrade took from PUBLIC, or gave to others instead."""
 
-    __tablename__ = "taken_right"
-    kind: Mapped[str] = mapped_column(primary_key=True)
+    __tablename__ = "changed_right"
     object: Mapped[str] = mapped_column(primary_key=True)
-    privilege: Mapped[str]
-    monitor_had_it: Mapped[bool]
+    grantee: Mapped[str] = mapped_column(primary_key=True)
 
 
 class Worker(Base):

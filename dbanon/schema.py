@@ -33,6 +33,7 @@ EXPECTED_REVISION = "0004"
 _OLDEST_REVISION = "0004"  # what was before the first release is loaded anew
 _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 _LOCK_WAIT_S = 30.0
+_LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S:.0f}s'"
 _OLDEST_SERVER = 150000
 _INSTALLED = Path(__file__).parent
 _REPOSITORY = _INSTALLED.parent
@@ -60,12 +61,8 @@ def check(connection: psycopg.Connection) -> None:
 
 
 def _revision(connection: psycopg.Connection) -> str | None:
-    """Read the revision; from a table alone, since a view may be anybody's and would run as the caller."""
-    row = connection.execute(
-        "SELECT c.relkind FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = 'dbanon' AND c.relname = 'alembic_version'"
-    ).fetchone()
-    if row is None or row[0] != "r":
+    """Read the revision, unless its table is not dbanon's own: what another login has put there is not read."""
+    if not _roles.is_there(connection, "alembic_version"):
         return None
     found = connection.execute("SELECT version_num::pg_catalog.text FROM dbanon.alembic_version").fetchone()
     return found[0] if found else None
@@ -127,24 +124,30 @@ def upgrade(
     try:
         with engine.begin() as wrapped:
             connection: store.Connection = wrapped.connection.driver_connection  # type: ignore[assignment]
-            names = _prepare(connection, role_prefix, share=share_roles)
+            before, names = _prepare(connection, role_prefix, share=share_roles)
             _migrate(wrapped, connection, names)
             _roles.record(connection, names)
             _sync_methods(connection)
             _describe_releases(connection)
             comment = sql.SQL("COMMENT ON TABLE dbanon.alembic_version IS {}")
             connection.execute(comment.format(sql.Literal(_stamp())))
+            restricted = _settle_choice(connection, restrict_public)
             connection.execute("RESET ROLE")
-            _settle_public(connection, names, restrict_public, say)
+            _settle_public(connection, names, *restricted, say=say)
+            left = _roles.rights_left(connection, before) if before and before != names else 0
+            if before and left:
+                say(f"Roles {before.prefix}_* own or may still use {left} other things in this database.")
             if not _roles.operators_read_releases(connection, names):
                 say(
                     "Operators may not read the releases: this login may not grant that. Run "
                     f"`GRANT {names.analyst} TO {names.operator}` as a superuser."
                 )
-    except DBAPIError as error:
-        raise _failure(error.orig) from error
-    except psycopg.Error as error:
-        raise _failure(error) from error
+    except (DBAPIError, psycopg.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, psycopg.errors.LockNotAvailable):
+            with store.connect(url) as connection:
+                raise _in_use(connection) from error
+        raise _failure(cause) from error
     finally:
         engine.dispose()
     return EXPECTED_REVISION
@@ -168,15 +171,42 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
     Raises
     ------
     StoreError
-        If the login may not do it, or somebody is using what is to be deleted.
+        If the login may not do it, another session uses what is to be deleted, or more has been built on it meanwhile.
     """
     with store.errors_translated(), _open(url) as connection:
-        _wait_for_turn(connection)
         found = _uninstall.inventory(connection)
+        connection.rollback()
         if found is None or not confirm(found):
             return None
-        connection.execute("SET LOCAL lock_timeout = '30s'")
-        return _uninstall.remove(connection)
+        try:
+            connection.execute(_LOCK_TIMEOUT)
+            _wait_for_turn(connection)
+            now = _uninstall.inventory(connection)
+            if now is None or set(now.built_on_it) - set(found.built_on_it):
+                raise StoreError(
+                    "What is deleted must be what was listed. Meanwhile another session has changed it, and nothing "
+                    "was deleted; run it again."
+                )
+            return _uninstall.remove(connection)
+        except psycopg.errors.LockNotAvailable as error:
+            connection.rollback()
+            raise _in_use(connection) from error
+
+
+def _in_use(connection: store.Connection) -> StoreError:
+    """Name the sessions that hold something of dbanon's."""
+    holders = _one(
+        connection,
+        "SELECT string_agg(DISTINCT format('%%s (process %%s)', s.usename, s.pid), ', ') FROM pg_locks l"
+        " JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY (%s) AND l.pid <> pg_backend_pid()",
+        _roles.SCHEMAS,
+    )
+    return StoreError(
+        f"Other sessions must leave dbanon's tables alone for a moment. {holders or 'A session that has ended'} did "
+        f"not within {_LOCK_WAIT_S:.0f} s, and nothing was changed; end that transaction and run it again.",
+        "55P03",
+    )
 
 
 def _open(url: str) -> store.Connection:
@@ -186,8 +216,10 @@ def _open(url: str) -> store.Connection:
     return connection
 
 
-def _prepare(connection: store.Connection, role_prefix: str | None, *, share: bool) -> _roles.Names:
-    """Do what comes before the revisions, and become the role that owns everything."""
+def _prepare(
+    connection: store.Connection, role_prefix: str | None, *, share: bool
+) -> tuple[_roles.Names | None, _roles.Names]:
+    """Do what comes before the revisions, and become the role that owns everything; returns old and new names."""
     connection.execute("SET LOCAL client_min_messages = warning")
     version = connection.info.server_version
     if version < _OLDEST_SERVER:
@@ -195,15 +227,18 @@ def _prepare(connection: store.Connection, role_prefix: str | None, *, share: bo
             f"The server must be PostgreSQL {_OLDEST_SERVER // 10000} or later. Got version {version // 10000}. "
             "Move to a newer server."
         )
+    connection.execute(_LOCK_TIMEOUT)
     _wait_for_turn(connection)
+    _roles.demand_own_schemas(connection)
     _demand_upgradable(connection)
+    before = _roles.recorded(connection)
     names = _roles.choose(connection, role_prefix, share=share)
     if not connection.execute("SELECT FROM pg_extension WHERE extname = 'postgis'").rowcount:
         _demand_closed_schema(connection, "public", names)
         _create_postgis(connection)
     _demand_closed_schema(connection, _roles.postgis_schema(connection), names)
     _roles.become_admin(connection, names)
-    return names
+    return before[0] if before else None, names
 
 
 def _wait_for_turn(connection: store.Connection) -> None:
@@ -214,7 +249,8 @@ def _wait_for_turn(connection: store.Connection) -> None:
             holders = _one(
                 connection,
                 "SELECT string_agg(format('%%s (process %%s)', s.usename, l.pid), ', ') FROM pg_locks l"
-                " LEFT JOIN pg_stat_activity s ON s.pid = l.pid WHERE l.locktype = 'advisory' AND l.granted"
+                " LEFT JOIN pg_stat_activity s ON s.pid = l.pid"
+                " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1"
                 " AND (l.classid::bigint << 32) | l.objid::bigint = %s AND l.database ="
                 " (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())",
                 _UPGRADE_LOCK,
@@ -244,7 +280,7 @@ def _demand_closed_schema(connection: store.Connection, schema: str, names: _rol
     """Refuse a schema for PostGIS in which others may put functions beside its own, or own it."""
     rows = connection.execute(
         """
-        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC'), r.oid = n.nspowner
+        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC'), r.oid = n.nspowner, quote_ident(n.nspname)
         FROM pg_namespace n JOIN pg_database d ON d.datname = current_database()
         CROSS JOIN LATERAL (
             SELECT x.grantee FROM aclexplode(n.nspacl) x WHERE x.privilege_type = 'CREATE' UNION SELECT n.nspowner) g
@@ -256,33 +292,40 @@ def _demand_closed_schema(connection: store.Connection, schema: str, names: _rol
         [schema, names.admin],
     ).fetchall()
     if rows:
-        others = ", ".join(name for name, owns in rows if not owns)
-        owner = "".join(f"`ALTER SCHEMA {schema} OWNER TO pg_database_owner`" for _, owns in rows if owns)
+        schema = rows[0][2]
+        others = ", ".join(name for name, owns, _ in rows if not owns)
+        owner = "".join(f"`ALTER SCHEMA {schema} OWNER TO pg_database_owner`" for _, owns, _ in rows if owns)
         revoke = f"`REVOKE CREATE ON SCHEMA {schema} FROM {others}`" if others else ""
         raise StoreError(
             f"Only superusers, the database's owner and {names.admin} may create in the schema of PostGIS, or others "
-            f"could put functions in the place of its own. In {schema} {', '.join(name for name, _ in rows)} may as "
+            f"could put functions in the place of its own. In {schema} {', '.join(name for name, *_ in rows)} may as "
             f"well; run {' and '.join(filter(None, (owner, revoke)))}."
         )
 
 
-def _settle_public(
-    connection: store.Connection, names: _roles.Names, wanted: bool | None, say: Callable[[str], None]
-) -> None:
-    """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
+def _settle_choice(connection: store.Connection, wanted: bool | None) -> tuple[bool, bool]:
+    """Write down whether rights are to be taken from PUBLIC; returns what was chosen before, and what is now."""
     before = _public_rights.is_restricted(connection)
     restricted = before if wanted is None else wanted
+    connection.execute("UPDATE dbanon.installation SET public_restricted = %s", [restricted])
+    return before, restricted
+
+
+def _settle_public(
+    connection: store.Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
+) -> None:
+    """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
     if restricted and not before:
         going = [thing for thing in _public_rights.things(connection) if thing.public and thing.ours]
-        if going:
-            listed = ", ".join(thing.name for thing in going)
-            say(f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: {listed}.")
+        for kind, what in (("TABLE", "views"), ("FUNCTION", "functions")):
+            listed = ", ".join(thing.name for thing in going if thing.kind == kind)
+            if listed:
+                say(f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: the {what} {listed}.")
     left: list[_public_rights.Thing] = []
     if restricted:
         left = _public_rights.restrict(connection, names)
     elif before:
         _public_rights.give_back(connection, names)
-    connection.execute("UPDATE dbanon.installation SET public_restricted = %s", [restricted])
     if left:
         say(
             f"The server's locks and counters and PostGIS's estimates ({len(left)} views and functions) stay open to "

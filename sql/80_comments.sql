@@ -7,13 +7,12 @@ COMMENT ON TABLE dbanon.installation IS 'How this database was made ready: one r
 COMMENT ON COLUMN dbanon.installation.one IS 'Key: always true.';
 COMMENT ON COLUMN dbanon.installation.role_prefix IS 'Its roles are called <role_prefix>_admin, _operator, _worker and _analyst.';
 COMMENT ON COLUMN dbanon.installation.database_oid IS 'The database for which that was chosen: a restored or cloned one has another OID.';
-COMMENT ON COLUMN dbanon.installation.public_restricted IS 'Whether the rights listed in dbanon.taken_right were to be taken from PUBLIC.';
+COMMENT ON COLUMN dbanon.installation.server_identifier IS 'The server it is on, as pg_control_system has it.';
+COMMENT ON COLUMN dbanon.installation.public_restricted IS 'Whether rights on the server''s own views were to be taken from PUBLIC.';
 
-COMMENT ON TABLE dbanon.taken_right IS 'Rights that an upgrade took from PUBLIC, and that dbanon db uninstall gives back.';
-COMMENT ON COLUMN dbanon.taken_right.kind IS 'TABLE (views too) or FUNCTION.';
-COMMENT ON COLUMN dbanon.taken_right.object IS 'Its name, as in GRANT.';
-COMMENT ON COLUMN dbanon.taken_right.privilege IS 'What PUBLIC could do with it.';
-COMMENT ON COLUMN dbanon.taken_right.monitor_had_it IS 'Whether pg_monitor had that right by itself.';
+COMMENT ON TABLE dbanon.changed_right IS 'Rights that an upgrade took from PUBLIC and gave to others instead; dbanon db uninstall undoes it.';
+COMMENT ON COLUMN dbanon.changed_right.object IS 'A view or function, as in GRANT.';
+COMMENT ON COLUMN dbanon.changed_right.grantee IS 'PUBLIC, who lost the right; pg_monitor or a role of dbanon''s, which was given it.';
 
 COMMENT ON TABLE dbanon.dataset IS 'A named collection of trajectories in one metric SRID, with one space grid and one time grid.';
 COMMENT ON COLUMN dbanon.dataset.dataset_id IS 'Key.';

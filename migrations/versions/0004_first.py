@@ -8,20 +8,19 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
--- How this database was made ready: its roles' names, chosen for the database of this OID (a copy has another); whether
+-- How this database was made ready: its roles' names, chosen for the database of this OID on this server (a copy has another); whether
 -- rights on the server's own views were taken from PUBLIC, and which.
 CREATE TABLE dbanon.installation (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     role_prefix text NOT NULL,
     database_oid oid NOT NULL,
+    server_identifier bigint NOT NULL,
     public_restricted boolean NOT NULL DEFAULT false
 );
-CREATE TABLE dbanon.taken_right (
-    kind text NOT NULL CHECK (kind IN ('TABLE', 'FUNCTION')),
+CREATE TABLE dbanon.changed_right (
     object text NOT NULL,
-    privilege text NOT NULL,
-    monitor_had_it boolean NOT NULL,
-    PRIMARY KEY (kind, object)
+    grantee text NOT NULL CHECK (grantee IN ('PUBLIC', 'pg_monitor', 'admin', 'operator', 'worker')),
+    PRIMARY KEY (object, grantee)
 );
 
 CREATE TABLE dbanon.dataset (

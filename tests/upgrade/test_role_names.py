@@ -91,6 +91,10 @@ def test_roles_left_by_a_dropped_database_let_their_members_in_only_if_asked(emp
     prefix, url = prefixes[0], empty()
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {prefix}_analyst")
+        with pytest.raises(ParameterError, match=f"COMMENT ON ROLE {prefix}_analyst IS"):
+            schema.upgrade(url, role_prefix=prefix)
+        purpose = "dbanon: may read the views in schema published, nothing else"
+        owner.execute(f"COMMENT ON ROLE {prefix}_analyst IS '{purpose}'")
     add_login(url, f"{prefix}_analyst")
     try:
         with pytest.raises(ParameterError, match=f"{prefix}_analyst_login"):

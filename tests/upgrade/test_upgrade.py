@@ -154,7 +154,7 @@ def test_a_schema_that_belongs_to_another_login_is_refused(empty: Callable[..., 
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA dbanon AUTHORIZATION {user}")
-    with pytest.raises(StoreError, match=f"belongs to {user}"):
+    with pytest.raises(StoreError, match=f"schema dbanon of {user}"):
         schema.upgrade(url, share_roles=True)
 
 
