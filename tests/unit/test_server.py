@@ -151,6 +151,7 @@ def fake_installation(directory: Path, version: str, *, postgis: bool) -> Path:
         ("pg_config", shared),
         ("initdb", ""),
         ("pg_ctl", ""),
+        ("psql", ""),
     ):
         (bindir / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (bindir / name).chmod(0o755)
@@ -166,11 +167,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_newest_installation_with_postgis_is_taken(machine: Path) -> None:
-    fake_installation(machine, "14.2", postgis=True)
+    fake_installation(machine, "15.2", postgis=True)
     best = fake_installation(machine, "16.1", postgis=True)
     fake_installation(machine, "17.0", postgis=False)
     assert _postgres.find_binaries().bindir == best
-    assert _postgres.find_binaries(14).major == 14
+    assert _postgres.find_binaries(15).major == 15
 
 
 def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
@@ -180,18 +181,18 @@ def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
     assert not (machine / "home").exists()
 
 
-@pytest.mark.parametrize("version", [None, "12.9"])
+@pytest.mark.parametrize("version", [None, "14.19"])
 def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, version: str | None) -> None:
     if version:
         fake_installation(machine, version, postgis=True)
-    with pytest.raises(StoreError, match=r"PostgreSQL 13 or later with PostGIS. Got none; .*postgresql-postgis"):
+    with pytest.raises(StoreError, match=r"PostgreSQL 15 or later with PostGIS. Got none; .*postgresql-postgis"):
         _postgres.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
     fake_installation(machine, "16.1", postgis=True)
-    with pytest.raises(StoreError, match=r"needs the programs of PostgreSQL 14.*postgresql-14-postgis-3"):
-        _postgres.find_binaries(14)
+    with pytest.raises(StoreError, match=r"needs the programs of PostgreSQL 15.*postgresql-15-postgis-3"):
+        _postgres.find_binaries(15)
 
 
 def test_a_working_directory_that_is_gone_hides_no_installation(
