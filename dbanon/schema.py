@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXPECTED_REVISION = "0004"
 
 _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
-_OLDEST_SERVER = 130000
+_OLDEST_SERVER = 150000
 _INSTALLED = Path(__file__).parent
 _REPOSITORY = _INSTALLED.parent
 
@@ -130,7 +130,7 @@ def _prepare(connection: "sqlalchemy.Connection") -> None:
     version = int(connection.exec_driver_sql("SELECT current_setting('server_version_num')").scalar_one())
     if version < _OLDEST_SERVER:
         raise StoreError(
-            f"The server must be PostgreSQL 13 or later. Got version {version // 10000}. Move to a newer server."
+            f"The server must be PostgreSQL 15 or later. Got version {version // 10000}. Move to a newer server."
         )
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
     found = "SELECT count(*) FROM pg_extension WHERE extname = 'postgis'"

@@ -41,15 +41,15 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def user(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[str]:
-    """A login that may create roles and is no superuser; its password is its name."""
+def user(dbanon_server: "Target", dbanon_template: str, empty: Callable[..., str]) -> Iterator[str]:
+    """A login that may create roles and is no superuser; its password is its name. The template brings the roles."""
     name = f"dbanon_user_{secrets.token_hex(4)}"
     with psycopg.connect(dbanon_server.url, autocommit=True) as server:
         server.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD '{name}'")
         if server.info.server_version >= 160000:  # there, creating roles does not let one grant those of others
             server.execute(f"GRANT dbanon_admin TO {name}")
         yield name
-        server.execute(f"REVOKE dbanon_admin FROM {name}")
+        server.execute(f"REVOKE dbanon_admin FROM {name} CASCADE")
         owned = server.execute("SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) = %s", [name]).fetchall()
         for (database,) in owned:
             server.execute(f"DROP DATABASE {database} WITH (FORCE)")
@@ -102,6 +102,19 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
         connection.execute("CREATE EXTENSION postgis")
     assert schema.upgrade(database_url(url, user=user, password=user)) == schema.EXPECTED_REVISION
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
+
+
+def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: Callable[..., str], user: str) -> None:
+    url = empty(owner=user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+        if connection.info.server_version >= 160000:  # what who makes a role gets: neither its rights nor to become it
+            roles = "dbanon_admin, dbanon_operator, dbanon_worker, dbanon_analyst"
+            connection.execute(f"GRANT {roles} TO {user} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE")
+    owner = database_url(url, user=user, password=user)
+    assert call(owner, "db", "upgrade").code == 0
+    done = call(owner, "demo")
+    assert (done.code, "POLYGON" in done.stdout) == (0, True), done.stderr
 
 
 def test_who_may_not_take_the_counters_from_everybody_is_told_what_stays_open(
