@@ -71,8 +71,7 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    name = image or image_name()
-    demand_image(name)
+    name = demand_image(image)
     if "TESTCONTAINERS_RYUK_DISABLED" not in os.environ:
         testcontainers_config.ryuk_disabled = True  # its cleaner is one more image, which may be out of reach
     password = secrets.token_urlsafe(16)
@@ -119,8 +118,18 @@ def _base() -> str:
     return os.environ.get("DBANON_TEST_BASE") or _BASE
 
 
-def demand_image(name: str) -> None:
+def demand_image(image: str | None = None) -> str:
     """Make sure that the engine answers and the image is there, building or pulling it where it is not.
+
+    Parameters
+    ----------
+    image : str, optional
+        `image_name` if None.
+
+    Returns
+    -------
+    str
+        Name of the image.
 
     Raises
     ------
@@ -129,12 +138,13 @@ def demand_image(name: str) -> None:
     """
     from dbanon.errors import StoreError
 
+    name = image or image_name()
     docker, client = _engine()
     try:
         try:
             client.images.get(name)
         except docker.errors.ImageNotFound:
-            if name == os.environ.get("DBANON_TEST_IMAGE") or not name.startswith("dbanon-postgis:"):
+            if image or os.environ.get("DBANON_TEST_IMAGE"):
                 client.images.pull(name)
             else:
                 _build(docker, client, name)
@@ -145,6 +155,7 @@ def demand_image(name: str) -> None:
         ) from None
     finally:
         client.close()
+    return name
 
 
 def _build(docker: Any, client: Any, name: str) -> None:
@@ -207,7 +218,7 @@ def _test_server() -> "Iterator[Target]":
         return
     if wanted != "embedded":
         try:
-            demand_image(image_name())
+            demand_image()
         except StoreError:
             if wanted == "container":
                 raise
