@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon import schema, testing
+from dbanon import schema
 from dbanon._postgres import find_binaries, installations, run_as
 from dbanon.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
+from tests.clients import client
 
 if TYPE_CHECKING:
     from dbanon.server import Target
@@ -29,18 +30,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
 embedded_only = pytest.mark.skipif(
     not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"
 )
-
-
-def client(name: str, url: str) -> list[str]:
-    """Command of a client program as new as the server: of this machine, else of the image the server comes from."""
-    with psycopg.connect(url) as connection:
-        wanted = connection.info.server_version // 10000
-    found = [item.bindir / name for item in installations() if item.major >= wanted]
-    if found:
-        return [str(found[0])]
-    if shutil.which("docker") is None or os.environ.get("DBANON_TEST_SERVER") == "embedded":
-        pytest.skip(f"no {name} of PostgreSQL {wanted} on this machine")
-    return ["docker", "run", "--rm", "-i", "--network", "host", "--entrypoint", name, testing.image_name()]
 
 
 def dump(url: str) -> bytes:
