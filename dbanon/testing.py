@@ -77,6 +77,10 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     password = secrets.token_urlsafe(16)
     container = DockerContainer(name).with_exposed_ports(5432)
     container = container.with_envs(POSTGRES_USER="dbanon", POSTGRES_PASSWORD=password, POSTGRES_DB="dbanon")
+    settings = [word for name, value in _FORGETFUL.items() for word in ("-c", f"{name}={value}")]
+    container = container.with_command(["postgres", *settings])
+    if _memory_directory() is not None:
+        container = container.with_tmpfs_mount("/var/lib/postgresql/data")
     with container:
         yield _wait_for(container, name, password, time.monotonic() + wait_s)
 
