@@ -187,3 +187,15 @@ def test_migrations_import_nothing_of_dbanon() -> None:
         text = file.read_text(encoding="utf-8")
         assert "import dbanon" not in text
         assert "from dbanon" not in text
+
+
+def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert schema._OLDEST_SERVER == 150000
+    url = empty()
+    with psycopg.connect(url) as connection:
+        version = connection.info.server_version
+    monkeypatch.setattr(schema, "_OLDEST_SERVER", version + 1)
+    with pytest.raises(StoreError, match=f"Got version {version // 10000}"):
+        schema.upgrade(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)
