@@ -10,6 +10,7 @@ the image of Debian that ``DBANON_TEST_BASE`` names, which decides on the versio
 15; ``debian:trixie-slim``: 17).
 """
 
+import fcntl
 import hashlib
 import importlib
 import os
@@ -164,10 +165,12 @@ def demand_image(image: str | None = None) -> str:
 
 def _build(docker: Any, client: Any, name: str) -> None:
     options = {"path": str(_BUILD_CONTEXT), "tag": name, "rm": True, "buildargs": {"BASE": _base()}}
-    try:
-        client.images.build(**options)
-    except docker.errors.BuildError:  # where containers reach no network of their own, the machine's may do
-        client.images.build(**options, network_mode="host")
+    with (_BUILD_CONTEXT / "Dockerfile").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes the others find every step done
+        try:
+            client.images.build(**options)
+        except docker.errors.BuildError:  # where containers reach no network of their own, the machine's may do
+            client.images.build(**options, network_mode="host")
 
 
 def _engine() -> tuple[Any, Any]:

@@ -168,6 +168,7 @@ def make_in_single_user_mode(server: EmbeddedServer) -> None:
         assert "ERROR" not in run_as(server._account, command, text=f"{statement}\n", home=server.home).stderr
 
 
+@pytest.mark.stress
 @embedded_only
 def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_says(
     embedded: EmbeddedServer, tmp_path: Path
