@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
-from dbanon import _postgres, server
+from dbanon import _postgres, server, testing
 from dbanon.errors import ParameterError, StoreError
 from dbanon.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
 
@@ -210,3 +210,24 @@ def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:
     code = f"import sys, dbanon.server, dbanon.testing; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_servers_and_logins_can_be_had_without_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; from dbanon.testing import cloned_database, logins, postgis_container"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_image_is_known_by_what_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DBANON_TEST_IMAGE", "DBANON_TEST_BASE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(testing, "_BUILD_CONTEXT", tmp_path)
+    (tmp_path / "Dockerfile").write_text("FROM a")
+    names = [testing.image_name(), testing.image_name()]
+    (tmp_path / "Dockerfile").write_text("FROM b")
+    names.append(testing.image_name())
+    monkeypatch.setenv("DBANON_TEST_BASE", "debian:trixie-slim")
+    names.append(testing.image_name())
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+    monkeypatch.setenv("DBANON_TEST_IMAGE", "mine")
+    assert testing.image_name() == "mine"
