@@ -213,7 +213,7 @@ def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:
 
 
 def test_servers_and_logins_can_be_had_without_pytest() -> None:
-    code = "import sys; sys.modules['pytest'] = None; from dbanon.testing import cloned_database, logins, postgis_container"
+    code = "import sys; sys.modules['pytest'] = None; from dbanon.testing import logins, postgis_container"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
