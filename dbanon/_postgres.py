@@ -13,7 +13,7 @@ from typing import Any
 
 from dbanon.errors import StoreError
 
-OLDEST_SUPPORTED = 13
+OLDEST_SUPPORTED = 15
 _BINARY_PATTERNS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -85,7 +85,7 @@ def _candidate_directories() -> Iterator[Path]:
 
 
 def _examine(bindir: Path) -> Binaries | None:
-    if not all(os.access(bindir / name, os.X_OK) for name in ("initdb", "pg_ctl", "postgres")):
+    if not all(os.access(bindir / name, os.X_OK) for name in ("initdb", "pg_ctl", "postgres", "psql")):
         return None
     match = re.search(r"\(PostgreSQL\) (\d+)", _output([str(bindir / "postgres"), "--version"]))
     if not match or int(match[1]) < OLDEST_SUPPORTED:

@@ -5,6 +5,7 @@ directory only, which is why it may trust whoever gets there. A cluster becomes 
 complete (role, database and PostGIS included), so an interrupted creation is simply begun again.
 """
 
+import copy
 import fcntl
 import hashlib
 import os
@@ -29,13 +30,19 @@ from dbanon._postgres import Account, find_binaries, installations, run_as, syst
 from dbanon.errors import ParameterError, StoreError
 
 PORT = 5432  # only names the socket file: the embedded server listens on no network address
+_BUILDING_PORT = 1  # of a server that is not yet whole: no URL leads there
 DATABASE = ROLE = "dbanon"
 SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103  # bytes in sockaddr_un.sun_path, less the final NUL
 _TEMPORARY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
 _SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
 _SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")  # noqa: S108 - the two defaults libpq is built with
 # The private schema has the role's name: "$user", the first of the default path, would put everybody's tables there.
-_PUBLIC_PATH = f"ALTER ROLE {ROLE} SET search_path = public"
+_CONTENT = f"""
+ALTER ROLE {ROLE} SET search_path = public;
+CREATE DATABASE {DATABASE};
+\\connect {DATABASE}
+CREATE EXTENSION postgis;
+"""
 _TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
 # no statement, value or parameter of anybody's data in the log.
@@ -209,6 +216,21 @@ def _label(words: Mapping[str, str]) -> str:
     return "PostgreSQL server: " + " ".join(part for part in parts if part)
 
 
+def dumps_lack_postgis(url: str) -> bool:
+    """Say whether `pg_dump` takes the database's PostGIS for a part of every new cluster, and leaves it out.
+
+    It does where the extension was made by a server in single-user mode.
+    """
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'postgis'"
+            " AND oid OPERATOR(pg_catalog.<) 16384::pg_catalog.oid"
+        ).fetchone()
+    return row is not None
+
+
 def psql(url: str, arguments: Sequence[str] = ()) -> int:
     """Run psql on `url` with the terminal of this process and return its exit code.
 
@@ -272,6 +294,7 @@ class EmbeddedServer:
         self.data = self.home / "data"
         self.log = self.home / "log" / "postgresql.log"
         self._settings = {**_FIXED, **(settings or {})}
+        self._port = PORT
 
     @property
     def url(self) -> str:
@@ -300,7 +323,6 @@ class EmbeddedServer:
                     self._create()
                 if not self._ready():
                     self._launch()
-                    self._leave_private_path()
         return self.target
 
     def stop(self) -> bool:
@@ -462,32 +484,35 @@ class EmbeddedServer:
     # -- doing
 
     def _create(self) -> None:
-        """Make the cluster beside its place and move it there when it is whole."""
-        binaries = find_binaries()
-        building = self.home / "data.new"
-        shutil.rmtree(building, ignore_errors=True)
-        self._make_private(building)
-        initdb = [str(binaries.bindir / "initdb"), "-D", str(building), "-U", ROLE, "--encoding=UTF8"]
+        """Make the cluster beside its place, behind a socket of its own, and move it to its place when it is whole.
+
+        Database and extension come from a server in normal operation: what one in single-user mode makes has numbers
+        (OIDs) that `pg_dump` takes for parts of every new cluster, and leaves out.
+        """
+        bindir = find_binaries().bindir
+        half = copy.copy(self)
+        half.data, half._port = self.home / "data.new", _BUILDING_PORT
+        half._clear_remains()
+        shutil.rmtree(half.data, ignore_errors=True)
+        self._make_private(half.data)
+        initdb = [str(bindir / "initdb"), "-D", str(half.data), "-U", ROLE, "--encoding=UTF8"]
         initdb += ["--auth-local=trust", "--auth-host=reject"]
         result = self._run([*initdb, "--locale=C.UTF-8"])
         if result.returncode:  # a system without that locale
             result = self._run([*initdb, "--locale=C"])
         self._demand(result, "initdb")
         self._demand(
-            self._run(["tee", "-a", str(building / "postgresql.conf")], text=_TUNING), "writing postgresql.conf"
+            self._run(["tee", "-a", str(half.data / "postgresql.conf")], text=_TUNING), "writing postgresql.conf"
         )
-        postgres = [str(binaries.bindir / "postgres"), "--single", "-D", str(building)]
-        for database, statement in (
-            ("postgres", f"CREATE DATABASE {DATABASE}"),
-            (DATABASE, "CREATE EXTENSION postgis"),
-            (DATABASE, "REVOKE CREATE ON SCHEMA public FROM PUBLIC"),  # granted before version 15
-            (DATABASE, _PUBLIC_PATH),
-        ):
-            result = self._run([*postgres, database], text=statement + "\n")
-            if "ERROR: " in result.stderr:  # this mode ends with 0 whatever happens
-                result.returncode = 1
-            self._demand(result, statement)
-        building.rename(self.data)
+        half._launch()
+        try:
+            psql = [str(bindir / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", ROLE, "-d", "postgres"]
+            where = ["-h", str(self._socket_directory), "-p", str(_BUILDING_PORT)]
+            self._demand(self._run([*psql, *where], text=_CONTENT), "psql")
+        finally:
+            stopped = half._pg_ctl("stop", "-m", "fast", "-w", "-t", "120")
+        self._demand(stopped, "pg_ctl stop")
+        half.data.rename(self.data)
 
     def _launch(self) -> None:
         """Start the postmaster; try again while the children of a killed one hold on to shared memory."""
@@ -504,15 +529,6 @@ class EmbeddedServer:
                 raise StoreError(f"The embedded server must start. Got: {reason}; see {self.log}.")
             time.sleep(0.5)
 
-    def _leave_private_path(self) -> None:
-        """Give a cluster made without it the path of new ones; one that somebody has chosen stays."""
-        import psycopg
-
-        with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True) as connection:
-            row = connection.execute("SELECT current_setting('search_path')").fetchone()
-            if row is not None and '"$user"' in row[0]:
-                connection.execute(_PUBLIC_PATH)
-
     def _clear_remains(self) -> None:
         """Remove the pid file of a killed server; stop one that lives but has lost its socket."""
         if self._postmaster() is not None:
@@ -521,7 +537,7 @@ class EmbeddedServer:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def _options(self) -> str:
-        options = {**self._settings, "unix_socket_directories": str(self._socket_directory), "port": str(PORT)}
+        options = {**self._settings, "unix_socket_directories": str(self._socket_directory), "port": str(self._port)}
         return " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in options.items())
 
     def _pg_ctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -44,6 +44,10 @@ _OURS = {  # whatever the login has been given for its own queries; settings tha
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "30s",
 }
+_MAY_BECOME = (
+    "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
+    " THEN 'MEMBER' ELSE 'SET' END) FROM pg_catalog.pg_roles r WHERE r.rolname = %s"
+)
 _HOLDING = {"idle_session_timeout": "120s"}  # it is used every second, unless its process is frozen
 _CLOAK_BYTES = 260  # a row of dbanon.cloak without extra, and its place in the primary key
 _MEMBER_BYTES = 90
@@ -348,11 +352,10 @@ def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Read the first rows of a release as an analyst would; geometries as WKT.
 
-    Where the login may become ``dbanon_analyst`` it does for this query.
+    Where the login may become ``dbanon_analyst`` it does for this query: from version 16 on, not every member may.
     """
     with connection.transaction():
-        analyst = "SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = 'dbanon_analyst'"
-        if one(connection, analyst):
+        if one(connection, _MAY_BECOME, ["dbanon_analyst"]):
             connection.execute("SET LOCAL ROLE dbanon_analyst")
         connection.execute(_arrow.POSTGIS_PATH)
         view = sql.Identifier("published", name)

@@ -1,12 +1,17 @@
-"""PostGIS for tests, for users' tests and dbanon's own: a container, and pytest fixtures with a fresh database each.
+"""PostGIS for tests, for users' and dbanon's own: a container, fresh databases, logins, and pytest fixtures of them.
 
 A pytest plugin that every test run of the environment loads, so it imports nothing but pytest until a fixture is used.
+Without pytest there are no fixtures, and all else works.
 
 ``DBANON_TEST_DSN`` names a server to test on. Without it the fixtures take a container where a Docker engine answers
 and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or ``container``)
-forces one and fails where it cannot be had; ``DBANON_TEST_IMAGE`` names the image.
+forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from ``docker/`` on
+the image of Debian that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``: PostgreSQL
+15; ``debian:trixie-slim``: 17).
 """
 
+import fcntl
+import hashlib
 import importlib
 import os
 import secrets
@@ -14,19 +19,23 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import pytest
+try:
+    import pytest
+except ImportError:
+    pytest = SimpleNamespace(fixture=lambda function=None, **_: function or (lambda made: made))  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     import psycopg
 
     from dbanon.server import Target
 
-IMAGE = "dbanon-postgis"
+_BASE = "debian:bookworm-slim"
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
@@ -46,7 +55,7 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     Parameters
     ----------
     image : str, optional
-        ``DBANON_TEST_IMAGE`` or ``dbanon-postgis`` if None; the latter is built from the source tree where missing.
+        `image_name` if None, which is built where it is missing.
     wait_s : float
         How long the server may take until it answers.
 
@@ -63,13 +72,16 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    name = image or os.environ.get("DBANON_TEST_IMAGE") or IMAGE
-    _demand_image(name)
+    name = demand_image(image)
     if "TESTCONTAINERS_RYUK_DISABLED" not in os.environ:
         testcontainers_config.ryuk_disabled = True  # its cleaner is one more image, which may be out of reach
     password = secrets.token_urlsafe(16)
     container = DockerContainer(name).with_exposed_ports(5432)
     container = container.with_envs(POSTGRES_USER="dbanon", POSTGRES_PASSWORD=password, POSTGRES_DB="dbanon")
+    settings = [word for name, value in _FORGETFUL.items() for word in ("-c", f"{name}={value}")]
+    container = container.with_command(["postgres", *settings])
+    if _memory_directory() is not None:
+        container = container.with_tmpfs_mount("/var/lib/postgresql/data")
     with container:
         yield _wait_for(container, name, password, time.monotonic() + wait_s)
 
@@ -96,26 +108,69 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
         time.sleep(0.2)
 
 
-def _demand_image(name: str) -> None:
-    """Make sure that the engine answers and the image is there, building or pulling it where it is not."""
+def image_name() -> str:
+    """Name the image of the tests' server: ``DBANON_TEST_IMAGE``, else that of ``docker/`` by its content and base."""
+    named = os.environ.get("DBANON_TEST_IMAGE")
+    if named:
+        return named
+    digest = hashlib.sha256(_base().encode())
+    for file in sorted(_BUILD_CONTEXT.iterdir()):
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return f"dbanon-postgis:{digest.hexdigest()[:12]}"
+
+
+def _base() -> str:
+    return os.environ.get("DBANON_TEST_BASE") or _BASE
+
+
+def demand_image(image: str | None = None) -> str:
+    """Make sure that the engine answers and the image is there, building or pulling it where it is not.
+
+    Parameters
+    ----------
+    image : str, optional
+        `image_name` if None.
+
+    Returns
+    -------
+    str
+        Name of the image.
+
+    Raises
+    ------
+    StoreError
+        If there is no engine, or the image cannot be had.
+    """
     from dbanon.errors import StoreError
 
+    name = image or image_name()
     docker, client = _engine()
     try:
         try:
             client.images.get(name)
         except docker.errors.ImageNotFound:
-            if name == IMAGE and (_BUILD_CONTEXT / "Dockerfile").exists():
-                client.images.build(path=str(_BUILD_CONTEXT), tag=name, rm=True)
-            else:
+            if image or os.environ.get("DBANON_TEST_IMAGE"):
                 client.images.pull(name)
+            else:
+                _build(docker, client, name)
     except docker.errors.DockerException as error:
         raise StoreError(
-            f"The image {name} must be there, or docker/ be at hand to build it. Got: {str(error)[:200]}; run "
-            f"`docker build -t {IMAGE} docker/` or name an image in DBANON_TEST_IMAGE."
+            f"The image {name} must be there, or be built from docker/, or be pulled. Got: {str(error)[:200]}; mend "
+            "that, or name another image in DBANON_TEST_IMAGE."
         ) from None
     finally:
         client.close()
+    return name
+
+
+def _build(docker: Any, client: Any, name: str) -> None:
+    options = {"path": str(_BUILD_CONTEXT), "tag": name, "rm": True, "buildargs": {"BASE": _base()}}
+    with (_BUILD_CONTEXT / "Dockerfile").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes the others find every step done
+        try:
+            client.images.build(**options)
+        except docker.errors.BuildError:  # where containers reach no network of their own, the machine's may do
+            client.images.build(**options, network_mode="host")
 
 
 def _engine() -> tuple[Any, Any]:
@@ -148,7 +203,7 @@ def _answers(host: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def dbanon_server(request: pytest.FixtureRequest) -> "Iterator[Target]":
+def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
     """Server of the session, as `Target`: its user must be a superuser, or may create databases and roles."""
     with _test_server() as target:
         reporter = request.config.pluginmanager.get_plugin("terminalreporter")
@@ -170,7 +225,7 @@ def _test_server() -> "Iterator[Target]":
         return
     if wanted != "embedded":
         try:
-            _demand_image(os.environ.get("DBANON_TEST_IMAGE") or IMAGE)
+            demand_image()
         except StoreError:
             if wanted == "container":
                 raise
@@ -263,3 +318,57 @@ def cloned_database(server: "Target", template: str) -> Iterator[str]:
             yield database_url(server.url, dbname=name)
         finally:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+# --- logins -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dbanon_login(dbanon_database: str) -> Iterator[Callable[[str], str]]:
+    """``dbanon_login("analyst")`` is the URL of a new login of `dbanon_database`; see `logins`."""
+    with logins(dbanon_database) as make:
+        yield make
+
+
+@contextmanager
+def logins(url: str) -> Iterator[Callable[[str], str]]:
+    """Make logins on a database for the length of a ``with`` block; they go at its end, with what they own there.
+
+    Parameters
+    ----------
+    url : str
+        Of a login that may create roles and grant those of dbanon.
+
+    Yields
+    ------
+    callable
+        Takes ``admin``, ``operator``, ``worker``, ``analyst`` or the name of another role; returns the URL of a new
+        login that is a member of the role and of nothing else.
+    """
+    from psycopg import sql
+
+    from dbanon.server import Target
+
+    owner, users = Target(url, ""), []
+
+    def make(role: str) -> str:
+        user, password = f"dbanon_login_{secrets.token_hex(4)}", secrets.token_hex(12)
+        statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
+        with _on_server(owner) as connection:
+            name = sql.Identifier(_role_name(role))
+            connection.execute(statement.format(sql.Identifier(user), sql.Literal(password), name))
+        users.append(user)
+        return database_url(url, user=user, password=password)
+
+    try:
+        yield make
+    finally:
+        with _on_server(owner) as connection:
+            for user in users:
+                connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
+                connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(user)))
+                connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
+
+
+def _role_name(role: str) -> str:
+    return f"dbanon_{role}" if role in ("admin", "operator", "worker", "analyst") else role

@@ -8,9 +8,8 @@ import hypothesis.core
 import numpy as np
 import psycopg
 import pytest
-from psycopg import sql
 
-from dbanon.testing import database_url
+from dbanon.testing import logins
 
 # Left in the environment for the processes of pytest-xdist: all have the same.
 SEED = int(os.environ.get("DBANON_TEST_SEED") or secrets.randbelow(2**31))
@@ -72,19 +71,5 @@ def connection(database: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def login(database: str) -> Iterator[Callable[[str], str]]:
     """``login("dbanon_analyst")`` is the URL of a new user that is a member of the role and nothing else."""
-    users: list[str] = []
-
-    def make(role: str) -> str:
-        user, password = f"dbanon_login_{secrets.token_hex(4)}", secrets.token_hex(12)
-        with psycopg.connect(database, autocommit=True) as owner:
-            statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
-            owner.execute(statement.format(sql.Identifier(user), sql.Literal(password), sql.Identifier(role)))
-        users.append(user)
-        return database_url(database, user=user, password=password)
-
-    yield make
-    with psycopg.connect(database, autocommit=True) as owner:
-        for user in users:
-            owner.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
-            owner.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(user)))
-            owner.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
+    with logins(database) as make:
+        yield make

@@ -7,6 +7,19 @@ import typer
 from dbanon.commands._shared import GLOBAL, db_app, options, show
 
 
+def _warn_of_dumps(url: str) -> None:
+    from dbanon import server, store
+    from dbanon.report import stderr_line
+
+    with store.errors_translated():
+        if server.dumps_lack_postgis(url):
+            stderr_line(
+                "A dump of this database lacks the extension postgis, whose OID is below 16384, and does not restore "
+                "by itself; move the database once as docs/howto/administrator.md says (Dump and restore), or run "
+                "`CREATE EXTENSION postgis` in the new database before pg_restore."
+            )
+
+
 @db_app.command("up", epilog=GLOBAL)
 def db_up() -> None:
     """Start the embedded server and migrate it."""
@@ -14,6 +27,7 @@ def db_up() -> None:
 
     target = server.EmbeddedServer().start()
     revision = schema.upgrade(target.url, restrict_public=True)
+    _warn_of_dumps(target.url)
     show(lambda: f"{target.label} is up at revision {revision}", lambda: {"url": target.url, "revision": revision})
 
 
@@ -31,7 +45,10 @@ def db_status() -> None:
     """Say whether the embedded server runs, where, and with which version."""
     from dbanon import report, server
 
-    status = vars(server.EmbeddedServer().status())
+    embedded = server.EmbeddedServer()
+    status = vars(embedded.status())
+    if status["running"]:
+        _warn_of_dumps(embedded.url)
     show(lambda: report.table(["embedded server", ""], list(status.items())), lambda: status)
 
 
@@ -86,6 +103,7 @@ def db_upgrade(
             restrict_public=True if target.embedded else restrict_public,
             say=stderr_line,
         )
+    _warn_of_dumps(target.url)
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
 
 

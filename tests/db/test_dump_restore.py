@@ -1,38 +1,61 @@
 """A database with a live release survives pg_dump and restore: view, digest, gate and grants."""
 
+import os
+import re
 import secrets
+import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from dbanon import schema
+from dbanon._postgres import find_binaries, installations, run_as
+from dbanon.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
+from tests.acceptance.commands import call, json_of
+from tests.clients import client
+
+if TYPE_CHECKING:
+    from dbanon.server import Target
 
 Verify = Callable[..., None]
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "administrator.md"
+embedded_only = pytest.mark.skipif(
+    not any(item.postgis for item in installations()), reason="no PostgreSQL programs with PostGIS on this machine"
+)
 
 
-def program(name: str) -> str:
-    """Find a client program at least as new as the server: the newest there is."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    return str(found[-1]) if found else name
+def dump(url: str) -> bytes:
+    return subprocess.run([*client("pg_dump", url), "-Fc", "-d", url], check=True, stdout=subprocess.PIPE).stdout
+
+
+@contextmanager
+def restoring(dumped: bytes, url: str) -> Iterator[str]:
+    """Restore into a new database of a server; yields its URL."""
+    name = f"dbanon_restored_{secrets.token_hex(4)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        try:
+            target = database_url(url, dbname=name)
+            command = [*client("pg_restore", url), "--exit-on-error", "-d", target]
+            subprocess.run(command, check=True, input=dumped)
+            yield target
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
-def restored(database: str, connection: psycopg.Connection, run: int, tmp_path: Path) -> Iterator[psycopg.Connection]:
+def restored(database: str, connection: psycopg.Connection, run: int) -> Iterator[psycopg.Connection]:
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-    target, name = tmp_path / "dump", f"dbanon_restored_{secrets.token_hex(4)}"
-    subprocess.run([program("pg_dump"), "-Fc", "-d", database, "-f", target], check=True)
-    connection.execute(f"CREATE DATABASE {name}")
-    try:
-        url = database_url(database, dbname=name)
-        subprocess.run([program("pg_restore"), "--exit-on-error", "-d", url, target], check=True)
-        with psycopg.connect(url, autocommit=True) as opened:
-            yield opened
-    finally:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with restoring(dump(database), database) as url, psycopg.connect(url, autocommit=True) as opened:
+        yield opened
 
 
 def test_a_restored_release_is_the_same_and_still_guarded(
@@ -85,7 +108,91 @@ def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Conn
 
 
 def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str]) -> None:
-    command = [program("pg_dump"), "--schema=dbanon", "--schema=published", "-d", login("dbanon_admin")]
+    url = login("dbanon_admin")
+    command = [*client("pg_dump", url), "--schema=dbanon", "--schema=published", "-d", url]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CREATE TABLE dbanon.audit" in done.stdout
+
+
+# --- the embedded server
+
+
+@pytest.fixture
+def embedded() -> Iterator[EmbeddedServer]:
+    """An embedded server that is not yet made."""
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home", settings={"fsync": "off"})
+    yield server
+    server.stop()
+    shutil.rmtree(directory)
+
+
+def play_demo(server: EmbeddedServer) -> None:
+    schema.upgrade(server.start().url)
+    assert call(server.url, "demo").code == 0
+
+
+def rows(url: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT * FROM published.demo_k5 ORDER BY cloak_id").fetchall()
+
+
+@embedded_only
+def test_a_dump_of_the_embedded_server_restores_there_and_on_another_server_and_publishes_again(
+    embedded: EmbeddedServer, dbanon_server: "Target", dbanon_template: str
+) -> None:
+    play_demo(embedded)
+    assert not dumps_lack_postgis(embedded.url)
+    dumped = dump(embedded.url)
+    for server in (embedded.url, dbanon_server.url):
+        with restoring(dumped, server) as url:
+            assert rows(url) == rows(embedded.url) != []
+            again = ("run", "tp-aware", "--dataset", "demo", "--seed", "1", "--publish", "again")
+            done = call(url, "--json", *again, "-p", "k=5")
+            assert (done.code, json_of(done)["status"]) == (0, "verified"), done.stderr
+            assert call(url, "unpublish", "demo_k5").code == 0
+
+
+def make_in_single_user_mode(server: EmbeddedServer) -> None:
+    """Make the cluster as early versions did."""
+    bindir = find_binaries().bindir
+    server._make_home()
+    server._make_private(server.data)
+    run = [str(bindir / "initdb"), "-D", str(server.data), "-U", "dbanon", "--auth-local=trust", "--locale=C.UTF-8"]
+    assert server._run(run).returncode == 0
+    for database, statement in (("postgres", f"CREATE DATABASE {DATABASE}"), (DATABASE, "CREATE EXTENSION postgis")):
+        command = [str(bindir / "postgres"), "--single", "-D", str(server.data), database]
+        assert "ERROR" not in run_as(server._account, command, text=f"{statement}\n", home=server.home).stderr
+
+
+@pytest.mark.stress
+@embedded_only
+def test_a_server_made_in_single_user_mode_is_recognised_and_moved_as_the_page_says(
+    embedded: EmbeddedServer, tmp_path: Path
+) -> None:
+    make_in_single_user_mode(embedded)
+    play_demo(embedded)
+    assert dumps_lack_postgis(embedded.url)
+    before = rows(embedded.url)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "DBANON_"))}
+    programs = f"{Path(sys.executable).parent}:{find_binaries().bindir}:{os.environ['PATH']}"
+    environment |= {"DBANON_HOME": str(embedded.home), "PATH": programs}
+
+    def bash(script: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "-euc", script]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+
+    for command in ("up", "status", "upgrade"):
+        said = bash(f"dbanon db {command}")
+        assert (said.returncode, "CREATE EXTENSION postgis" in said.stderr) == (0, True), said.stderr
+    section = PAGE.read_text().partition("## Dump and restore")[2]
+    block = re.search(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    moved = bash(block[1])
+    assert moved.returncode == 0, moved.stderr
+    assert "CREATE EXTENSION" not in bash("dbanon db status").stderr
+    assert rows(embedded.url) == before
+    with restoring(dump(embedded.url), embedded.url) as url:
+        assert rows(url) == before

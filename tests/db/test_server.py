@@ -18,7 +18,7 @@ import pytest
 from dbanon._postgres import find_binaries, installations
 from dbanon.errors import StoreError
 from dbanon.server import EmbeddedServer, psql
-from dbanon.testing import database_url
+from dbanon.testing import logins
 
 pytestmark = [
     pytest.mark.db,
@@ -71,6 +71,7 @@ def test_a_first_start_makes_role_database_and_postgis(server: EmbeddedServer) -
     assert target.embedded
     assert ask(target.url, "SELECT current_user || '@' || current_database()") == "dbanon@dbanon"
     assert str(ask(target.url, "SELECT postgis_version()"))[0] == "3"
+    assert ask(target.url, "SELECT oid >= 16384 FROM pg_extension WHERE extname = 'postgis'")
     assert ask(target.url, "SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname='dbanon'") == "UTF8"
 
 
@@ -81,22 +82,6 @@ def test_tables_made_without_a_schema_are_not_among_the_private_ones(server: Emb
         connection.execute("CREATE TABLE gps (x int)")
         assert connection.execute("SELECT to_regclass('public.gps') IS NOT NULL").fetchone() == (True,)
         connection.execute("DROP TABLE public.gps")
-
-
-@pytest.mark.parametrize(
-    ("statement", "path"),
-    [("RESET search_path", "public"), ("SET search_path = mine", "mine")],
-    ids=["made before", "chosen"],
-)
-def test_a_start_gives_an_older_cluster_the_path_and_leaves_one_that_was_chosen(
-    server: EmbeddedServer, statement: str, path: str
-) -> None:
-    with psycopg.connect(server.start().url, autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE dbanon {statement}")
-    server.stop()
-    assert ask(server.start().url, "SHOW search_path") == path
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("ALTER ROLE dbanon SET search_path = public")
 
 
 def test_a_second_start_finds_it_running(server: EmbeddedServer) -> None:
@@ -173,6 +158,38 @@ def test_an_interrupted_creation_is_begun_again(place: Path) -> None:
 
 
 @pytest.mark.stress
+def test_a_creation_that_was_killed_is_begun_again_and_leaves_no_server(place: Path) -> None:
+    """Killed when database and extension are there, and its server up."""
+    home = place / "killed"
+    code = f"""if True:
+        import os, signal
+        from pathlib import Path
+        from dbanon.server import EmbeddedServer
+        demand = EmbeddedServer._demand
+        def die(self, result, step):
+            if step == "psql":
+                os.kill(os.getpid(), signal.SIGKILL)
+            demand(self, result, step)
+        EmbeddedServer._demand = die
+        EmbeddedServer(Path({str(home)!r})).start()
+    """
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    embedded = EmbeddedServer(home, settings=FORGETFUL)
+    left = int((home / "data.new/postmaster.pid").read_text().splitlines()[0])
+    os.kill(left, 0)
+    assert not embedded.status().running
+    assert not embedded.data.exists()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(embedded.url)
+    try:
+        assert ask(embedded.start().url, "SELECT postgis_version()")
+        with pytest.raises(ProcessLookupError):
+            os.kill(left, 0)
+        assert [path.name for path in (home / "socket").iterdir() if "PGSQL.1" in path.name] == []
+    finally:
+        embedded.stop()
+
+
 def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) -> None:
     home = place / "raced"
     code = (
@@ -266,8 +283,19 @@ def test_the_next_test_does_not_see_it(connection: psycopg.Connection) -> None:
     assert row == (None,)
 
 
-def test_a_login_is_a_member_of_its_role_and_nothing_else(login, database: str) -> None:
-    url = login("dbanon_analyst")
+def test_logins_are_members_of_their_role_and_nothing_else_and_go_with_what_they_own(
+    database: str, connection: psycopg.Connection
+) -> None:
     roles = "SELECT string_agg(r.rolname, ',') FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid "
-    assert ask(url, roles + "WHERE m.member = current_user::regrole") == "dbanon_analyst"
-    assert url != database_url(database)
+    with logins(database) as make:
+        url = make("analyst")
+        assert ask(url, roles + "WHERE m.member = current_user::regrole") == "dbanon_analyst"
+        user = ask(url, "SELECT current_user")
+        connection.execute(f"CREATE SCHEMA mine; GRANT USAGE ON SCHEMA mine TO {user}")
+        connection.execute(f"CREATE TABLE public.mine (x int); ALTER TABLE public.mine OWNER TO {user}")
+        assert ask(make("pg_monitor"), roles + "WHERE m.member = current_user::regrole") == "pg_monitor"
+        open_still = psycopg.connect(url)
+    with open_still, pytest.raises(psycopg.OperationalError):
+        open_still.execute("SELECT 1")
+    assert ask(database, f"SELECT count(*) FROM pg_roles WHERE rolname = '{user}'") == 0
+    assert ask(database, "SELECT to_regclass('public.mine') IS NULL")

@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import make_url
 
-from dbanon import _postgres, server
+from dbanon import _postgres, server, testing
 from dbanon.errors import ParameterError, StoreError
 from dbanon.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
 
@@ -151,6 +151,7 @@ def fake_installation(directory: Path, version: str, *, postgis: bool) -> Path:
         ("pg_config", shared),
         ("initdb", ""),
         ("pg_ctl", ""),
+        ("psql", ""),
     ):
         (bindir / name).write_text(f"#!/bin/sh\necho '{said}'\n")
         (bindir / name).chmod(0o755)
@@ -166,11 +167,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_newest_installation_with_postgis_is_taken(machine: Path) -> None:
-    fake_installation(machine, "14.2", postgis=True)
+    fake_installation(machine, "15.2", postgis=True)
     best = fake_installation(machine, "16.1", postgis=True)
     fake_installation(machine, "17.0", postgis=False)
     assert _postgres.find_binaries().bindir == best
-    assert _postgres.find_binaries(14).major == 14
+    assert _postgres.find_binaries(15).major == 15
 
 
 def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
@@ -180,18 +181,18 @@ def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
     assert not (machine / "home").exists()
 
 
-@pytest.mark.parametrize("version", [None, "12.9"])
+@pytest.mark.parametrize("version", [None, "14.19"])
 def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, version: str | None) -> None:
     if version:
         fake_installation(machine, version, postgis=True)
-    with pytest.raises(StoreError, match=r"PostgreSQL 13 or later with PostGIS. Got none; .*postgresql-postgis"):
+    with pytest.raises(StoreError, match=r"PostgreSQL 15 or later with PostGIS. Got none; .*postgresql-postgis"):
         _postgres.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
     fake_installation(machine, "16.1", postgis=True)
-    with pytest.raises(StoreError, match=r"needs the programs of PostgreSQL 14.*postgresql-14-postgis-3"):
-        _postgres.find_binaries(14)
+    with pytest.raises(StoreError, match=r"needs the programs of PostgreSQL 15.*postgresql-15-postgis-3"):
+        _postgres.find_binaries(15)
 
 
 def test_a_working_directory_that_is_gone_hides_no_installation(
@@ -209,3 +210,24 @@ def test_importing_the_module_brings_no_driver_and_no_mapper() -> None:
     code = f"import sys, dbanon.server, dbanon.testing; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_servers_and_logins_can_be_had_without_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; from dbanon.testing import logins, postgis_container"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_image_is_known_by_what_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DBANON_TEST_IMAGE", "DBANON_TEST_BASE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(testing, "_BUILD_CONTEXT", tmp_path)
+    (tmp_path / "Dockerfile").write_text("FROM a")
+    names = [testing.image_name(), testing.image_name()]
+    (tmp_path / "Dockerfile").write_text("FROM b")
+    names.append(testing.image_name())
+    monkeypatch.setenv("DBANON_TEST_BASE", "debian:trixie-slim")
+    names.append(testing.image_name())
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+    monkeypatch.setenv("DBANON_TEST_IMAGE", "mine")
+    assert testing.image_name() == "mine"

@@ -44,14 +44,14 @@ def empty(dbanon_server: "Target") -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture
-def user(dbanon_server: "Target", empty: Callable[..., str]) -> Iterator[str]:
-    """A login that may create roles and is no superuser; its password is its name."""
+def user(dbanon_server: "Target", dbanon_template: str, empty: Callable[..., str]) -> Iterator[str]:
+    """A login that may create roles and is no superuser; its password is its name. The template brings the roles."""
     name = f"dbanon_user_{secrets.token_hex(4)}"
     with psycopg.connect(dbanon_server.url, autocommit=True) as server:
         server.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD '{name}'")
         if server.info.server_version >= 160000:  # there, creating roles does not let one grant those of others
             server.execute(f"GRANT dbanon_admin TO {name}")
         yield name
-        server.execute(f"REVOKE dbanon_admin FROM {name}")
+        server.execute(f"REVOKE dbanon_admin FROM {name} CASCADE")
         drop_all(server)
         server.execute(f"DROP ROLE {name}")

@@ -4,7 +4,6 @@ import re
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,7 +13,8 @@ from dbanon import schema
 from dbanon.errors import ParameterError
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
-from tests.db.test_dump_restore import program
+from tests.clients import client
+from tests.db.test_dump_restore import dump
 from tests.upgrade.conftest import drop_all
 
 if TYPE_CHECKING:
@@ -124,15 +124,13 @@ def rights_of(url: str, pattern: str) -> list[str]:
 
 @pytest.fixture(params=[(), ("--no-owner",)], ids=["as dumped", "owned by who restores"])
 def restored(
-    connection: psycopg.Connection, run: int, empty: Empty, tmp_path: Path, request: pytest.FixtureRequest
+    connection: psycopg.Connection, run: int, database: str, empty: Empty, request: pytest.FixtureRequest
 ) -> str:
     """URL of a restored copy of a database with a live release."""
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     url = empty()
-    database = request.getfixturevalue("database")
-    subprocess.run([program("pg_dump"), "-Fc", "-d", database, "-f", tmp_path / "dump"], check=True)
-    restore = [program("pg_restore"), "--exit-on-error", *request.param, "-d", url, tmp_path / "dump"]
-    subprocess.run(restore, check=True)
+    restore = [*client("pg_restore", url), "--exit-on-error", *request.param, "-d", url]
+    subprocess.run(restore, check=True, input=dump(database))
     return url
 
 

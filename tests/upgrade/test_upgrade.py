@@ -62,6 +62,19 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
 
 
+def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: Callable[..., str], user: str) -> None:
+    url = empty(owner=user)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION postgis")
+        if connection.info.server_version >= 160000:  # what who makes a role gets: neither its rights nor to become it
+            roles = "dbanon_admin, dbanon_operator, dbanon_worker, dbanon_analyst"
+            connection.execute(f"GRANT {roles} TO {user} WITH ADMIN TRUE, INHERIT FALSE, SET FALSE")
+    owner = database_url(url, user=user, password=user)
+    assert call(owner, "db", "upgrade", "--share-roles").code == 0
+    done = call(owner, "demo")
+    assert (done.code, "POLYGON" in done.stdout) == (0, True), done.stderr
+
+
 def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
     empty: Callable[..., str], user: str
 ) -> None:
@@ -196,3 +209,15 @@ def test_a_function_of_another_login_on_the_path_is_called_by_no_upgrade(empty: 
         schema.upgrade(url, share_roles=True, restrict_public=True)
         schema.upgrade(url)
         assert hostile.execute("SELECT * FROM public.called").fetchall() == []
+
+
+def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert schema._OLDEST_SERVER == 150000
+    url = empty()
+    with psycopg.connect(url) as connection:
+        version = connection.info.server_version
+    monkeypatch.setattr(schema, "_OLDEST_SERVER", version + 1)
+    with pytest.raises(StoreError, match=f"Got version {version // 10000}"):
+        schema.upgrade(url)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)

@@ -1,0 +1,22 @@
+"""PostgreSQL's own client programs, as new as the server of the tests."""
+
+import os
+import shutil
+
+import psycopg
+import pytest
+
+from dbanon import testing
+from dbanon._postgres import installations
+
+
+def client(name: str, url: str) -> list[str]:
+    """Command of a client program as new as the server: of this machine, else of the image the server comes from."""
+    with psycopg.connect(url) as connection:
+        wanted = connection.info.server_version // 10000
+    found = [item.bindir / name for item in installations() if item.major >= wanted]
+    if found:
+        return [str(found[0])]
+    if shutil.which("docker") is None or os.environ.get("DBANON_TEST_SERVER") == "embedded":
+        pytest.skip(f"no {name} of PostgreSQL {wanted} on this machine")
+    return ["docker", "run", "--rm", "-i", "--network", "host", "--entrypoint", name, testing.image_name()]
