@@ -80,16 +80,17 @@ SET lock_timeout = '5s'
 AS $$
 DECLARE
     refused CONSTANT text := CASE WHEN name COLLATE "C" ~ '^[a-z][a-z0-9_]{0,49}$' THEN name END;
+    control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
+    code CONSTANT text := substring(state FROM '^[0-9A-Z]{5}$');
     -- The server's own sentences may quote data; ours do not.
-    error CONSTANT text := CASE
-        WHEN state ~ '^DA[0-9]{3}$' THEN left(regexp_replace(sentence, '[[:cntrl:]]', ' ', 'g'), 1000)
-        ELSE format('The server refused it (SQLSTATE %s); its log says why.', substring(state FROM '^[0-9A-Z]{5}$')) END;
+    told CONSTANT text := CASE WHEN code LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
+                               ELSE format('The server refused it (SQLSTATE %s); its log says why.', code) END;
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', left(state, 5), 'error', error)
+        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', code, 'error', told)
         FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
     BEGIN
-        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, error) WHERE r.run_id = note_refusal.run_id;
+        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, told) WHERE r.run_id = note_refusal.run_id;
     EXCEPTION WHEN lock_not_available THEN  -- whoever has the run's row is publishing it
         NULL;
     END;

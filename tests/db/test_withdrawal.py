@@ -259,15 +259,15 @@ BUILT = {
 
 
 @pytest.mark.parametrize("statement", [UNPUBLISH, END_READERS, REPLACE, REPLACE_AND_END])
-@pytest.mark.parametrize(("before", "holding"), BUILT.values(), ids=BUILT)
+@pytest.mark.parametrize("built", BUILT.values(), ids=BUILT)
 def test_what_was_made_of_a_release_keeps_nothing_however_it_is_held(
     connection: psycopg.Connection,
     operator: psycopg.Connection,
     builder: psycopg.Connection,
-    before: str,
-    holding: str,
+    built: tuple[str, str],
     statement: str,
 ) -> None:
+    before, holding = built
     builder.execute(before)
     builder.commit()
     builder.execute(holding)
@@ -287,10 +287,12 @@ def test_what_was_made_of_a_release_keeps_nothing_however_it_is_held(
 
 READING = {
     "its row type": "SELECT NULL::published.ten FROM published.ten",
-    "row policy": """CREATE TEMP TABLE mine (a integer); ALTER TABLE mine ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+    "row policy": """CREATE TEMP TABLE mine (a integer);
+        ALTER TABLE mine ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
         CREATE POLICY mine ON mine USING (EXISTS (SELECT FROM published.ten)); COMMIT; BEGIN; SELECT FROM mine""",
     "lock": "LOCK TABLE published.ten IN ACCESS SHARE MODE",
-    "lock by a view": "CREATE TEMP VIEW mine AS SELECT FROM published.ten; COMMIT; BEGIN; LOCK TABLE mine IN ACCESS SHARE MODE",
+    "lock by a view": """CREATE TEMP VIEW mine AS SELECT FROM published.ten; COMMIT; BEGIN;
+        LOCK TABLE mine IN ACCESS SHARE MODE""",
     "cursor": "DECLARE mine CURSOR FOR SELECT * FROM published.ten; FETCH 1 FROM mine",
     "prepared statement": "PREPARE mine AS SELECT FROM published.ten; COMMIT; BEGIN; EXECUTE mine",
     "view made just now": "CREATE TEMP VIEW mine AS SELECT * FROM published.ten",
@@ -311,7 +313,7 @@ def test_who_reads_a_release_in_whatever_way_is_ended(
 ) -> None:
     reader.commit()
     reader.autocommit = True
-    for part in ("BEGIN", *reading.split("; ")):
+    for part in ("BEGIN", *reading.split(";")):
         reader.execute(part)
     began = time.monotonic()
     operator.execute(statement)
