@@ -55,8 +55,6 @@ _SENTENCES = {
     "28P01": "The password must be right. The server refused it; check --dsn, PGPASSWORD or ~/.pgpass.",
     "28000": "The login must be allowed in. The server refused it; check --dsn and the server's pg_hba.conf.",
     "3D000": "The database must exist. The server has none of that name; create it or check --dsn.",
-    "2BP01": "Nothing may be built on the own table of a release that goes. Somebody has, such as a view on "
-    "dbanon.release_<n>; drop that first.",
 }
 
 

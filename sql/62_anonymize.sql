@@ -195,7 +195,8 @@ BEGIN
     verdict := dbanon.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
-            'SELECT dbanon.publish(%s, %L%s%s)', run_id, publish_as, CASE WHEN end_readers THEN ', replace => true, end_readers => true' WHEN replace THEN ', replace => true' END,
+            'SELECT dbanon.publish(%s, %L%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
+            CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END);
         BEGIN
             rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason, end_readers);
@@ -206,7 +207,9 @@ BEGIN
         IF refusal IS NOT NULL THEN
             PERFORM dbanon.note_refusal(run_id, publish_as, refusal, message);
             COMMIT;
-            RAISE EXCEPTION '%', message USING ERRCODE = refusal, DETAIL = detail, HINT = hint;
+            RAISE EXCEPTION '%', message USING ERRCODE = refusal,
+                DETAIL = pg_catalog.btrim(pg_catalog.format('%s Run %s is verified, and not published.', detail, run_id)),
+                HINT = pg_catalog.btrim(pg_catalog.format('%s It is noted in dbanon.runs.', hint));
         END IF;
     END IF;
 END
@@ -215,9 +218,8 @@ COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boo
 'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found
 nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
 object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
-first by default; seed; replace, allow_overlap, reason and end_readers: as for dbanon.publish; leave out the rest. Returns: run_id, the
-verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
+first by default; seed; replace, allow_overlap, reason and end_readers: as for dbanon.publish; leave out the rest. Returns:
+run_id, the verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
-DA010 and
-DA013 as dbanon.publish, noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'',
-publish_as => ''taxi_k20'').';
+what dbanon.publish raises, then noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'',
+method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';
