@@ -251,6 +251,11 @@ BUILT = {
         "CREATE TABLE mine (a integer); CREATE RULE r AS ON INSERT TO mine DO ALSO SELECT FROM published.ten",
         "SELECT FROM mine",
     ),
+    "row policy": (  # does not hold for the owner of the table, who reads no release then
+        """CREATE TEMP TABLE mine (a integer); ALTER TABLE mine ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY mine ON mine USING (EXISTS (SELECT FROM published.ten))""",
+        "SELECT FROM mine",
+    ),
     "cursor that outlives its transaction": (
         "DECLARE mine CURSOR WITH HOLD FOR SELECT * FROM published.ten; FETCH 1 FROM mine",
         "FETCH 1 FROM mine",
