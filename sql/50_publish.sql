@@ -190,8 +190,9 @@ BEGIN
                   HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
     END IF;
     RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no live release.', name
-        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name), HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
-                                                             'SELECT dbanon.clear_withdrawn() says who is reading it still.';
+        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
+              HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
+                     'SELECT dbanon.clear_withdrawn() says who is reading it still.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS

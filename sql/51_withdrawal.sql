@@ -69,7 +69,7 @@ BEGIN
     RAISE EXCEPTION 'Release % is being read by % and cannot be taken away yet.',
             name, coalesce(readers, 'sessions that have ended by now')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
-              HINT = CASE WHEN NOT end_readers THEN format('Try again, or end their sessions: %s.', retry)
+              HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
                           WHEN by_hand IS NULL THEN 'Try again.'
                           ELSE format('Role @admin@ may not end all of these%s. Have their transactions ended, or have a superuser '
                                       'run: %s. Then try again.',
@@ -104,7 +104,7 @@ BEGIN
         EXCEPTION WHEN lock_not_available OR deadlock_detected OR out_of_memory THEN
             PERFORM pg_sleep(0.01);
         END;
-        EXIT WHEN taken OR NOT end_readers OR clock_timestamp() > until;
+        EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
         -- All at once: one by one, the first would be back before the last is gone.
         ended := ended || ARRAY(SELECT r.reader FROM dbanon.readers_of(release_name) r
                                 WHERE CASE WHEN r.may_end THEN pg_terminate_backend(r.pid) END);
@@ -264,7 +264,7 @@ BEGIN
     LOOP
         failure := NULL;
         FOR step IN
-            SELECT format(v.statement, gone.release_id) AS statement, format(v.relation, gone.release_id) AS relation, v.patience
+            SELECT v.ord, format(v.statement, gone.release_id) AS statement, format(v.relation, gone.release_id) AS relation, v.patience
             FROM (VALUES
                 (1, 'SELECT dbanon.hide_view(%s)', CASE WHEN gone.shown THEN 'dbanon.release_%s' END, '100ms'),
                 -- Others may have built thousands of things on it, and hold each: whatever has to be waited for stays for now.
@@ -279,7 +279,7 @@ BEGIN
                 EXECUTE step.statement;
             EXCEPTION WHEN OTHERS THEN
                 failure := coalesce(failure, SQLERRM);
-                EXIT WHEN gone.shown;  -- the table goes after its view
+                EXIT WHEN step.ord = 1;  -- the table goes after its view
             END;
         END LOOP;
         IF failure IS NOT NULL THEN

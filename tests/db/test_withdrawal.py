@@ -494,6 +494,38 @@ def test_a_superuser_who_reads_the_table_of_a_release_keeps_that_alone(
     assert value(connection, REMAINS) == 0
 
 
+def test_rows_go_though_what_was_built_on_a_release_stays(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    reader: psycopg.Connection,
+    login: Login,
+    database: str,
+) -> None:
+    with psycopg.connect(database) as superuser, psycopg.connect(login("dbanon_analyst")) as builder:
+        builder.execute("CREATE TEMP VIEW mine AS SELECT * FROM published.ten")
+        builder.commit()
+        builder.execute("COMMENT ON VIEW mine IS 'held'")
+        superuser.execute("SELECT FROM published.ten")
+        assert value(operator, END_READERS) == 1
+        assert ended(reader)
+        superuser.commit()
+        connection.execute("SELECT dbanon.clear_withdrawn()")
+        assert value(connection, "SELECT to_regclass('dbanon.release_1')") is None
+        assert value(connection, "SELECT to_regclass('published.ten')") is None
+        assert value(connection, REMAINS) == 1
+        assert not ended(builder)
+
+
+def test_nothing_said_of_readers_ends_nobody(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    connection.execute(IMPATIENT)
+    with pytest.raises(psycopg.Error) as caught:
+        operator.execute("SELECT dbanon.unpublish('ten', end_readers => NULL)")
+    assert caught.value.sqlstate == "DA013"
+    assert not ended(reader)
+
+
 def test_without_the_right_to_end_sessions_a_refusal_says_which_and_a_withdrawal_takes_the_rights(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
