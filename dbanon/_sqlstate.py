@@ -53,8 +53,6 @@ _SENTENCES = {
     "40001": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
     "40P01": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
     READ_ONLY: "The server must accept writing. It is read-only; connect to the primary.",
-    "2BP01": "Nothing may be built on the own table of a release that goes. Somebody has, such as a view on "
-    "dbanon.release_<n>; drop that first.",
 }
 
 _REFUSED = "08004"  # by the server, for a reason of its own

@@ -194,6 +194,7 @@ class Run(Base):
     error_kind: Mapped[str | None]
     cancel_requested_at: Mapped[datetime | None]
     cancel_requested_by: Mapped[str | None]
+    publish_error: Mapped[str | None]
 
 
 class Installation(Base):

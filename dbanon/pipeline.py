@@ -130,6 +130,7 @@ class Database:
         replace: bool = False,
         allow_overlap: bool = False,
         reason: str | None = None,
+        end_readers: bool = False,
         progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
@@ -145,7 +146,7 @@ class Database:
             Same data, parameters and seed: same cloaks. Drawn at random when not given.
         publish : str, optional
             Name of the release.
-        replace, allow_overlap, reason
+        replace, allow_overlap, reason, end_readers
             As for `publish`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
@@ -160,14 +161,21 @@ class Database:
         family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
-        if publish is None and (replace or allow_overlap or reason is not None):
+        if publish is None and (replace or end_readers or allow_overlap or reason is not None):
             raise ParameterError(
                 "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
                 "add --publish."
             )
         with store.errors_translated():
             if publish is not None:
-                store.check_release(self.connection, publish, replace=replace, method=method, algorithm=chosen.name)
+                store.check_release(
+                    self.connection,
+                    publish,
+                    replace=replace,
+                    end_readers=end_readers,
+                    method=method,
+                    algorithm=chosen.name,
+                )
                 store.check_override(self.connection, allow_overlap, reason)
             submission = (dataset, method, chosen.name, params or {})
             if queue.may_compute(self.connection):
@@ -177,7 +185,13 @@ class Database:
                 result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
             # Outside: a run that could not be published is verified all the same.
             return self._publish_result(
-                result, publish, progress, replace=replace, allow_overlap=allow_overlap, reason=reason
+                result,
+                publish,
+                progress,
+                replace=replace,
+                allow_overlap=allow_overlap,
+                reason=reason,
+                end_readers=end_readers,
             )
 
     def submit(
@@ -327,6 +341,11 @@ class Database:
             Why that is allowed, in three words or more; it is recorded.
         end_readers : bool
             With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
+
+        Raises
+        ------
+        DbanonError
+            If it is refused, which `runs` and ``dbanon.audit`` say too.
         """
         with store.errors_translated():
             return store.publish(
@@ -342,8 +361,8 @@ class Database:
     def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
 
-        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds. Returns the
-        server's notices.
+        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
+        superusers keep a part of it for a while. Returns the server's notices.
         """
         with store.errors_translated():
             return store.unpublish(self.connection, name, end_readers=end_readers)

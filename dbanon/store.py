@@ -7,7 +7,7 @@ the errors of `dbanon.errors`; their texts never reach a user, because they may 
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -218,7 +218,7 @@ def list_runs(connection: Connection) -> list[dict[str, Any]]:
         return cursor.execute(
             "SELECT v.run_id, v.dataset, v.method, v.algorithm, v.params, r.seed, v.status, v.progress, v.rows, "
             "r.metrics, v.releases, v.submitted_by, r.created_at, v.started_at, v.finished_at, v.duration, v.worker, "
-            "v.error FROM dbanon.runs v JOIN dbanon.run r USING (run_id) ORDER BY v.run_id"
+            "v.error, v.publish_error FROM dbanon.runs v JOIN dbanon.run r USING (run_id) ORDER BY v.run_id"
         ).fetchall()
 
 
@@ -306,9 +306,12 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
 # ---- releases --------------------------------------------------------------------------------------------------------
 
 
-def check_release(connection: Connection, name: str, *, replace: bool, method: str, algorithm: str | None) -> None:
+def check_release(
+    connection: Connection, name: str, *, replace: bool, end_readers: bool = False, method: str, algorithm: str | None
+) -> None:
     """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
-    one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s)", [name, replace, method, algorithm])
+    given = [name, replace, end_readers, method, algorithm]
+    one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s, %s)", given)
 
 
 def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
@@ -329,6 +332,8 @@ def publish(
 ) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
+    If the server refuses, a second statement records that in ``dbanon.runs`` and ``dbanon.audit``.
+
     Raises
     ------
     VerificationFailed
@@ -338,8 +343,19 @@ def publish(
     """
     with heard(connection) as notices:
         given = [run_id, name, replace, allow_overlap, reason, end_readers]
-        rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
+        try:
+            rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
+        except psycopg.Error as error:
+            _note_refusal(connection, run_id, name, error)
+            raise
     return rows, tuple(notices)
+
+
+def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg.Error) -> None:
+    """Record why a run was not published; not where the login may not publish, or the connection is lost."""
+    with suppress(psycopg.Error):
+        given = [run_id, name, error.sqlstate, error.diag.message_primary]
+        connection.execute("SELECT dbanon.note_refusal(%s, %s, %s, %s)", given)
 
 
 def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:

@@ -199,18 +199,18 @@ BEGIN
     IF replaced IS NULL THEN
         EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
     ELSE
-        PERFORM dbanon.replace_view(show_release.release_id, show_release.name, names, show_release.end_readers);
-        EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', replaced);
+        PERFORM dbanon.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
     END IF;
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO @analyst@', name);
     PERFORM dbanon.describe_release(release_id);
+    PERFORM dbanon.clear_withdrawn();
 END
 $$;
 COMMENT ON FUNCTION dbanon.show_release(bigint, text, bigint, boolean) IS
 'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by @analyst@. Part
-of dbanon.publish. Takes: release_id, name, replaced: the release whose view it takes over and whose table it drops,
-or NULL; end_readers: end the sessions that read that one. Returns: nothing. Raises: DA013 if it is being read. Example: SELECT
+of dbanon.publish. Takes: release_id, name, replaced: the withdrawn release whose place it takes, or NULL; end_readers: end the
+sessions that read that one. Returns: nothing. Raises: DA013 if it is being read. Example: SELECT
 dbanon.show_release(1, ''cabs_june'', NULL, false).';
 
 CREATE OR REPLACE FUNCTION dbanon.refuse_name_taken(name text) RETURNS void
@@ -223,8 +223,10 @@ BEGIN
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
                   HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
     END IF;
-    RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no release.', name
-        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name), HINT = 'Choose another, or drop that one.';
+    RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no live release.', name
+        USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
+              HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
+                     'SELECT dbanon.clear_withdrawn() says who is reading it still.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
@@ -232,12 +234,17 @@ COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
 SELECT dbanon.refuse_name_taken(''cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.check_name_free(name text, replace boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     live CONSTANT boolean := EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NULL);
 BEGIN
+    -- A withdrawn release that a superuser was reading then may have the name still.
+    IF EXISTS (SELECT FROM dbanon.release l WHERE l.name = check_name_free.name AND l.withdrawn_at IS NOT NULL
+                   AND to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL) THEN
+        PERFORM dbanon.clear_withdrawn();
+    END IF;
     IF (live AND replace IS NOT TRUE)
         OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
                                  UNION ALL
@@ -271,10 +278,7 @@ BEGIN
     PERFORM dbanon.check_transaction();
     PERFORM dbanon.check_name(publish.name);
     PERFORM dbanon.check_override(publish.allow_overlap, publish.reason);
-    IF publish.end_readers AND publish.replace IS NOT TRUE THEN
-        RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
-            USING ERRCODE = 'DA011', DETAIL = 'A new release has no readers yet.', HINT = 'Add replace => true, or leave the other out.';
-    END IF;
+    PERFORM dbanon.check_ending(publish.end_readers, publish.replace);
     SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon.refuse_no_run(publish.run_id);
@@ -284,7 +288,8 @@ BEGIN
     -- rows. The rows are written, not just locked, so that a session on an older snapshot fails instead of overlooking
     -- the release.
     UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
-    UPDATE ONLY dbanon.run r SET status = r.status WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
+    UPDATE ONLY dbanon.run r SET status = r.status, publish_error = NULL
+        WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
     IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
         PERFORM dbanon.refuse_no_run(publish.run_id);
     END IF;

@@ -1,7 +1,24 @@
 -- Taking a release from those who read it: to withdraw it, or to put another in its place.
+--
+-- A withdrawn release's view loses its grants, its rows and its name, in this order, and what is left is dropped then or later:
+-- a withdrawal depends on no lock but the view's own, whatever others have built on it.
 
-CREATE OR REPLACE FUNCTION dbanon.readers_of(name text, standing boolean) RETURNS TABLE (
-    pid integer, login text, superuser boolean, may_end boolean)
+CREATE OR REPLACE FUNCTION dbanon.check_ending(end_readers boolean, replace boolean) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF end_readers AND replace IS NOT TRUE THEN
+        RAISE EXCEPTION 'A publication must replace a release to end its readers. Got end_readers => true without replace => true.'
+            USING ERRCODE = 'DA011', DETAIL = 'A new release has no readers yet.', HINT = 'Add replace => true, or leave the other out.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon.check_ending(boolean, boolean) IS
+'Refuses a publication that is to end readers and replaces nothing. Part of dbanon.publish and check_release. Takes:
+end_readers, replace, as for dbanon.publish. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_ending(true, true).';
+
+CREATE OR REPLACE FUNCTION dbanon.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -9,228 +26,196 @@ AS $$
 BEGIN
     PERFORM pg_stat_clear_snapshot();  -- or sessions are those of when the transaction first asked
     RETURN QUERY
-    WITH RECURSIVE made (classid, objid, objsubid) AS (  -- the view; and all that goes when it is dropped
-        SELECT 'pg_class'::regclass::oid, to_regclass(format('published.%I', readers_of.name))::oid, 0
-        UNION
-        SELECT n.classid, n.objid, n.objsubid
-        FROM made m
-        CROSS JOIN LATERAL (
-            SELECT d.classid, d.objid, d.objsubid FROM pg_depend d
-            WHERE d.refclassid = m.classid AND d.refobjid = m.objid AND (m.objsubid = 0 OR d.refobjsubid = m.objsubid)
-            UNION ALL
-            SELECT 'pg_class'::regclass, w.ev_class, 0 FROM pg_rewrite w
-            WHERE m.classid = 'pg_rewrite'::regclass AND w.oid = m.objid AND w.ev_type = '1'
-        ) n
-        WHERE standing
-    ), held (relation) AS (
-        SELECT m.objid FROM made m WHERE m.classid = 'pg_class'::regclass
-        UNION ALL  -- the view's own table: to take a view is to take what it reads
-        SELECT d.refobjid FROM pg_rewrite w
-        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_class'::regclass
-        WHERE w.ev_class = to_regclass(format('published.%I', readers_of.name))
-        UNION ALL  -- tables that only lose a part
-        SELECT w.ev_class FROM made m JOIN pg_rewrite w ON m.classid = 'pg_rewrite'::regclass AND w.oid = m.objid
-        UNION ALL
-        SELECT f.adrelid FROM made m JOIN pg_attrdef f ON m.classid = 'pg_attrdef'::regclass AND f.oid = m.objid
-        UNION ALL
-        SELECT c.conrelid FROM made m JOIN pg_constraint c ON m.classid = 'pg_constraint'::regclass AND c.oid = m.objid
-        UNION ALL
-        SELECT t.tgrelid FROM made m JOIN pg_trigger t ON m.classid = 'pg_trigger'::regclass AND t.oid = m.objid
-        UNION ALL
-        SELECT i.indrelid FROM made m JOIN pg_index i ON m.classid = 'pg_class'::regclass AND i.indexrelid = m.objid
+    WITH held AS MATERIALIZED (
+        -- Those who wait for it as well: whoever is ahead in the queue has it next.
+        SELECT DISTINCT k.pid, k.virtualtransaction FROM pg_locks k
+        WHERE k.locktype = 'relation' AND k.relation = to_regclass(format('published.%I', readers_of.name))
+            AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     )
-    SELECT s.pid, coalesce(s.usename::text, 'a login that was dropped'), coalesce(r.rolsuper, false),
-        coalesce(NOT r.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(s.usesysid, 'USAGE'))
-    FROM pg_stat_activity s
+    SELECT s.pid, format('%s (process %s)', coalesce(s.usename::text, 'a login that was dropped'), s.pid),
+        coalesce(NOT r.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(s.usesysid, 'USAGE')),
+        format('SELECT pg_terminate_backend(%s)', s.pid)
+    FROM held h
+    JOIN pg_stat_activity s ON s.pid = h.pid
     LEFT JOIN pg_roles r ON r.oid = s.usesysid
-    -- The server's own processes have no login, and give way by themselves.
-    WHERE s.usesysid IS NOT NULL AND s.pid <> pg_backend_pid() AND EXISTS (
-        SELECT FROM pg_locks k
-        WHERE k.pid = s.pid AND k.granted AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-          AND CASE k.locktype
-                  WHEN 'relation' THEN k.relation IN (SELECT h.relation FROM held h)
-                  WHEN 'object' THEN (k.classid, k.objid) IN (SELECT m.classid, m.objid FROM made m)
-              END)
-    ORDER BY s.pid;
+    -- The server's own processes have no login, and those of a parallel query end with the session they work for.
+    WHERE s.usesysid IS NOT NULL AND s.leader_pid IS NULL AND s.pid <> pg_backend_pid()
+    UNION ALL
+    SELECT NULL, format('%s (prepared transaction %L)', x.owner, x.gid), false, format('ROLLBACK PREPARED %L', x.gid)
+    FROM held h
+    -- A prepared transaction's locks have no process; its own number is among them.
+    JOIN pg_locks k ON k.pid IS NULL AND k.virtualtransaction = h.virtualtransaction AND k.locktype = 'transactionid'
+    JOIN pg_prepared_xacts x ON x.transaction = k.transactionid
+    WHERE h.pid IS NULL
+    ORDER BY 1, 2;
 END
 $$;
-COMMENT ON FUNCTION dbanon.readers_of(text, boolean) IS
-'The sessions that keep a live release from being taken away. Part of dbanon.end_readers and refuse_readers. Takes: name;
-standing: also those that hold nothing but what was made of it, which keeps it from being dropped. Returns: pid; login;
-superuser; may_end: whether dbanon may end the session. Raises: nothing. Example: SELECT * FROM
-dbanon.readers_of(''cabs_june'', true).';
+COMMENT ON FUNCTION dbanon.readers_of(text) IS
+'The sessions and prepared transactions that hold the view of a release, or wait for it. Part of dbanon.take_from_readers and
+refuse_readers. Takes: name. Returns: pid, NULL of a prepared transaction; reader: who it is, for a sentence; may_end: whether
+dbanon may end it; ending: what a superuser types to end it. Raises: nothing. Example: SELECT * FROM
+dbanon.readers_of(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_readers(name text, release_id bigint, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     readers text;
-    superusers boolean;
     by_hand text;
 BEGIN
-    IF end_readers THEN
-        SELECT string_agg(format('%s (process %s)', r.login, r.pid), ', '), bool_and(r.superuser),
-               string_agg(format('SELECT pg_terminate_backend(%s)', r.pid), '; ')
-            INTO readers, superusers, by_hand FROM dbanon.readers_of(refuse_readers.name, true) r WHERE NOT r.may_end;
-        IF superusers THEN
-            RAISE EXCEPTION 'Nobody may be reading a release that is taken away, and only a superuser may end a superuser''s session. '
-                            'Release % is being read by %.', name, readers
-                USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
-                      HINT = format('Have them end their transaction, or have a superuser end it: %s. Then try again.', by_hand);
-        ELSIF readers IS NOT NULL THEN
-            RAISE EXCEPTION 'Nobody may be reading a release that is taken away, and role @admin@ may not end sessions on this '
-                            'server. Release % is being read by %.', name, readers
-                USING ERRCODE = 'DA013', DETAIL = 'The release is as it was. Role @admin@ is no member of pg_signal_backend.',
-                      HINT = format('Have a superuser run GRANT pg_signal_backend TO @admin@, or end them: %s. Then try again.',
-                                    by_hand);
-        END IF;
-    END IF;
-    SELECT string_agg(format('%s (process %s)', r.login, r.pid), ', ') INTO readers FROM dbanon.readers_of(refuse_readers.name, true) r;
-    RAISE EXCEPTION 'Nobody may be reading a release that is taken away. Release % is being read by %.',
-            name, coalesce(readers, 'somebody')
-        USING ERRCODE = 'DA013', DETAIL = 'Waited for 5 seconds; the release is as it was.',
-              HINT = CASE WHEN end_readers THEN 'Try again; and look for prepared transactions, which no session holds: SELECT * FROM '
-                                                'pg_prepared_xacts.'
-                          ELSE format('Try again, or end their sessions: %s.', coalesce(
-                              (SELECT format('SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', l.run_id, l.name,
-                                             ', allow_overlap => true, reason => ' || quote_literal(l.overlap_reason))
-                               FROM dbanon.release l WHERE l.release_id = refuse_readers.release_id),
-                              format('SELECT dbanon.unpublish(%L, end_readers => true)', name))) END;
+    SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
+        FROM dbanon.readers_of(refuse_readers.name) r;
+    RAISE EXCEPTION 'Release % is being read by % and cannot be taken away yet.',
+            name, coalesce(readers, 'sessions that have ended by now')
+        USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
+              HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
+                          WHEN by_hand IS NULL THEN 'Try again.'
+                          ELSE format('Role @admin@ may not end all of these%s. Have their transactions ended, or have a superuser '
+                                      'run: %s. Then try again.',
+                                      CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ', since it is no member of pg_signal_backend' END,
+                                      by_hand) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_readers(text, bigint, boolean) IS
-'Says who keeps a live release from being taken away, and what to type to end their sessions. Part of dbanon.take_view and
-drop_view. Takes: name; release_id of what takes its place, or NULL; end_readers: whether that was tried. Returns: never.
-Raises: DA013. Example: SELECT dbanon.refuse_readers(''cabs_june'', NULL, false).';
+COMMENT ON FUNCTION dbanon.refuse_readers(text, text, boolean) IS
+'Says who keeps a live release from being taken away, and what to type. Part of dbanon.unpublish and replace_view. Takes:
+name; retry: the statement that ends their sessions; end_readers: whether that was tried. Returns: never. Raises: DA013.
+Example: SELECT dbanon.refuse_readers(''cabs_june'', ''SELECT 1'', false).';
 
-CREATE OR REPLACE FUNCTION dbanon.end_readers(name text, release_id bigint, standing boolean) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
-    reader record;
-    ended integer := 0;
-BEGIN
-    IF EXISTS (SELECT FROM dbanon.readers_of(end_readers.name, standing) r WHERE NOT r.may_end) THEN
-        PERFORM dbanon.refuse_readers(end_readers.name, end_readers.release_id, true);  -- before anybody is ended for nothing
-    END IF;
-    FOR reader IN SELECT r.pid, r.login FROM dbanon.readers_of(end_readers.name, standing) r LOOP
-        -- Others may be done by now; and the processes of a parallel query go with the session they work for.
-        CONTINUE WHEN NOT EXISTS (SELECT FROM dbanon.readers_of(end_readers.name, standing) r WHERE r.pid = reader.pid);
-        CONTINUE WHEN NOT pg_terminate_backend(reader.pid);
-        ended := ended + 1;
-        RAISE NOTICE 'Ended the session of % (process %).', reader.login, reader.pid;
-        WHILE clock_timestamp() < until AND EXISTS (SELECT FROM pg_locks k WHERE k.pid = reader.pid) LOOP
-            PERFORM pg_sleep(0.005);
-        END LOOP;
-    END LOOP;
-    IF ended > 0 THEN
-        INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-            SELECT 'end_readers', d.name, l.run_id, l.name, jsonb_build_object('sessions', ended)
-            FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
-            WHERE l.name = end_readers.name AND l.release_id IS DISTINCT FROM end_readers.release_id
-            ORDER BY l.release_id DESC LIMIT 1;
-    END IF;
-    RETURN ended;
-END
-$$;
-COMMENT ON FUNCTION dbanon.end_readers(text, bigint, boolean) IS
-'Ends the sessions that keep a live release from being taken away, and writes to dbanon.audit how many. Part of
-dbanon.take_view and drop_view. Takes: name; release_id of what takes its place, or NULL; standing: as for dbanon.readers_of.
-Returns: how many were ended; a notice names each. Raises: DA013, before any is ended, if one of them may not be: that of a
-superuser, or any where @admin@ is no member of pg_signal_backend. Example: SELECT dbanon.end_readers(''cabs_june'',
-NULL, false).';
-
-CREATE OR REPLACE FUNCTION dbanon.take_from_readers(
-    statement text, name text, release_id bigint, end_readers boolean, standing boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- More than once where readers are ended: some may come between that and the lock, behind which new ones wait.
-    FOR attempt IN 1..CASE WHEN end_readers THEN 3 ELSE 1 END LOOP
-        IF end_readers THEN
-            PERFORM dbanon.end_readers(name, release_id, standing);
-        END IF;
-        BEGIN
-            EXECUTE format(statement, name);
-            RETURN;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            NULL;
-        END;
-    END LOOP;
-    PERFORM dbanon.refuse_readers(name, release_id, end_readers);
-END
-$$;
-COMMENT ON FUNCTION dbanon.take_from_readers(text, text, bigint, boolean, boolean) IS
-'Runs a statement that needs a live release for itself; the caller sets how long it waits. Part of dbanon.take_view and drop_view.
-Takes: statement, with %I for the view; name; release_id of what takes its place, or NULL; end_readers: end the sessions in its
-way; standing: also those that hold nothing but what was made of it. Returns: nothing. Raises: DA013, naming who reads it.
-Example: part of dbanon.take_view.';
-
-CREATE OR REPLACE FUNCTION dbanon.take_view(name text, release_id bigint, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- While this waits for those who read the view now, everybody else waits for this.
 SET lock_timeout = '5s'
 AS $$
+DECLARE
+    until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
+    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = take_from_readers.release_id);
+    taken boolean := false;
+    ended text[] := '{}';
 BEGIN
-    IF to_regclass(format('published.%I', name)) IS NOT NULL THEN
-        PERFORM dbanon.take_from_readers('LOCK TABLE published.%I IN ACCESS EXCLUSIVE MODE', name, release_id, end_readers, false);
+    IF end_readers THEN
+        PERFORM set_config('lock_timeout', '100ms', true);
     END IF;
+    LOOP
+        BEGIN
+            EXECUTE statement;
+            taken := true;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected OR out_of_memory THEN
+            PERFORM pg_sleep(0.01);
+        END;
+        EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
+        -- All at once: one by one, the first would be back before the last is gone.
+        ended := ended || ARRAY(SELECT r.reader FROM dbanon.readers_of(release_name) r
+                                WHERE CASE WHEN r.may_end THEN pg_terminate_backend(r.pid) END);
+    END LOOP;
+    ended := ARRAY(SELECT DISTINCT e.reader FROM unnest(ended) e (reader) ORDER BY e.reader);
+    IF cardinality(ended) > 0 THEN
+        RAISE NOTICE 'Ended the sessions that read %: %.', release_name, array_to_string(ended[:20], ', ')
+            || CASE WHEN cardinality(ended) > 20 THEN format(' and %s more', cardinality(ended) - 20) ELSE '' END;
+        INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
+            SELECT 'end_readers', d.name, l.run_id, l.name, jsonb_build_object('sessions', cardinality(ended))
+            FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
+            WHERE l.release_id = take_from_readers.release_id;
+    END IF;
+    RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION dbanon.take_view(text, bigint, boolean) IS
-'Takes a live release from whoever reads it, until the transaction ends; gives up after 5 seconds, so that an open
-transaction of one reader does not keep all the others waiting. Part of dbanon.publish and drop_view. Takes: name; release_id
-of what takes its place, or NULL; end_readers: end the sessions that read it. Returns: nothing. Raises: DA013, naming who reads
-it. Example: SELECT dbanon.take_view(''cabs_june'', NULL, false).';
+COMMENT ON FUNCTION dbanon.take_from_readers(text, bigint, boolean) IS
+'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends their sessions,
+all at once, and so on for 5 seconds, since whoever was ended may be back before this has the lock. Part of
+dbanon.unpublish and replace_view. Takes: statement; release_id of what goes; end_readers. Returns: whether it was done; a notice
+and dbanon.audit say how many sessions were ended. Raises: what the statement raises, but for locks. Example: part of
+dbanon.unpublish.';
 
-CREATE OR REPLACE FUNCTION dbanon.drop_view(name text, release_id bigint, end_readers boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-AS $$
-BEGIN
-    PERFORM dbanon.take_view(name, release_id, end_readers);
-    -- What analysts made of it goes too: a withdrawal must not wait for those it is withdrawn from.
-    PERFORM dbanon.take_from_readers('DROP VIEW IF EXISTS published.%I CASCADE', name, release_id, end_readers, true);
-END
-$$;
-COMMENT ON FUNCTION dbanon.drop_view(text, bigint, boolean) IS
-'Drops the view of a live release, and what others made of it: views, materialized views, functions, columns of its row type.
-Part of dbanon.unpublish and publish. Takes: name; release_id of what takes its place, or NULL; end_readers: end the sessions
-that read it or what was made of it. Returns: nothing; a notice names what goes. Raises: DA013, naming who reads it. Example:
-SELECT dbanon.drop_view(''cabs_june'', NULL, false).';
-
-CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, name text, names text, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.revoke_rights(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    columns text[];
+    given record;
 BEGIN
+    FOR given IN
+        SELECT DISTINCT a.grantee
+        FROM pg_class c
+        CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) x (acl)
+        CROSS JOIN LATERAL aclexplode(x.acl) a
+        WHERE c.oid = to_regclass(format('published.%I', name)) AND a.grantee <> c.relowner
+    LOOP
+        EXECUTE format('REVOKE ALL ON TABLE published.%I FROM %s CASCADE', name,
+                       CASE given.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(given.grantee)) END);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.revoke_rights(text) IS
+'Takes all rights on the view of a release from all but its owner, those on columns and those that others passed on too; waits
+for no reader. Part of dbanon.unpublish. Takes: name. Returns: nothing. Raises: nothing of its own. Example: SELECT
+dbanon.revoke_rights(''cabs_june'').';
+
+CREATE OR REPLACE FUNCTION dbanon.hide_view(release_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = hide_view.release_id);
+    no_rows text;
+BEGIN
+    SELECT string_agg(format('NULL::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum)
+        INTO no_rows FROM pg_attribute a
+        WHERE a.attrelid = to_regclass(format('published.%I', release_name)) AND a.attnum > 0;
+    IF no_rows IS NULL THEN  -- dropped by hand
+        RETURN;
+    END IF;
+    EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
+    PERFORM dbanon.revoke_rights(release_name);
+    -- No release can be called this, nor anything in schema dbanon.
+    EXECUTE format('ALTER VIEW published.%I RENAME TO withdrawn$%s', release_name, release_id);
+    EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', release_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon.hide_view(bigint) IS
+'Makes the view of a release one without rows and rights, and moves it out of schema published as dbanon.withdrawn$<release_id>:
+its name is free then, and what others have built on it is empty. Part of dbanon.unpublish, replace_view and clear_withdrawn. Takes:
+release_id. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.hide_view(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    release dbanon.release;
+    query text;
+    columns text[];
+    in_place boolean;
+BEGIN
+    SELECT l.* INTO STRICT release FROM dbanon.release l WHERE l.release_id = replace_view.release_id;
+    query := format('VIEW published.%I AS SELECT %s FROM dbanon.release_%s', release.name, names, release_id);
     -- Names and types of the columns of the new table, then of the view that is there.
     columns := ARRAY(
         SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-        FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', name))) v (ord, relation)
+        FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', release.name))) v (ord, relation)
         LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
         GROUP BY v.ord ORDER BY v.ord);
-    PERFORM dbanon.take_view(replace_view.name, replace_view.release_id, replace_view.end_readers);
-    IF columns[1] <> columns[2] THEN
-        PERFORM dbanon.drop_view(replace_view.name, replace_view.release_id, replace_view.end_readers);
-        RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than @analyst@, are gone.', name;
+    in_place := columns[1] IS NOT DISTINCT FROM columns[2];
+    -- A session that may not be ended keeps the release: then nobody else is ended for nothing.
+    IF (end_readers AND EXISTS (SELECT FROM dbanon.readers_of(release.name) r WHERE NOT r.may_end))
+        OR NOT dbanon.take_from_readers(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
+                                             ELSE format('SELECT dbanon.hide_view(%s)', replaced) END, replaced, end_readers) THEN
+        PERFORM dbanon.refuse_readers(release.name, format(
+            'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
+            ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason)), end_readers);
     END IF;
-    EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
+    IF NOT in_place THEN
+        EXECUTE 'CREATE ' || query;
+        RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than @analyst@, are gone.', release.name;
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.replace_view(bigint, text, text, boolean) IS
-'Puts the table of a new release behind the view of an old one. Views on it and grants stay where the columns are the same. Part
-of dbanon.publish. Takes: release_id; name of the view; names of the columns, quoted; end_readers: end the sessions that read
-it. Returns: nothing. Raises: DA013 if it is being read; notices of what had to go. Example: SELECT
-dbanon.replace_view(2, ''cabs_june'', ''record_id, seq'', false).';
+COMMENT ON FUNCTION dbanon.replace_view(bigint, bigint, text, boolean) IS
+'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others. Views on it
+and grants stay where they are the same. Part of dbanon.publish. Takes: release_id; replaced: that of the old one; names of the
+columns, quoted; end_readers: end the sessions that read it. Returns: nothing. Raises: DA013 if it is being read; notices of
+what had to go. Example: SELECT dbanon.replace_view(2, 1, ''record_id, seq'', false).';
 
 CREATE OR REPLACE FUNCTION dbanon.lock_releases() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -255,12 +240,72 @@ COMMENT ON FUNCTION dbanon.lock_releases() IS
 nothing. Returns: nothing. Raises: DA013 if somebody keeps it for 30 s, or waits for this session. Example: SELECT
 dbanon.lock_releases().';
 
+CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    gone record;
+    step record;
+    failure text;
+    readers text;
+BEGIN
+    PERFORM dbanon.lock_releases();
+    FOR gone IN
+        SELECT l.release_id, l.name, EXISTS (  -- is its view still where it was?
+                SELECT FROM pg_depend d JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+                WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = to_regclass(format('dbanon.release_%s', l.release_id))
+                    AND w.ev_class = to_regclass(format('published.%I', l.name))) AS shown
+        FROM dbanon.release l
+        WHERE l.withdrawn_at IS NOT NULL
+            AND coalesce(to_regclass(format('dbanon.release_%s', l.release_id)), to_regclass(format('dbanon.withdrawn$%s', l.release_id))) IS NOT NULL
+        ORDER BY l.release_id
+    LOOP
+        failure := NULL;
+        FOR step IN
+            SELECT v.ord, format(v.statement, gone.release_id) AS statement, format(v.relation, gone.release_id) AS relation, v.patience
+            FROM (VALUES
+                (1, 'SELECT dbanon.hide_view(%s)', CASE WHEN gone.shown THEN 'dbanon.release_%s' END, '100ms'),
+                -- Others may have built thousands of things on it, and hold each: whatever has to be waited for stays for now.
+                (2, 'DROP VIEW dbanon.withdrawn$%s CASCADE', 'dbanon.withdrawn$%s', '1ms'),
+                -- Autovacuum gives way after a second.
+                (3, 'DROP TABLE dbanon.release_%s', 'dbanon.release_%s', '2s')) v (ord, statement, relation, patience)
+            ORDER BY v.ord
+        LOOP
+            CONTINUE WHEN to_regclass(step.relation) IS NULL;
+            PERFORM set_config('lock_timeout', step.patience, true);
+            BEGIN
+                EXECUTE step.statement;
+            EXCEPTION WHEN OTHERS THEN
+                failure := coalesce(failure, SQLERRM);
+                EXIT WHEN step.ord = 1;  -- the table goes after its view
+            END;
+        END LOOP;
+        IF failure IS NOT NULL THEN
+            SELECT ' It is being read by ' || string_agg(r.reader, ', ') || '.' INTO readers
+                FROM dbanon.readers_of(gone.name) r WHERE gone.shown;
+            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts may read it no longer; but not all of it could be dropped yet: %.% '
+                         'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
+                gone.name, gone.release_id, failure, coalesce(readers, '');
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
+'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
+views, functions, columns of the row type). What cannot be had at once stays, harmless, for the next publication or
+withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
+DA013 as dbanon.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
+
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     live dbanon.release;
+    steps CONSTANT text[] := ARRAY['SELECT dbanon.revoke_rights(%2$L)', 'SELECT dbanon.hide_view(%1$s)'];
+    done integer := 0;
 BEGIN
     PERFORM dbanon.check_name(unpublish.name);
     PERFORM dbanon.lock_releases();  -- or the release of this name could be another by the time it is ours
@@ -269,15 +314,24 @@ BEGIN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    PERFORM dbanon.drop_view(unpublish.name, NULL, unpublish.end_readers);
-    EXECUTE format('DROP TABLE IF EXISTS dbanon.release_%s RESTRICT', live.release_id);
+    -- Without their rights analysts read it no longer: then a session that may not be ended keeps only the rest, for a while.
+    WHILE done < cardinality(steps)
+        AND dbanon.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
+        done := done + 1;
+    END LOOP;
+    IF done = 0 OR (done = 1 AND unpublish.end_readers IS NOT TRUE) THEN
+        PERFORM dbanon.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
+                                      unpublish.end_readers);
+    END IF;
     UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = live.release_id;
+    PERFORM dbanon.clear_withdrawn();
     RETURN live.run_id;
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
-'Withdraws a release: drops its view and table. The run, its rows and the entry in dbanon.release stay, because whoever read
-the view still knows it. Takes: name; end_readers: end the sessions that read it, or hold what was made of it, instead of
-giving up after 5 seconds. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read, or read by a session that
-may not be ended; notices name each session it ended, and other views on it, which are dropped too. Example: SELECT
-dbanon.unpublish(''cabs_june'').';
+'Withdraws a release: takes all rights on its view, empties it and moves it out of schema published, and drops it, its rows and what
+others have built on it, at once or by dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because
+whoever read the view still knows it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
+seconds; then it is withdrawn in any case, and a notice names who may not be ended (superusers, prepared transactions) and
+keeps the rest for now. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read and end_readers is false; notices
+name the sessions that were ended and what is dropped. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -16,7 +16,7 @@ COMMENT ON FUNCTION dbanon.refused_commit() IS
 it is told. Takes: nothing. Returns: the sentence. Raises: nothing. Example: SELECT dbanon.refused_commit().';
 
 CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
-    publish_as text, replace boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
+    publish_as text, replace boolean, end_readers boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -35,28 +35,30 @@ BEGIN
     END IF;
     PERFORM dbanon.check_override(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon.check_release(publish_as, replace, method, algorithm);
-    ELSIF replace OR allow_overlap THEN
-        RAISE EXCEPTION '% must come with the name of a release. Got none.', CASE WHEN replace THEN 'replace' ELSE 'allow_overlap' END
+        PERFORM dbanon.check_release(publish_as, replace, end_readers, method, algorithm);
+    ELSIF replace OR end_readers OR allow_overlap THEN
+        RAISE EXCEPTION '% must come with the name of a release. Got none.',
+                CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' ELSE 'allow_overlap' END
             USING ERRCODE = 'DA011', DETAIL = 'It says how to publish; without a name nothing is published.',
                   HINT = 'Name the release: publish_as => ''cabs_june''.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, method, algorithm, allow_overlap and
-reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015 inside a
+COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean) IS
+'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, end_readers, method, algorithm,
+allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015 inside a
 transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of
 dbanon.anonymize.';
 
-CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, method text, algorithm text) RETURNS void
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, end_readers boolean, method text, algorithm text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     chosen text := dbanon.checked_algorithm(method, algorithm);
 BEGIN
     PERFORM dbanon.check_name(check_release.name);
+    PERFORM dbanon.check_ending(end_readers, replace);
     PERFORM dbanon.check_name_free(check_release.name, replace);
     IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
         WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN
@@ -66,10 +68,39 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_release(text, boolean, text, text) IS
+COMMENT ON FUNCTION dbanon.check_release(text, boolean, boolean, text, text) IS
 'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of
-another; method; algorithm, NULL for the first. Returns: nothing. Raises: DA002, DA003, DA011. Example: SELECT
-dbanon.check_release(''cabs_june'', false, ''tp-aware'', NULL).';
+another; end_readers, whether it may end the sessions that read that one; method; algorithm, NULL for the first. Returns: nothing.
+Raises: DA002, DA003, DA011. Example: SELECT dbanon.check_release(''cabs_june'', false, false, ''tp-aware'', NULL).';
+
+CREATE OR REPLACE FUNCTION dbanon.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    refused CONSTANT text := CASE WHEN name COLLATE "C" ~ '^[a-z][a-z0-9_]{0,49}$' THEN name END;
+    control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
+    code CONSTANT text := substring(state FROM '^[0-9A-Z]{5}$');
+    -- The server's own sentences may quote data; ours do not.
+    told CONSTANT text := CASE WHEN code LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
+                               ELSE format('The server refused it (SQLSTATE %s); its log says why.', code) END;
+BEGIN
+    INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
+        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', code, 'error', told)
+        FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
+    BEGIN
+        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, told) WHERE r.run_id = note_refusal.run_id;
+    EXCEPTION WHEN lock_not_available THEN  -- whoever has the run's row is publishing it
+        NULL;
+    END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.note_refusal(bigint, text, text, text) IS
+'Writes into dbanon.runs and dbanon.audit that a run was not published, in a transaction after the one that failed; the next
+publication of the run takes it from dbanon.runs. Part of dbanon.anonymize and of the command line. Takes: run_id; name of the
+release; state: SQLSTATE; sentence: the error, kept only if it is one of dbanon''s own. Returns: nothing. Raises: nothing. Example:
+SELECT dbanon.note_refusal(1, ''cabs_june'', ''DA013'', ''Release cabs_june is being read.'').';
 
 CREATE OR REPLACE FUNCTION dbanon.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -120,6 +151,7 @@ DA004 if it was refused; DA016 if it failed or was cancelled. Example: SELECT db
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
     dataset text, method text, params jsonb DEFAULT '{}', publish_as text DEFAULT NULL, algorithm text DEFAULT NULL,
     seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
+    end_readers boolean DEFAULT false,
     INOUT run_id bigint DEFAULT NULL, INOUT verdict text DEFAULT NULL, INOUT rows_published bigint DEFAULT NULL)
 LANGUAGE plpgsql
 AS $$
@@ -127,6 +159,10 @@ DECLARE
     news record;
     said text;
     within boolean;
+    refusal text;
+    message text;
+    detail text;
+    hint text;
 BEGIN
     -- Refused in any case, since a block that catches errors cannot commit; but in other words within a transaction block.
     BEGIN
@@ -139,7 +175,7 @@ BEGIN
         -- Here and below: with a snapshot of its own for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
-    PERFORM dbanon.demand_waiting(publish_as, replace, method, algorithm, allow_overlap, reason, within);
+    PERFORM dbanon.demand_waiting(publish_as, replace, end_readers, method, algorithm, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
@@ -159,18 +195,31 @@ BEGIN
     verdict := dbanon.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
-            'SELECT dbanon.publish(%s, %L%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
+            'SELECT dbanon.publish(%s, %L%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
+            CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END);
-        rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason);
+        BEGIN
+            rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason, end_readers);
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
+            GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+                hint = PG_EXCEPTION_HINT;
+        END;
+        IF refusal IS NOT NULL THEN
+            PERFORM dbanon.note_refusal(run_id, publish_as, refusal, message);
+            COMMIT;
+            RAISE EXCEPTION '%', message USING ERRCODE = refusal,
+                DETAIL = pg_catalog.btrim(pg_catalog.format('%s Run %s is verified, and not published.', detail, run_id)),
+                HINT = pg_catalog.btrim(pg_catalog.format('%s It is noted in dbanon.runs.', hint));
+        END IF;
     END IF;
 END
 $$;
-COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint) IS
+COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, bigint, text, bigint) IS
 'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found
 nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
 object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
-first by default; seed; replace, allow_overlap and reason: as for dbanon.publish; leave out the rest. Returns: run_id, the
-verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
+first by default; seed; replace, allow_overlap, reason and end_readers: as for dbanon.publish; leave out the rest. Returns:
+run_id, the verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
-DA010 as dbanon.publish. Example: CALL dbanon.anonymize(dataset => ''taxi'', method => ''tp-aware'', params => ''{"k": 20}'',
-publish_as => ''taxi_k20'').';
+what dbanon.publish raises, then noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'',
+method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

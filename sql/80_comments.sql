@@ -148,6 +148,7 @@ COMMENT ON COLUMN dbanon.run.metrics IS 'Figures of the run, an object of number
 COMMENT ON COLUMN dbanon.run.suppressed IS 'What was left out, by reason.';
 COMMENT ON COLUMN dbanon.run.timings IS 'Seconds by phase.';
 COMMENT ON COLUMN dbanon.run.peak_rss_mb IS 'Greatest memory of the process, MB.';
+COMMENT ON COLUMN dbanon.run.publish_error IS 'Why it was not published, the last time that was tried; null once it is.';
 COMMENT ON COLUMN dbanon.run.error IS 'Why it failed, in one sentence.';
 COMMENT ON COLUMN dbanon.run.program_version IS 'Version of dbanon that computed it.';
 COMMENT ON COLUMN dbanon.run.created_at IS 'When it was submitted.';
@@ -185,6 +186,7 @@ COMMENT ON COLUMN dbanon.runs.duration IS 'From start to end, or to now.';
 COMMENT ON COLUMN dbanon.runs.worker IS 'Who works on it: host and process.';
 COMMENT ON COLUMN dbanon.runs.attempts IS 'How often it was begun.';
 COMMENT ON COLUMN dbanon.runs.releases IS 'Names of its live releases.';
+COMMENT ON COLUMN dbanon.runs.publish_error IS 'Why it was not published, the last time that was tried; null once it is.';
 COMMENT ON COLUMN dbanon.runs.error IS 'Why it failed or was refused, in one sentence.';
 
 COMMENT ON VIEW dbanon.workers IS 'Processes that are up and take runs.';
@@ -270,7 +272,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), forget, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, unpublish, end_readers.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), forget, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

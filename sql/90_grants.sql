@@ -17,16 +17,18 @@ GRANT INSERT, UPDATE, DELETE ON dbanon.trajectory, dbanon.request, dbanon.site, 
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
-    dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.check_name(text) TO @operator@;
+    dbanon.check_override(boolean, text), dbanon.unpublish(text, boolean), dbanon.note_refusal(bigint, text, text, text),
+    dbanon.check_name(text) TO @operator@;
 
 -- Both submit, watch and cancel.
 GRANT SELECT ON dbanon.runs, dbanon.workers TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.check_release(text, boolean, text, text), dbanon.refused_commit(), dbanon.demand_waiting(text, boolean, text, text, boolean, text, boolean),
+    dbanon.check_release(text, boolean, boolean, text, text), dbanon.refused_commit(),
+    dbanon.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean),
     dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.went_away(),
-    dbanon.check_name_free(text, boolean), dbanon.refuse_name_taken(text), dbanon.reap_runs(),
+    dbanon.check_name_free(text, boolean), dbanon.check_ending(boolean, boolean), dbanon.refuse_name_taken(text), dbanon.clear_withdrawn(), dbanon.reap_runs(),
     dbanon.is_held(dbanon.session) TO @operator@, @worker@;
-GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, bigint, text, bigint)
+GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, bigint, text, bigint)
     TO @operator@;
 
 GRANT SELECT ON dbanon.audit TO @operator@;

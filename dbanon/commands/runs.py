@@ -47,6 +47,7 @@ def run(
     replace: TakePlace = False,
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
+    end_readers: EndReaders = False,
 ) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon import report
@@ -63,6 +64,7 @@ def run(
             replace=replace,
             allow_overlap=allow_overlap,
             reason=reason,
+            end_readers=end_readers,
             progress=progress,
         )
     show(lambda: report.run_text(result), lambda: report.run_json(result))
@@ -178,7 +180,12 @@ def list_runs() -> None:
     with open_database() as database:
         rows = database.runs()
     header = ["run_id", "dataset", "method", "algorithm", "status", "releases", "created_at", "error"]
-    show(lambda: report.table(header, [[row[h] for h in header] for row in rows]), lambda: {"runs": rows})
+    show(
+        lambda: report.table(
+            header, [[{**row, "error": row["error"] or row["publish_error"]}[h] for h in header] for row in rows]
+        ),
+        lambda: {"runs": rows},
+    )
 
 
 @app.command("releases", epilog=GLOBAL)

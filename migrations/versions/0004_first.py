@@ -179,7 +179,8 @@ CREATE TABLE dbanon.run (
     rows bigint CHECK (rows >= 0),
     error_kind text CHECK (error_kind IN ('parameter', 'data', 'infeasible', 'store', 'other')),
     cancel_requested_at timestamptz,
-    cancel_requested_by text
+    cancel_requested_by text,
+    publish_error text
 );
 CREATE INDEX run_dataset_idx ON dbanon.run (dataset_id);
 CREATE INDEX run_todo_idx ON dbanon.run (run_id) WHERE todo IS NOT NULL;

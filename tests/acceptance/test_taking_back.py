@@ -127,13 +127,34 @@ def test_readers_are_ended_as_the_refusal_says(
         assert refused.sentence.endswith(f"Try again, or end their sessions: `{typed}`.")
         done = call(published, *typed.split()[1:], "--json")
         assert done.code == 0
-        said = f"Ended the session of {reader.info.user} (process {reader.info.backend_pid})."
+        said = f"Ended the sessions that read city_k5: {reader.info.user} (process {reader.info.backend_pid})."
         notices = json_of(done)["notices"]
         assert isinstance(notices, list)
         assert said in notices
         assert said in done.stderr
         with pytest.raises(psycopg.errors.AdminShutdown):
             reader.execute("SELECT 1")
+
+
+def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
+    published: str, login: Callable[[str], str]
+) -> None:
+    url = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
+    query = "SELECT login, run_id, release, detail ->> 'sqlstate' FROM dbanon.audit WHERE action = 'publish_refused'"
+    with psycopg.connect(url) as reader, psycopg.connect(published, autocommit=True) as connection:
+        reader.execute("SELECT count(*) FROM published.city_k5")
+        again = ("run", "tp-aware", "--dataset", "city", "-p", "k=5", "--publish", "city_k5", "--replace")
+        assert call(published, *again).code == 1
+        (_, run) = json_of(call(published, "runs", "--json"))["runs"]
+        who = f"{reader.info.user} (process {reader.info.backend_pid})"
+        assert (run["status"], run["error"], who in run["publish_error"]) == ("verified", None, True)
+        assert who in call(published, "runs").stdout
+        assert connection.execute(query).fetchall() == [(connection.info.user, run["run_id"], "city_k5", "DA013")]
+        assert call(published, *again, "--end-readers").code == 0
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            reader.execute("SELECT 1")
+        assert call(published, "publish", str(run["run_id"]), "city_k5", "--replace").code == 0
+        assert [row["publish_error"] for row in json_of(call(published, "runs", "--json"))["runs"]] == [None] * 3
 
 
 def test_a_publication_on_the_command_line_that_replaces_nothing_ends_nobody(city_url: str) -> None:

@@ -91,6 +91,49 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
     check_whole(city)
 
 
+def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_where_it_is_told_to(
+    city_url: str, operator_url: str, city: psycopg.Connection, log: Path, login: Callable[[str], str]
+) -> None:
+    call_it = (
+        "CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7}', seed => 1, publish_as => 'night', replace => true%s)"
+    )
+    analyst = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(city_url)["dbname"]})
+    trace = "SELECT login, run_id, release, detail ->> 'sqlstate' FROM dbanon.audit WHERE action = 'publish_refused'"
+    with workers.up(city_url, log), psycopg.connect(operator_url, autocommit=True) as operator:
+        operator.execute(call_it % "")
+        with psycopg.connect(analyst) as reader:
+            reader.execute("SELECT FROM published.night")
+            with pytest.raises(psycopg.Error) as caught:
+                operator.execute(call_it % "")
+            who = f"{reader.info.user} (process {reader.info.backend_pid})"
+            assert caught.value.sqlstate == "DA013"
+            assert who in (caught.value.diag.message_primary or "")
+            assert "end_readers => true" in (caught.value.diag.message_hint or "")
+            (status, error, reason) = told(city, 3, "status, error, publish_error")
+            assert (status, error) == ("verified", None)
+            assert who in str(reason)
+            assert city.execute(trace).fetchall() == [(operator.info.user, 3, "night", "DA013")]
+            operator.execute(call_it % ", end_readers => true")
+            with pytest.raises(psycopg.errors.AdminShutdown):
+                reader.execute("SELECT 1")
+        assert told(city, 4, "releases, publish_error") == ("night", None)
+        operator.execute("SELECT dbanon.publish(3, 'night', replace => true)")
+        assert told(city, 3, "releases, publish_error") == ("night", None)
+        city.execute(
+            "CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void "
+            "LANGUAGE sql AS 'SELECT 1 / 0'"
+        )
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            operator.execute(call_it % "")
+        assert city.execute(trace + " ORDER BY audit_id DESC").fetchall()[0] == (
+            operator.info.user,
+            5,
+            "night",
+            "22012",
+        )
+    check_whole(city)
+
+
 def test_several_runs_go_at_once_on_several_workers(city_url: str, city: psycopg.Connection, log: Path) -> None:
     with workers.up(city_url, log, "--jobs", "2", count=2), workers.up(city_url, log, count=3):
         with held_up(city_url):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dbanon.server import Target
 
 # Ten people in two bundles over two instants, as in docs/contracts.md; p0 and p3 ask for a pharmacy.
-_RUN = """
+RUN = """
 INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('ten', 32610, 1, 60);
 INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)
 SELECT 100 + i, d.dataset_id, 'p' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(x, x, 1212566400),
@@ -38,7 +38,7 @@ SELECT 1, 1 + i / 5, 100 + i FROM generate_series(0, 9) i;
 """
 
 
-_VERIFY = """
+VERIFY = """
 INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', %s, dbanon.run_digest(1)
 """
 
@@ -48,7 +48,7 @@ def verify() -> Callable[..., None]:
     """Write a verification of run 1 as it is now."""
 
     def make(connection: psycopg.Connection, passed: bool = True) -> None:
-        connection.execute(_VERIFY, [passed])
+        connection.execute(VERIFY, [passed])
 
     return make
 
@@ -56,8 +56,8 @@ def verify() -> Callable[..., None]:
 @pytest.fixture
 def run(connection: psycopg.Connection) -> int:
     """Key of a verified run of ten people in two bundles."""
-    connection.execute(_RUN)
-    connection.execute(_VERIFY, [True])
+    connection.execute(RUN)
+    connection.execute(VERIFY, [True])
     return 1
 
 
@@ -70,8 +70,8 @@ def verified(dbanon_server: "Target", dbanon_template: str) -> Iterator[str]:
         try:
             url = database_url(dbanon_server.url, dbname=name)
             with psycopg.connect(url) as connection:
-                connection.execute(_RUN)
-                connection.execute(_VERIFY, [True])
+                connection.execute(RUN)
+                connection.execute(VERIFY, [True])
             yield url
         finally:
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")

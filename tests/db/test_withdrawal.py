@@ -2,19 +2,23 @@
 
 import re
 import secrets
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from dbanon import schema
 from dbanon._background import in_background
-from dbanon.server import Target, parse
+from dbanon.server import EmbeddedServer, Target, parse
 from dbanon.testing import cloned_database, database_url
+from tests.db.conftest import RUN, VERIFY
 
 Login = Callable[[str], str]
 
@@ -23,6 +27,9 @@ UNPUBLISH = "SELECT dbanon.unpublish('ten')"
 END_READERS = "SELECT dbanon.unpublish('ten', end_readers => true)"
 REPLACE_AND_END = "SELECT dbanon.publish(1, 'ten', replace => true, end_readers => true)"
 ENDED = "SELECT array_agg((release, run_id, login, detail)::text) FROM dbanon.audit WHERE action = 'end_readers'"
+IMPATIENT = "ALTER FUNCTION dbanon.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
+REMAINS = """SELECT count(*) FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace
+    AND relkind IN ('r', 'v') AND relname ~ '^(release_|withdrawn[$])[0-9]+$'"""
 STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_by)::text ORDER BY l.release_id),
     (SELECT count(*) FROM dbanon.audit), to_regclass('published.ten')::oid,
     (SELECT array_agg(c.relname ORDER BY c.relname) FROM pg_class c WHERE c.relname ~ '^release_[0-9]+$')
@@ -83,7 +90,7 @@ def test_a_release_that_is_being_read_is_not_withdrawn_and_the_reader_is_named(
 def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
+    connection.execute(IMPATIENT)
     before = connection.execute(STATE).fetchone()
     with pytest.raises(psycopg.Error, match=rf"is being read by .*{reader.info.user} \(") as caught:
         operator.execute(REPLACE)
@@ -98,28 +105,12 @@ def test_a_release_that_is_being_read_is_not_replaced_and_the_reader_is_named(
 def test_the_reader_in_the_way_is_named_once_and_nobody_else(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, statement: str
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
+    connection.execute(IMPATIENT)
     with pytest.raises(psycopg.Error) as caught:
         operator.execute(statement)
     who = rf"{reader.info.user} \(process {reader.info.backend_pid}\)"
-    assert re.search(rf"is being read by {who}\.$", caught.value.diag.message_primary or "")
-
-
-def test_what_a_reader_made_of_a_release_does_not_keep_it_for_ever(
-    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
-) -> None:
-    for step in ("take_view", "drop_view"):
-        connection.execute(f"ALTER FUNCTION dbanon.{step}(text, bigint, boolean) SET lock_timeout = '200ms'")
-    reader.execute("CREATE TEMP VIEW mine AS SELECT * FROM published.ten")
-    reader.commit()
-    reader.execute("COMMENT ON VIEW mine IS 'held, and the release itself is not'")
-    before = connection.execute(STATE).fetchone()
-    with pytest.raises(psycopg.Error, match=rf"is being read by {reader.info.user} \(") as caught:
-        operator.execute(UNPUBLISH)
-    assert caught.value.sqlstate == "DA013"
-    assert connection.execute(STATE).fetchone() == before
-    reader.commit()
-    assert value(operator, UNPUBLISH) == 1
+    assert re.search(rf"is being read by {who} and", caught.value.diag.message_primary or "")
+    assert (caught.value.diag.message_primary or "").count("process") == 1
 
 
 def ended(reader: psycopg.Connection) -> bool:
@@ -162,7 +153,7 @@ def test_an_idle_reader_is_ended_and_named_where_that_is_asked_for(
             operator.execute(statement)
         assert time.monotonic() - began < 4
         told = [notice for notice in said if notice.startswith("Ended")]
-        assert told == [f"Ended the session of {reader.info.user} (process {reader.info.backend_pid})."]
+        assert told == [f"Ended the sessions that read ten: {reader.info.user} (process {reader.info.backend_pid})."]
         assert (ended(reader), ended(other), ended(idle)) == (True, False, False)
     assert value(connection, "SELECT to_regclass('published.ten') IS NULL") is (statement == END_READERS)
     assert value(connection, "SELECT count(*) FROM dbanon.release WHERE name = 'ten' AND withdrawn_at IS NOT NULL") == 1
@@ -225,45 +216,178 @@ def until(connection: psycopg.Connection, question: str) -> None:
     raise AssertionError(f"never true: {question}")
 
 
-@pytest.mark.parametrize(
-    ("before", "holding"),
-    [
-        ("CREATE TEMP VIEW mine AS SELECT * FROM published.ten", "COMMENT ON VIEW mine IS 'held'"),
-        ("CREATE TEMP VIEW mine AS SELECT * FROM published.ten", "LOCK TABLE mine IN ACCESS SHARE MODE"),
-        (
-            "CREATE TEMP VIEW one AS SELECT * FROM published.ten; CREATE TEMP VIEW mine AS SELECT seq FROM one",
-            "COMMENT ON VIEW mine IS 'held'",
-        ),
-        ("CREATE TEMP TABLE mine (a integer, kept published.ten)", "SELECT a FROM mine"),
-        ("CREATE TEMP TABLE mine (a integer, kept published.ten[])", "SELECT a FROM mine"),
-        (
-            "CREATE FUNCTION pg_temp.mine(published.ten) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
-            "COMMENT ON FUNCTION pg_temp.mine IS 'held'",
-        ),
-    ],
-    ids=["view", "view and release", "view of a view", "column", "column of arrays", "function"],
-)
-def test_who_holds_what_was_made_of_a_release_is_ended(
-    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, before: str, holding: str
-) -> None:
-    reader.execute(before)
+MINE = "dbanon_mine"  # a schema in which the analyst may create
+
+
+@pytest.fixture
+def builder(connection: psycopg.Connection, reader: psycopg.Connection) -> psycopg.Connection:
+    """An analyst who may create in a schema, in no transaction."""
+    connection.execute(f"CREATE SCHEMA {MINE}; GRANT ALL ON SCHEMA {MINE} TO {reader.info.user}")
+    reader.execute(f"SET search_path = {MINE}, public")
     reader.commit()
-    reader.execute(holding)
-    for step in ("take_view", "drop_view"):
-        connection.execute(f"ALTER FUNCTION dbanon.{step}(text, bigint, boolean) SET lock_timeout = '200ms'")
-    with pytest.raises(psycopg.Error, match=rf"is being read by {reader.info.user} \(process") as caught:
-        operator.execute(UNPUBLISH)
-    assert caught.value.sqlstate == "DA013"
-    assert not ended_by_now(connection, reader)
-    assert value(operator, END_READERS) == 1
+    return reader
+
+
+BUILT = {
+    "view": ("CREATE VIEW mine AS SELECT * FROM published.ten", "COMMENT ON VIEW mine IS 'held'"),
+    "temporary view": ("CREATE TEMP VIEW mine AS SELECT * FROM published.ten", "COMMENT ON VIEW mine IS 'held'"),
+    "view of a view": (
+        "CREATE VIEW one AS SELECT * FROM published.ten; CREATE TEMP VIEW mine AS SELECT seq FROM one",
+        "COMMENT ON VIEW mine IS 'held'",
+    ),
+    "materialized view": (
+        "CREATE MATERIALIZED VIEW mine AS SELECT * FROM published.ten",
+        "SELECT FROM mine",
+    ),
+    "column": ("CREATE TABLE mine (a integer, kept published.ten)", "SELECT a FROM mine"),
+    "column of arrays": ("CREATE TEMP TABLE mine (a integer, kept published.ten[])", "SELECT a FROM mine"),
+    "like": ("CREATE TEMP TABLE mine (LIKE published.ten)", "SELECT FROM mine"),
+    "function": (
+        "CREATE FUNCTION mine(published.ten) RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+        "COMMENT ON FUNCTION mine IS 'held'",
+    ),
+    "domain": ("CREATE DOMAIN mine AS published.ten", "COMMENT ON DOMAIN mine IS 'held'"),
+    "rule": (
+        "CREATE TABLE mine (a integer); CREATE RULE r AS ON INSERT TO mine DO ALSO SELECT FROM published.ten",
+        "SELECT FROM mine",
+    ),
+    "row policy": (  # does not hold for the owner of the table, who reads no release then
+        """CREATE TEMP TABLE mine (a integer); ALTER TABLE mine ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY mine ON mine USING (EXISTS (SELECT FROM published.ten))""",
+        "SELECT FROM mine",
+    ),
+    "cursor that outlives its transaction": (
+        "DECLARE mine CURSOR WITH HOLD FOR SELECT * FROM published.ten; FETCH 1 FROM mine",
+        "FETCH 1 FROM mine",
+    ),
+}
+
+
+@pytest.mark.parametrize("statement", [UNPUBLISH, END_READERS, REPLACE, REPLACE_AND_END])
+@pytest.mark.parametrize("built", BUILT.values(), ids=BUILT)
+def test_what_was_made_of_a_release_keeps_nothing_however_it_is_held(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    builder: psycopg.Connection,
+    built: tuple[str, str],
+    statement: str,
+) -> None:
+    before, holding = built
+    builder.execute(before)
+    builder.commit()
+    builder.execute(holding)
+    began = time.monotonic()
+    operator.execute(statement)
+    assert time.monotonic() - began < 4
+    assert not ended(builder)
+    builder.commit()
+    connection.execute("SELECT dbanon.clear_withdrawn()")
+    if "replace" in statement:
+        assert value(operator, "SELECT count(*) FROM published.ten") == 4
+        assert value(connection, REMAINS) == 1
+    else:
+        assert value(connection, "SELECT to_regclass('published.ten')") is None
+        assert value(connection, REMAINS) == 0
+
+
+READING = {
+    "its row type": "SELECT NULL::published.ten FROM published.ten",
+    "row policy": """CREATE TEMP TABLE mine (a integer);
+        ALTER TABLE mine ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+        CREATE POLICY mine ON mine USING (EXISTS (SELECT FROM published.ten)); COMMIT; BEGIN; SELECT FROM mine""",
+    "lock": "LOCK TABLE published.ten IN ACCESS SHARE MODE",
+    "lock by a view": """CREATE TEMP VIEW mine AS SELECT FROM published.ten; COMMIT; BEGIN;
+        LOCK TABLE mine IN ACCESS SHARE MODE""",
+    "cursor": "DECLARE mine CURSOR FOR SELECT * FROM published.ten; FETCH 1 FROM mine",
+    "prepared statement": "PREPARE mine AS SELECT FROM published.ten; COMMIT; BEGIN; EXECUTE mine",
+    "view made just now": "CREATE TEMP VIEW mine AS SELECT * FROM published.ten",
+    "function": """CREATE FUNCTION pg_temp.mine() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM published.ten';
+        COMMIT; BEGIN; SELECT pg_temp.mine()""",
+    "savepoint": "SAVEPOINT one; SELECT FROM published.ten; SAVEPOINT two",
+}
+
+
+@pytest.mark.parametrize("statement", [END_READERS, REPLACE_AND_END])
+@pytest.mark.parametrize("reading", READING.values(), ids=READING)
+def test_who_reads_a_release_in_whatever_way_is_ended(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    reader: psycopg.Connection,
+    reading: str,
+    statement: str,
+) -> None:
+    reader.commit()
+    reader.autocommit = True
+    for part in ("BEGIN", *reading.split(";")):
+        reader.execute(part)
+    began = time.monotonic()
+    operator.execute(statement)
+    assert time.monotonic() - began < 4
     assert ended(reader)
-    assert value(connection, "SELECT to_regclass('published.ten')") is None
+    assert value(connection, "SELECT count(*) FROM dbanon.release WHERE withdrawn_at IS NOT NULL") == 1
 
 
-def ended_by_now(connection: psycopg.Connection, reader: psycopg.Connection) -> bool:
-    """Whether a session is gone, without asking it."""
-    found = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {reader.info.backend_pid}"
-    return value(connection, found) == 0
+def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free_for_other_columns(
+    connection: psycopg.Connection, operator: psycopg.Connection, builder: psycopg.Connection
+) -> None:
+    """Also what a superuser made of it and gave to others."""
+    connection.execute(f"CREATE VIEW {MINE}.given AS SELECT * FROM published.ten")
+    connection.execute(f"GRANT SELECT ON {MINE}.given TO {builder.info.user}")
+    assert value(builder, "SELECT count(*) FROM given") == 4
+    builder.commit()
+    with psycopg.connect(builder.info.dsn, password=builder.info.password) as other:
+        other.execute(f"CREATE TEMP VIEW mine AS SELECT FROM {MINE}.given")
+        other.commit()
+        other.execute("COMMENT ON VIEW mine IS 'held'")  # and so nothing of all this can be dropped
+        with heard(operator) as said:
+            assert value(operator, UNPUBLISH) == 1
+        assert any("(number 1)" in notice and "clear_withdrawn" in notice for notice in said)
+        assert value(builder, "SELECT count(*) FROM given") == 0
+        builder.commit()
+        assert value(connection, REMAINS) == 1
+        more = '{"name": "more", "sql_type": "integer", "default": "1", "comment": "x"}'
+        connection.execute("UPDATE dbanon.method SET columns = columns || %s::jsonb", [more])
+        assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+        assert value(builder, "SELECT count(*) FROM given") == 0
+        builder.commit()
+    assert value(builder, "SELECT sum(more) FROM published.ten") == 4
+    builder.commit()
+    connection.execute("SELECT dbanon.clear_withdrawn()")
+    assert value(connection, f"SELECT to_regclass('{MINE}.given')") is None
+
+
+def test_dependents_beyond_what_the_server_can_lock_keep_no_release(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    """As 15,000 temporary views do, in a tenth of the time: locks held elsewhere leave room for few."""
+    reader.commit()
+    reader.execute(
+        """DO $$ BEGIN FOR i IN 1..3000 LOOP
+        EXECUTE format('CREATE TEMP VIEW v%s AS SELECT seq FROM published.ten', i); END LOOP; END $$"""
+    )
+    reader.commit()
+    with psycopg.connect(connection.info.dsn) as hoarder:
+        fill_lock_table(hoarder, room=2000)
+        with heard(operator) as said:
+            assert value(operator, UNPUBLISH) == 1
+        assert value(connection, "SELECT to_regclass('published.ten')") is None
+        assert value(connection, REMAINS) == 1
+        assert any("(number 1)" in notice and "memory" in notice for notice in said)
+        hoarder.rollback()
+    assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+    assert value(connection, REMAINS) == 1
+
+
+def fill_lock_table(connection: psycopg.Connection, room: int) -> None:
+    """Take all locks that the server has left but some."""
+    take, taken = "SELECT pg_advisory_xact_lock(4711, i) FROM generate_series(%s::integer, %s) i", 0
+    try:
+        while True:
+            connection.execute(take, [taken, taken + 249])
+            taken += 250
+    except psycopg.errors.OutOfMemory:
+        connection.rollback()
+    connection.execute(take, [0, taken - room])
 
 
 def test_a_login_that_was_dropped_reads_no_longer(
@@ -277,7 +401,9 @@ def test_a_login_that_was_dropped_reads_no_longer(
         connection.execute(f"DROP ROLE {name}")
         with heard(operator) as said:
             assert value(operator, END_READERS) == 1
-        assert said == [f"Ended the session of a login that was dropped (process {reader.info.backend_pid})."]
+        assert said == [
+            f"Ended the sessions that read ten: a login that was dropped (process {reader.info.backend_pid})."
+        ]
         assert ended(reader)
 
 
@@ -297,55 +423,199 @@ def test_a_reader_of_the_same_view_in_a_copy_of_the_database_is_left_alone(
         assert not ended(reader)
 
 
-@pytest.mark.parametrize(
-    ("statement", "relation"),
-    [(END_READERS, "published.ten"), (REPLACE_AND_END, "published.ten"), (END_READERS, "dbanon.release_%s")],
-    ids=["withdrawn", "replaced", "its table"],
-)
-def test_a_superuser_who_reads_is_not_ended_and_nobody_else_is(
-    operator: psycopg.Connection, reader: psycopg.Connection, database: str, statement: str, relation: str
+def test_a_superuser_who_reads_is_not_ended_by_a_replacement_and_nobody_else_is(
+    operator: psycopg.Connection, reader: psycopg.Connection, database: str
 ) -> None:
     with psycopg.connect(database) as superuser:
         before = superuser.execute(STATE).fetchone()
-        superuser.rollback()
-        key = value(operator, "SELECT release_id FROM dbanon.release")
-        superuser.execute(f"SELECT FROM {relation.replace('%s', str(key))}")
+        superuser.execute("SELECT FROM published.ten")
         with pytest.raises(psycopg.Error) as caught:
-            operator.execute(statement)
-        who = f"{superuser.info.user} (process {superuser.info.backend_pid})"
+            operator.execute(REPLACE_AND_END)
         told = caught.value.diag
         assert caught.value.sqlstate == "DA013"
-        assert told.message_primary == (
-            "Nobody may be reading a release that is taken away, and only a superuser may end a superuser's session. "
-            f"Release ten is being read by {who}."
-        )
+        assert f"{superuser.info.user} (process {superuser.info.backend_pid})" in (told.message_primary or "")
         assert f"SELECT pg_terminate_backend({superuser.info.backend_pid})" in (told.message_hint or "")
         assert superuser.execute(STATE).fetchone() == before
         assert not ended(reader)
         superuser.rollback()
-        operator.execute(statement)
+        operator.execute(REPLACE_AND_END)
         assert ended(reader)
         assert not ended(superuser)
 
 
-def test_without_the_right_to_end_sessions_the_refusal_says_which(
+def test_a_superuser_who_reads_delays_no_more_of_a_withdrawal_than_the_drop(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    reader: psycopg.Connection,
+    login: Login,
+    database: str,
+) -> None:
+    """Every grant is gone at once: on columns, to others than analysts, and what those passed on."""
+    bob, carol = login("dbanon_worker"), login("dbanon_worker")
+    names = [parse(url)["user"] for url in (bob, carol)]
+    connection.execute(
+        f"GRANT SELECT ON published.ten TO {names[0]} WITH GRANT OPTION; GRANT SELECT (seq) ON published.ten TO PUBLIC"
+    )
+    with psycopg.connect(bob, autocommit=True) as first:
+        first.execute(f"GRANT SELECT ON published.ten TO {names[1]}")
+    with psycopg.connect(database) as superuser, psycopg.connect(carol, autocommit=True) as second:
+        assert value(second, "SELECT count(*) FROM published.ten") == 4
+        superuser.execute("SELECT FROM published.ten")
+        with heard(operator) as said:
+            assert value(operator, END_READERS) == 1
+        who = f"{superuser.info.user} (process {superuser.info.backend_pid})"
+        assert any("number 1" in notice and who in notice for notice in said)
+        assert ended(reader)
+        assert value(operator, "SELECT count(*) FROM dbanon.releases WHERE live") == 0
+        for url in (login("dbanon_analyst"), bob, carol):
+            with psycopg.connect(url, autocommit=True) as other, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute("SELECT count(seq) FROM published.ten")
+        with pytest.raises(psycopg.Error) as caught:  # its name is not free yet
+            operator.execute("SELECT dbanon.publish(1, 'ten')")
+        assert caught.value.sqlstate == "DA003"
+        assert value(superuser, "SELECT count(*) FROM published.ten") == 4
+        superuser.commit()
+        assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
+    assert value(connection, REMAINS) == 1
+    assert value(connection, "SELECT array_agg(release_id) FROM dbanon.releases WHERE live") == [2]
+
+
+def test_a_superuser_who_reads_the_table_of_a_release_keeps_that_alone(
+    connection: psycopg.Connection, operator: psycopg.Connection, database: str
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    with psycopg.connect(database) as superuser:
+        superuser.execute("SELECT FROM dbanon.release_1")
+        assert value(operator, UNPUBLISH) == 1
+        assert value(connection, "SELECT to_regclass('published.ten')") is None
+        assert value(connection, "SELECT to_regclass('dbanon.release_1') IS NOT NULL") is True
+        superuser.commit()
+    operator.execute("SELECT dbanon.clear_withdrawn()")
+    assert value(connection, REMAINS) == 0
+
+
+def test_rows_go_though_what_was_built_on_a_release_stays(
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    reader: psycopg.Connection,
+    login: Login,
+    database: str,
+) -> None:
+    with psycopg.connect(database) as superuser, psycopg.connect(login("dbanon_analyst")) as builder:
+        builder.execute("CREATE TEMP VIEW mine AS SELECT * FROM published.ten")
+        builder.commit()
+        builder.execute("COMMENT ON VIEW mine IS 'held'")
+        superuser.execute("SELECT FROM published.ten")
+        assert value(operator, END_READERS) == 1
+        assert ended(reader)
+        superuser.commit()
+        connection.execute("SELECT dbanon.clear_withdrawn()")
+        assert value(connection, "SELECT to_regclass('dbanon.release_1')") is None
+        assert value(connection, "SELECT to_regclass('published.ten')") is None
+        assert value(connection, REMAINS) == 1
+        assert not ended(builder)
+
+
+def test_nothing_said_of_readers_ends_nobody(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
+) -> None:
+    connection.execute(IMPATIENT)
+    with pytest.raises(psycopg.Error) as caught:
+        operator.execute("SELECT dbanon.unpublish('ten', end_readers => NULL)")
+    assert caught.value.sqlstate == "DA013"
+    assert not ended(reader)
+
+
+def test_without_the_right_to_end_sessions_a_refusal_says_which_and_a_withdrawal_takes_the_rights(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     before = connection.execute(STATE).fetchone()
+    who = f"{reader.info.user} (process {reader.info.backend_pid})"
     with connection.transaction(force_rollback=True):  # roles belong to the whole server
         connection.execute("REVOKE pg_signal_backend FROM dbanon_admin")
         connection.execute("SET LOCAL ROLE dbanon_operator")
         with pytest.raises(psycopg.Error) as caught, connection.transaction():
-            connection.execute(END_READERS)
+            connection.execute(REPLACE_AND_END)
+        with heard(connection) as said:
+            assert value(connection, END_READERS) == 1
+        assert any(who in notice for notice in said)
     told = caught.value.diag
     assert caught.value.sqlstate == "DA013"
-    assert told.message_primary == (
-        "Nobody may be reading a release that is taken away, and role dbanon_admin may not end sessions on this "
-        f"server. Release ten is being read by {reader.info.user} (process {reader.info.backend_pid})."
-    )
-    assert "GRANT pg_signal_backend TO dbanon_admin" in (told.message_hint or "")
+    assert who in (told.message_primary or "")
+    assert "no member of pg_signal_backend" in (told.message_hint or "")
     assert connection.execute(STATE).fetchone() == before
     assert not ended(reader)
+
+
+@pytest.mark.stress
+def test_forty_sessions_that_come_again_and_again_keep_no_release(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    """Each reads and leaves its transaction open; every other one queues for a stronger lock on the view first."""
+    busy, stop = login("dbanon_analyst"), threading.Event()
+
+    def come_again(greedy: bool) -> None:
+        while not stop.is_set():
+            with suppress(psycopg.OperationalError), psycopg.connect(busy) as reader:
+                while not stop.is_set():
+                    with suppress(psycopg.ProgrammingError):
+                        if greedy:
+                            with reader.transaction():
+                                reader.execute("CREATE RULE mine AS ON INSERT TO published.ten DO NOTHING")
+                        reader.execute("SELECT FROM published.ten")
+                        reader.execute("SELECT pg_sleep(60)")
+                    reader.rollback()
+
+    holders = "SELECT count(*) >= 20 FROM pg_locks WHERE relation = 'published.ten'::regclass"
+    threads = [in_background(come_again, number % 2 == 0) for number in range(40)]
+    try:
+        for _ in range(10):
+            operator.execute("SELECT dbanon.publish(1, 'ten')")
+            until(connection, holders)
+            began = time.monotonic()
+            assert value(operator, END_READERS) == 1
+            assert time.monotonic() - began < 6
+            assert value(connection, "SELECT to_regclass('published.ten')") is None
+            assert value(connection, REMAINS) == 0
+    finally:
+        stop.set()
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [parse(busy)["user"]]
+        )
+        wait(threads, timeout=20)
+
+
+@pytest.mark.stress
+def test_a_prepared_transaction_delays_no_more_of_a_withdrawal_than_the_drop() -> None:
+    directory = Path(tempfile.mkdtemp(prefix="dbanon-test-"))
+    directory.chmod(0o711)
+    server = EmbeddedServer(directory / "home", settings={"fsync": "off", "max_prepared_transactions": "2"})
+    try:
+        url = server.start().url
+        schema.upgrade(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(RUN)
+            connection.execute(VERIFY, [True])
+            connection.execute("SELECT dbanon.publish(1, 'ten')")
+            connection.execute("CREATE ROLE anna LOGIN PASSWORD 'x' IN ROLE dbanon_analyst")
+            with psycopg.connect(database_url(url, user="anna", password="x"), autocommit=True) as reader:
+                reader.execute("BEGIN; SELECT FROM published.ten; PREPARE TRANSACTION 'kept'")
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(REPLACE_AND_END)
+                assert caught.value.sqlstate == "DA013"
+                assert "anna (prepared transaction 'kept')" in str(caught.value)
+                assert "ROLLBACK PREPARED 'kept'" in str(caught.value)
+                with heard(connection) as said:
+                    assert value(connection, END_READERS) == 1
+                assert any("anna (prepared transaction 'kept')" in notice for notice in said)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute("SELECT FROM published.ten")
+            connection.execute("ROLLBACK PREPARED 'kept'")
+            assert value(connection, "SELECT dbanon.publish(1, 'ten')") == 4
+            assert value(connection, REMAINS) == 1
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
 
 
 def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
@@ -366,7 +636,7 @@ def test_an_upgrade_gives_the_right_to_end_sessions_where_it_may(
 def test_the_hint_of_a_refusal_can_be_typed_as_it_is(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, statement: str
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.take_view(text, bigint, boolean) SET lock_timeout = '200ms'")
+    connection.execute(IMPATIENT)
     with pytest.raises(psycopg.Error) as caught:
         operator.execute(statement)
     hint = caught.value.diag.message_hint or ""
@@ -390,11 +660,11 @@ def test_analysts_and_workers_end_nobody(
         for statement in (
             END_READERS,
             REPLACE_AND_END,
-            "SELECT dbanon.end_readers('ten', NULL, true)",
-            "SELECT * FROM dbanon.readers_of('ten', true)",
-            "SELECT dbanon.take_view('ten', NULL, true)",
-            "SELECT dbanon.drop_view('ten', NULL, true)",
-            "SELECT dbanon.refuse_readers('ten', NULL, true)",
+            "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
+            "SELECT * FROM dbanon.readers_of('ten')",
+            "SELECT dbanon.hide_view(1)",
+            "SELECT dbanon.revoke_rights('ten')",
+            "SELECT dbanon.refuse_readers('ten', '', true)",
             f"SELECT pg_terminate_backend({reader.info.backend_pid})",
             "SET ROLE pg_signal_backend",
         ):
@@ -408,7 +678,8 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
     operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     for statement in (
-        "SELECT dbanon.end_readers('ten', NULL, true)",
+        "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
+        "SELECT dbanon.hide_view(1)",
         f"SELECT pg_terminate_backend({reader.info.backend_pid})",
         "SET ROLE pg_signal_backend",
     ):
@@ -454,7 +725,7 @@ def test_nobody_is_renamed_while_a_release_is_being_published(operator: psycopg.
 
 def test_a_name_of_something_else_is_taken(connection: psycopg.Connection, operator: psycopg.Connection) -> None:
     connection.execute("CREATE DOMAIN published.ten AS text")
-    with pytest.raises(psycopg.Error, match="which is no release") as caught:
+    with pytest.raises(psycopg.Error, match="which is no live release") as caught:
         operator.execute("SELECT dbanon.publish(1, 'ten')")
     assert caught.value.sqlstate == "DA003"
 

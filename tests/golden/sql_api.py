@@ -40,7 +40,14 @@ TOPICS = {
         "reap_runs",
         "drop_run",
     ),
-    "Publish and withdraw": ("measure_overlap", "publish", "release_card", "unpublish", "check_name"),
+    "Publish and withdraw": (
+        "measure_overlap",
+        "publish",
+        "release_card",
+        "unpublish",
+        "clear_withdrawn",
+        "check_name",
+    ),
     "Forget somebody": ("forget_subject",),
 }
 REST = "Parts of the above and of the command line"
