@@ -6,12 +6,9 @@ The server's own words reach nobody, since they may quote data. Those of our SQL
 import re
 import shlex
 
-import adbc_driver_manager
 import psycopg
 
 from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
-
-DriverError = psycopg.Error | adbc_driver_manager.Error
 
 CANCELLED = "57014"
 _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
@@ -70,7 +67,7 @@ def is_passing(error: StoreError) -> bool:
     return str(error) in (_LOST, _NOT_READY) or error.sqlstate in ("40001", "40P01")
 
 
-def translated(error: DriverError) -> DbanonError:
+def translated(error: psycopg.Error) -> DbanonError:
     """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
     state = error.sqlstate
     if state is not None and state.startswith("DA"):
@@ -86,12 +83,12 @@ def translated(error: DriverError) -> DbanonError:
     return StoreError(_other(error, state), state)
 
 
-def _other(error: DriverError, state: str | None) -> str:
+def _other(error: psycopg.Error, state: str | None) -> str:
     if state == "57P03":
         return _NOT_READY
     if state is not None and state[:3] in ("080", "57P"):
         return _LOST
-    if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.Error):
+    if state is None and isinstance(error, psycopg.OperationalError):
         return _unreachable(error)
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
@@ -157,7 +154,7 @@ def _with_options(text: str) -> str:
     return _ARGUMENT.sub(option, text)
 
 
-def _translate_own(error: DriverError, state: str) -> DbanonError:
+def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
     hint = for_command_line((diag.message_hint if diag else None) or "")
@@ -166,7 +163,7 @@ def _translate_own(error: DriverError, state: str) -> DbanonError:
     return family(sentence) if family else StoreError(sentence, state)
 
 
-def _unreachable(error: DriverError) -> str:
+def _unreachable(error: psycopg.Error) -> str:
     words = str(error)
     if any(sign in words for sign in ("server closed", "terminat", "consuming input", "the connection is")):
         return _LOST

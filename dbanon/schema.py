@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from dbanon import _connection
 from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS, Method, describe
 
@@ -36,13 +37,13 @@ def check(connection: psycopg.Connection) -> None:
     SchemaMismatch
         If the schema is missing, older or newer.
     """
-    row = connection.execute("SELECT to_regclass('dbanon.alembic_version')::text").fetchone()
-    if row is None or row[0] is None:
+    row = connection.execute("SELECT to_regclass('dbanon.alembic_version') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
         raise SchemaMismatch(
             f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; "
             "run `dbanon db upgrade`."
         )
-    found = connection.execute("SELECT max(version_num) FROM dbanon.alembic_version").fetchone()
+    found = connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchone()
     revision = found[0] if found else None
     if revision == EXPECTED_REVISION:
         return
@@ -54,7 +55,7 @@ def check(connection: psycopg.Connection) -> None:
 
 def is_current(url: str) -> bool:
     """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _connection.connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
 
