@@ -1,8 +1,8 @@
-"""A function or an operator that a stranger puts in the way is called by no command of anybody else.
+"""A function or an operator that a login without rights puts in the way is called by no command of another login.
 
-The stranger may create in ``public``, where PostGIS lives as well, and every login's path leads there first: whatever is
-said without its schema finds a lure. Two kinds are laid out: of the very types of a function or operator of pg_catalog,
-and of types that fit better than those, which win although pg_catalog is searched first.
+That login, the stranger, could create in ``public``, where PostGIS lives as well, and every login's path leads there
+first: what is named without its schema is a lure. Two kinds are laid: of the very types of a function or operator of
+pg_catalog, and of types that fit better than those, which win although pg_catalog is searched first.
 """
 
 import re
@@ -21,18 +21,38 @@ from tests.acceptance import workers
 from tests.acceptance.commands import call, later, sites
 from tests.acceptance.pooler import pooler
 
+_NAMED = ("--subject", "subject", "--time", "t", "--geom", "position")
+_IMPORTS = (
+    "SELECT * FROM dbanon.import_trajectories('gps', 'by_sql', 'subject', 't', 'position')",
+    "SELECT * FROM dbanon.import_trajectories('bad', 'more', 'subject', 't', 'position', mode => 'create')",
+    "SELECT * FROM dbanon.import_sites('bad', 'by_sql', 'position', 'subject')",
+    "SELECT * FROM dbanon.import_pois('bad', 'by_sql', 'subject', 'position')",
+    "SELECT * FROM dbanon.import_requests('bad', 'by_sql', ARRAY['t'], 'subject', 'asked_at', tz => 'UTC')",
+    "SELECT * FROM dbanon.import_quasi_identifiers('bad', 'by_sql', 'subject', 't')",
+)
+"""Of tables some of whose rows are rejected: what is written of them is an expression, too."""
+
 ROOT = Path(__file__).parents[2]
 _SOURCES = ("sql/*.sql", "migrations/**/*.py", "dbanon/**/*.py")
 
+_BAD = """
+CREATE TABLE public.bad AS
+SELECT CASE WHEN number % 5 > 0 THEN subject END AS subject, t, t AT TIME ZONE 'UTC' AS asked_at,
+    CASE WHEN number % 7 > 0 THEN position ELSE ST_SetSRID(ST_MakePoint('NaN', 0), ST_SRID(position)) END AS position
+FROM (SELECT *, row_number() OVER () AS number FROM public.gps) g;
+GRANT SELECT ON public.bad TO PUBLIC;
+"""
 _TRAP = """
-CREATE TABLE public.bite (lure text, login text, acting_as text);
-CREATE FUNCTION public.bitten(lure text, acting_as text) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog
-    AS 'INSERT INTO public.bite VALUES (lure, session_user, acting_as)';
+CREATE TABLE public.bite (lure text, acting_as text);
+CREATE FUNCTION public.bitten(lure text, acting_as text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog
+    AS 'INSERT INTO public.bite VALUES (lure, acting_as)';
 """
 
-# Every lure does nothing else: who calls one instead of what was meant gets NULL, or no rows, and fails where that matters.
+# A lure does nothing else: a caller gets NULL, or no rows, and fails where that matters.
 _LAY = """
-CREATE FUNCTION pg_temp.lay(name text, arguments text, returns text, "set" boolean) RETURNS text LANGUAGE plpgsql AS $lay$
+CREATE FUNCTION pg_temp.lay(name text, arguments text, returns text, "set" boolean) RETURNS text
+LANGUAGE plpgsql AS $lay$
 BEGIN
     EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', name, arguments,
         CASE WHEN "set" THEN 'SETOF ' ELSE '' END || returns,
@@ -58,7 +78,7 @@ $lay$;
 # A lure of the very types of each function.
 _SAME = """
 SELECT count(pg_temp.lay(p.proname, oidvectortypes(p.proargtypes),
-    CASE WHEN t.typtype = 'p' AND p.prorettype <> 'void'::regtype THEN 'text' ELSE format_type(t.oid, NULL) END, p.proretset))
+    CASE WHEN t.typtype = 'p' AND t.typname <> 'void' THEN 'text' ELSE format_type(t.oid, NULL) END, p.proretset))
 FROM pg_proc p JOIN pg_type t ON t.oid = p.prorettype
 WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind <> 'p' AND p.proargmodes IS NULL
 """
@@ -85,11 +105,12 @@ SELECT count(pg_temp.lay_operator(o.oprname, CASE WHEN o.oprleft <> 0 THEN forma
 FROM pg_operator o WHERE o.oprnamespace = 'pg_catalog'::regnamespace;
 
 SELECT count(pg_temp.lay_operator(o.name, l, r, o.result))
-FROM (VALUES ('=', 'bool'), ('<>', 'bool'), ('<', 'bool'), ('>=', 'bool'), ('||', 'text'), ('->>', 'text'), ('~', 'bool')) o (name, result)
-CROSS JOIN unnest(ARRAY['text', 'varchar', 'name', 'oid', 'regclass', 'regproc', 'regtype', 'int2', 'int4', 'int8', 'numeric',
-                        'float8', 'bool', '"char"', 'timestamptz', 'date', 'jsonb', 'text[]', 'bytea']) l
-CROSS JOIN unnest(ARRAY['text', 'varchar', 'name', 'oid', 'regclass', 'regproc', 'int2', 'int4', 'int8', 'numeric', 'float8',
-                        'bool', '"char"', 'timestamptz', 'jsonb', 'text[]', 'bytea']) r;
+FROM (VALUES ('=', 'bool'), ('<>', 'bool'), ('<', 'bool'), ('>=', 'bool'), ('~', 'bool'), ('||', 'text'),
+    ('->>', 'text')) o (name, result)
+CROSS JOIN unnest(ARRAY['text', 'varchar', 'name', 'oid', 'regclass', 'regproc', 'regtype', 'int2', 'int4', 'int8',
+    'numeric', 'float8', 'bool', '"char"', 'timestamptz', 'date', 'jsonb', 'text[]', 'bytea']) l
+CROSS JOIN unnest(ARRAY['text', 'varchar', 'name', 'oid', 'regclass', 'regproc', 'int2', 'int4', 'int8', 'numeric',
+    'float8', 'bool', '"char"', 'timestamptz', 'jsonb', 'text[]', 'bytea']) r;
 """
 
 
@@ -115,6 +136,7 @@ def _better(arguments: list[str], variadic: bool, casts: dict[str, list[str]]) -
 def _lay(url: str, stranger: str) -> int:
     """Have a stranger lay out all lures; returns how many there are."""
     with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(_BAD)
         owner.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(stranger)))
         owner.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(stranger)))
         owner.execute("SET search_path = pg_catalog")
@@ -186,7 +208,7 @@ def _as(url: str, login: tuple[str, str]) -> str:
 def _do(url: str, *commands: tuple[str, ...]) -> None:
     for command in commands:
         done = call(url, *command)
-        assert done.code == 0, (command, done.stderr, _bites(url))
+        assert done.code == 0, (command, done.stderr)
 
 
 def test_lures_are_called_by_those_who_take_no_care(trapped: str) -> None:
@@ -216,15 +238,14 @@ def test_no_command_calls_a_lure(
     trapped: str, logins: dict[str, tuple[str, str]], city_files: tuple[Path, Path], tmp_path: Path
 ) -> None:
     columns = ("--x", "lon", "--y", "lat")
-    named = ("--subject", "subject", "--time", "t", "--geom", "position")
     operator, both = _as(trapped, logins["operator"]), trapped
     _do(
         operator,
         ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns),
         ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
         ("load", "sites", str(sites(city_files[0])), "--dataset", "second", *columns, "--name", "name"),
-        ("import", "public.gps", "--dataset", "third", *named),
-        ("import", "gps", "--dataset", "fourth", *named),
+        ("import", "public.gps", "--dataset", "third", *_NAMED),
+        ("import", "gps", "--dataset", "fourth", *_NAMED),
         ("synth", "--dataset", "fifth", "--objects", "20", "--blocks", "4"),
         ("plan", "tp-aware", "--dataset", "second"),
         ("plan", "sensitive-sites", "--dataset", "second"),
@@ -250,6 +271,24 @@ def test_no_command_calls_a_lure(
         workers.stop(worker)
     with psycopg.connect(trapped, options="-c search_path=pg_catalog") as owner:
         subject = owner.execute("SELECT subject FROM dbanon.trajectory ORDER BY trajectory_id LIMIT 1").fetchone()[0]
+    with psycopg.connect(operator, autocommit=True) as connection:
+        for query in _IMPORTS:
+            connection.execute(query)
     _do(_as(trapped, logins["admin"]), ("runs",), ("releases",), ("card", "second_k7"), ("unpublish", "third_k5"))
     _do(operator, ("forget", "--dataset", "third", "--subject", subject), ("runs",), ("releases",))
+    assert _bites(trapped) == []
+
+
+def test_no_command_through_a_pooler_calls_a_lure(trapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pooler(trapped) as pool:
+        _do(pool.own_url, ("import", "gps", "--dataset", "pooled", *_NAMED), ("runs",))
+        monkeypatch.setenv("DBANON_LOCK_DSN", trapped)
+        _do(pool.own_url, ("demo",))
+    assert _bites(trapped) == []
+
+
+def test_no_upgrade_calls_a_lure(trapped: str) -> None:
+    with psycopg.connect(trapped, autocommit=True, options="-c search_path=pg_catalog") as owner:
+        owner.execute("COMMENT ON TABLE dbanon.alembic_version IS NULL")
+    _do(trapped, ("db", "upgrade"))
     assert _bites(trapped) == []
