@@ -17,6 +17,8 @@ PIN_PATH = f"SET LOCAL search_path = {_PATH}"
 """Ends what ``SET LOCAL search_path`` began in the same transaction."""
 
 _SETTINGS = {
+    # Names in records and hints look alike for every login; first, since the path is made of names.
+    "quote_all_identifiers": "off",
     # Who may create in a schema of the path decides what a name means: all names but pg_catalog's come with a schema.
     "search_path": _PATH,
     # Whatever the login has been given for its own queries must not end ours.
@@ -36,8 +38,6 @@ _SETTINGS = {
     # psycopg reads no times and intervals in other styles; rejected rows are quoted in these.
     "DateStyle": "'ISO, MDY'",
     "IntervalStyle": "postgres",
-    # Names in records and hints look alike for everybody.
-    "quote_all_identifiers": "off",
     # What a function has to tell is a notice.
     "client_min_messages": "notice",
     # A killed process must not leave a long statement that keeps its locks.
@@ -106,10 +106,14 @@ def connect(url: str) -> Session:
         url, autocommit=True, application_name="dbanon", client_encoding="utf8", prepare_threshold=None
     )
     try:
-        (backend,) = session.execute("SELECT pg_catalog.pg_backend_pid()").fetchone() or (None,)
+        query = "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery()"
+        backend, standby = session.execute(query).fetchone() or (None, None)
         session.pooled = backend != session.info.backend_pid  # a pooler makes up its own
         if session.pooled:
             session.cursor_factory = _PooledCursor
+            # Defaults that are set within a transaction are those of the next.
+            session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            session.read_only = None if standby else False
         else:
             session.pin()
     except BaseException:
