@@ -85,6 +85,8 @@ def timed(database: pipeline.Database, what: str, statement: str, values: dict[s
 def made(database: pipeline.Database, n: int) -> None:
     print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window")
 
+    database.connection.execute("SET search_path = pg_catalog, public")
+
     def write(k: int, size: int, *, apart: bool) -> int:
         run = database.connection.execute(RUN, {"k": k}).fetchone()[0]
         # Statements of a string are sent one by one: several at once take no parameters.

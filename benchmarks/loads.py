@@ -45,6 +45,7 @@ def plain(path: Path) -> float:
     with open_database() as database, path.open(newline="") as file:
         connection = database.connection
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL search_path = pg_catalog, public, pg_temp")
             cursor.execute("CREATE TEMP TABLE plain (subject text, t float8, place geometry, UNIQUE (subject, t))")
             rows = itertools.islice(csv.DictReader(file), PLAIN_ROWS)
             cursor.executemany(
@@ -79,7 +80,8 @@ def main() -> None:
             show(fixes, "file", cost)
             with open_database() as database:
                 database.connection.execute(
-                    "CREATE TABLE public.loads_gps AS SELECT f.subject, f.t, ST_Transform(f.position, 4326) AS place "
+                    "CREATE TABLE public.loads_gps AS "
+                    "SELECT f.subject, f.t, public.ST_Transform(f.position, 4326) AS place "
                     "FROM dbanon.fix f JOIN dbanon.dataset USING (dataset_id) WHERE name = %s",
                     [dataset],
                 )

@@ -27,7 +27,7 @@ def fast(url: str, dataset: int) -> list[np.ndarray]:
 def plain(url: str, dataset: int) -> list[np.ndarray]:
     offset, x, y, t = [0], [], [], []
     query = (
-        "SELECT seq, ST_X(position), ST_Y(position), extract(epoch FROM t)::float8 FROM dbanon.fix "
+        "SELECT seq, public.ST_X(position), public.ST_Y(position), extract(epoch FROM t)::float8 FROM dbanon.fix "
         "WHERE dataset_id = %s ORDER BY trajectory_id, seq"
     )
     with store.connect(url) as connection, connection.transaction(), connection.cursor(name="fixes") as cursor:

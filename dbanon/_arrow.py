@@ -1,100 +1,135 @@
-"""Query results as NumPy arrays: Arrow over COPY (ADBC), without a Python object per row.
+"""Query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
 
-Whatever is read through one cursor comes from one snapshot of the database.
+Whatever is read through one snapshot comes from one state of the database. It is read by the driver that does all else:
+its connections are pinned, and it waits in Python, where Ctrl-C is heard.
 """
 
-import threading
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_manager import AdbcStatusCode, OperationalError
-from adbc_driver_postgresql import dbapi
 from numpy.typing import NDArray
+from psycopg import sql
 
-from dbanon._background import in_background
+from dbanon.binary_copy import HEADER, TRAILER
 from dbanon.errors import DataError
 
-POSTGIS_PATH = """SELECT pg_catalog.set_config('search_path',
-    'pg_catalog, ' || (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e
-     JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis') || ', pg_temp', true)"""
-"""Makes PostGIS's functions visible wherever it lives, and nobody else's, until the transaction ends."""
-
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
-_SMALL_BATCHES = {"adbc.postgresql.batch_size_hint_bytes": 1 << 22}  # stay in the cache and in memory used before
+_BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
+_LONG = 64  # bytes: from here on values are better copied one by one
 _ROOM = 1 << 22  # fixes to begin with
-_PATIENCE_S = 3.0  # with a server that was told to cancel
+_NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
+_BYTES = {17: pa.binary(), 25: pa.string()}
 
 
-class Cursor:
-    """A cursor of the driver that is used in other threads only; `idle` tells whether none uses it.
+@dataclass(frozen=True)
+class Snapshot:
+    """A read-only transaction that sees one state of the database; `postgis` is the schema PostGIS lives in, quoted."""
 
-    Waiting in the main thread, the driver takes SIGINT for itself: Ctrl-C becomes an error, or is lost, or worse.
-    """
-
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
-        self._doing: Future[Any] | None = None
-
-    def execute(self, query: str) -> None:
-        """Run a query."""
-        self._wait(self._cursor.execute, query)
-
-    def fetch_arrow_table(self) -> pa.Table:
-        """Fetch all of the result."""
-        return self._wait(self._cursor.fetch_arrow_table)
-
-    def fetch_record_batch(self) -> Any:
-        """Open a reader of the result; waiting for its batches is up to the caller."""
-        return self._wait(self._cursor.fetch_record_batch)
-
-    def adbc_cancel(self) -> None:
-        """End what is being done."""
-        with suppress(Exception):  # the server may be gone
-            self._cursor.adbc_cancel()
-
-    @property
-    def idle(self) -> bool:
-        return self._doing is None or self._doing.done()
-
-    def _wait(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self._doing = in_background(call, *arguments)
-        try:
-            return self._doing.result()
-        finally:
-            if not self.idle:  # interrupted
-                self.adbc_cancel()
-                wait([self._doing], timeout=_PATIENCE_S)
+    connection: psycopg.Connection[Any]
+    postgis: str
 
 
 @contextmanager
-def snapshot(url: str) -> Iterator[Cursor]:
-    """Open a cursor whose queries all see one state of the database, and can change nothing."""
-    connection = in_background(dbapi.connect, url).result()
-    own = connection.cursor(adbc_stmt_kwargs=_SMALL_BATCHES)
-    cursor = Cursor(own)
-    try:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor.execute("SET LOCAL application_name = 'dbanon'")
-        for patience in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
-            cursor.execute(f"SET LOCAL {patience} = 0")
-        table(cursor, POSTGIS_PATH)
-        yield cursor
-    finally:
-        if cursor.idle:  # else it is closed with the process: not under a thread that waits in it
-            own.close()
-            connection.close()
+def snapshot(connection: psycopg.Connection[Any]) -> Iterator[Snapshot]:
+    """Have a transaction whose queries all see one state of the database, and can change nothing."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
 
 
-def table(cursor: Cursor, query: str) -> pa.Table:
-    """Run a query without parameters (bound ones would keep ADBC from using COPY) and fetch all of it."""
-    cursor.execute(query)
-    return cursor.fetch_arrow_table()
+def postgis(connection: psycopg.Connection[Any]) -> str:
+    """Name the schema that PostGIS lives in: its functions are called by their full names."""
+    query = (
+        "SELECT n.nspname FROM pg_namespace n JOIN pg_extension e ON e.extnamespace = n.oid WHERE e.extname = 'postgis'"
+    )
+    found = connection.execute(query).fetchone()
+    return str(found[0]) if found else "public"
+
+
+def table(snapshot: Snapshot, query: str) -> pa.Table:
+    """Run a query without parameters and fetch all of it."""
+    names, kinds = _described(snapshot, query)
+    empty = [pa.array([], _BYTES.get(kind) or pa.from_numpy_dtype(np.dtype(_NUMBERS[kind][-2:]))) for kind in kinds]
+    batches = [pa.record_batch(columns, names) for columns in _batches(snapshot, query, kinds)]
+    return pa.Table.from_batches(batches or [pa.record_batch(empty, names)])
+
+
+def _described(snapshot: Snapshot, query: str) -> tuple[list[str], list[int]]:
+    """Ask for the names and types of a query's columns."""
+    found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
+    return [column.name for column in found], [column.type_code for column in found]
+
+
+def _batches(snapshot: Snapshot, query: str, kinds: list[int]) -> Iterator[list[pa.Array]]:
+    """Give the columns of a query's rows, some megabytes at a time."""
+    statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+    with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
+        data, lengths, header = bytearray(), [], len(HEADER)
+        for row in copy:
+            data += row[header:]
+            lengths.append(len(row) - header)
+            header = 0
+            if len(data) >= _BATCH:
+                yield _columns(data, lengths, kinds)
+                data, lengths = bytearray(), []
+        if lengths != [len(TRAILER)]:
+            yield _columns(data, lengths, kinds)
+
+
+def _sql(query: str) -> sql.SQL:
+    return sql.SQL(cast("Any", query))
+
+
+def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
+    """Take rows of a binary COPY apart: each is the number of its values, then each one after its length (NULL: -1)."""
+    data, length = np.frombuffer(rows, np.uint8), np.array(lengths)
+    if rows.endswith(TRAILER) and lengths[-1] == len(TRAILER):
+        length = length[:-1]
+    at = np.cumsum(length) - length + 2
+    columns = []
+    for kind in kinds:
+        size = _numbers(data, at, ">i4").astype(np.int64)
+        null = size < 0
+        size[null] = 0
+        missing = null if null.any() else None
+        at = at + 4
+        if kind in _NUMBERS:
+            columns.append(pa.array(_numbers(data, np.where(null, 0, at), _NUMBERS[kind]), mask=missing))
+        else:
+            columns.append(_ragged(data, at, size, _BYTES[kind], missing))
+        at = at + size
+    return columns
+
+
+def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+    """Read the number that begins at each place."""
+    dtype = np.dtype(kind)
+    found = data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
+    return np.asarray(found, dtype.newbyteorder("="))
+
+
+def _ragged(
+    data: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    size: NDArray[np.int64],
+    kind: Any,
+    missing: NDArray[np.bool_] | None,
+) -> pa.Array:
+    """Read the bytes that begin at each place, as many as `size` says."""
+    offset = np.concatenate([[0], np.cumsum(size)])
+    if offset[-1] < _LONG * len(size):
+        found = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
+    else:
+        view = data.data
+        found = b"".join([view[begin:end] for begin, end in zip(at.tolist(), (at + size).tolist(), strict=True)])
+    valid = None if missing is None else pa.array(~missing).buffers()[1]
+    return pa.Array.from_buffers(kind, len(size), [valid, pa.py_buffer(offset.astype(np.int32)), pa.py_buffer(found)])
 
 
 def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -143,30 +178,26 @@ class Paths:
     t: NDArray[np.float64]
 
 
-def paths(cursor: Cursor, dataset_id: int) -> Paths:
-    """Read all trajectories of a dataset, sorted by id; fetching the next batch overlaps with splitting the last.
+def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
+    """Read all trajectories of a dataset, sorted by id.
 
     WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix, so the server cuts off what 24 leaves over
     and the bytes of a whole batch are one array of doubles.
     """
     # A table just loaded has no statistics, and the planner would sort gigabytes that the index has in order.
-    cursor.execute("SET LOCAL enable_sort = off")
-    cursor.execute(
-        f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
-        FROM (SELECT trajectory_id, subject, ST_AsBinary(path, 'NDR') AS wkb FROM ONLY dbanon.trajectory
-              WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
-    )
+    snapshot.connection.execute("SET LOCAL enable_sort = off")
+    query = f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
+        FROM (SELECT trajectory_id, subject, {snapshot.postgis}.ST_AsBinary(path, 'NDR') AS wkb
+              FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    with closing(_ahead(cursor.fetch_record_batch(), cursor.adbc_cancel)) as batches:
-        for batch in batches:
-            count, packed = _fixes(batch.column("fixes"))
-            fixes.append(packed)
-            counts.append(count)
-            # Copies: what came through Arrow's C interface is freed only when no column of the batch is held any more.
-            ids.append(batch.column("trajectory_id").to_numpy().copy())
-            subjects.append(batch.column("subject").take(pa.array(np.arange(len(batch)))))
-    cursor.execute("SET LOCAL enable_sort = DEFAULT")
+    for trajectory_id, subject, path in _batches(snapshot, query, _described(snapshot, query)[1]):
+        count, packed = _fixes(path)
+        fixes.append(packed)
+        counts.append(count)
+        ids.append(trajectory_id.to_numpy())
+        subjects.append(subject)
+    snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
         trajectory_id=np.concatenate(ids),
@@ -176,40 +207,6 @@ def paths(cursor: Cursor, dataset_id: int) -> Paths:
         y=y,
         t=t,
     )
-
-
-def _ahead(reader: Any, cancel: Callable[[], None]) -> Generator[pa.RecordBatch]:
-    """Give a reader's batches; while the caller works on one, a thread waits for the next.
-
-    Closed early, it cancels the query and lets the thread see that: a connection must not be closed under a reader.
-    """
-    reading, over = threading.Lock(), threading.Event()
-
-    def read() -> pa.RecordBatch | None:
-        with reading, _ends_translated():
-            return None if over.is_set() else next(reader, None)
-
-    try:
-        coming = in_background(read)
-        while (batch := coming.result()) is not None:
-            coming = in_background(read)
-            yield batch
-    finally:
-        over.set()
-        if reading.locked():
-            cancel()
-        if reading.acquire(timeout=_PATIENCE_S):
-            reading.release()
-
-
-@contextmanager
-def _ends_translated() -> Iterator[None]:
-    """Let what ends a stream of batches leave as the driver's error: Arrow makes an `OSError` without state."""
-    try:
-        yield
-    except OSError as error:
-        state = "57014" if "canceling statement" in str(error) else "08006"
-        raise OperationalError(str(error), status_code=AdbcStatusCode.IO, sqlstate=state) from error
 
 
 def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

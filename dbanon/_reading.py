@@ -1,6 +1,6 @@
 """What a run and an attack read, as the arrays they work on.
 
-Every function reads through the cursor of one snapshot (`_arrow.snapshot`), so what two of them read goes together.
+Every function reads from one snapshot (`_arrow.snapshot`), so what two of them read goes together.
 """
 
 import json
@@ -18,20 +18,20 @@ from dbanon.trajectory import Float, Int, Places, Requests, Trajectories
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
-def dataset(cursor: Any, dataset_id: int) -> dict[str, Any]:
+def dataset(snapshot: _arrow.Snapshot, dataset_id: int) -> dict[str, Any]:
     """Look up a dataset: its columns by name."""
     columns = "dataset_id, name, srid, grid_m, grid_s, revision"
     query = f"SELECT {columns} FROM ONLY dbanon.dataset WHERE dataset_id = {int(dataset_id)}"
-    found: list[dict[str, Any]] = _arrow.table(cursor, query).to_pylist()
+    found: list[dict[str, Any]] = _arrow.table(snapshot, query).to_pylist()
     if not found:
         raise ParameterError(f"The dataset must exist. There is none with id {dataset_id}; load one.")
     return found[0]
 
 
-def trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.TextCodes]:
+def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectories, _arrow.TextCodes]:
     """Read all trajectories of a dataset, and the texts of their subjects."""
-    row = dataset(cursor, dataset_id)
-    paths = _arrow.paths(cursor, dataset_id)
+    row = dataset(snapshot, dataset_id)
+    paths = _arrow.paths(snapshot, dataset_id)
     codes, subject = _arrow.TextCodes.encoding(paths.subject)
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
@@ -47,16 +47,16 @@ def trajectories(cursor: Any, dataset_id: int) -> tuple[Trajectories, _arrow.Tex
     return data, codes
 
 
-def subject_codes(cursor: Any, dataset_id: int) -> _arrow.TextCodes:
+def subject_codes(snapshot: _arrow.Snapshot, dataset_id: int) -> _arrow.TextCodes:
     """Read the subjects of a dataset without their trajectories."""
     query = f"SELECT DISTINCT subject FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    return _arrow.TextCodes.of(_arrow.table(cursor, query)["subject"])
+    return _arrow.TextCodes.of(_arrow.table(snapshot, query)["subject"])
 
 
-def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Requests:
+def requests(snapshot: _arrow.Snapshot, dataset_id: int, subjects: _arrow.TextCodes) -> Requests:
     """Read all requests of a dataset, sorted by time, subject and content."""
     table = _arrow.table(
-        cursor,
+        snapshot,
         "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM ONLY dbanon.request "
         f"WHERE dataset_id = {int(dataset_id)}",
     )
@@ -69,28 +69,31 @@ def requests(cursor: Any, dataset_id: int, subjects: _arrow.TextCodes) -> Reques
     )
 
 
-def places(cursor: Any, dataset_id: int) -> Places:
+def places(snapshot: _arrow.Snapshot, dataset_id: int) -> Places:
     """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-    site_id, site_bounds = _bounds(cursor, "site_id", "geom", f"ONLY dbanon.site WHERE dataset_id = {int(dataset_id)}")
+    site_id, site_bounds = _bounds(
+        snapshot, "site_id", "geom", f"ONLY dbanon.site WHERE dataset_id = {int(dataset_id)}"
+    )
     shaped = f"ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} AND shape IS NOT NULL"
-    shape_trajectory, shape_bounds = _bounds(cursor, "trajectory_id", "shape", shaped)
+    shape_trajectory, shape_bounds = _bounds(snapshot, "trajectory_id", "shape", shaped)
     return Places(
         site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds
     )
 
 
-def _bounds(cursor: Any, key: str, column: str, source: str) -> tuple[Int, Float]:
+def _bounds(snapshot: _arrow.Snapshot, key: str, column: str, source: str) -> tuple[Int, Float]:
     """Read keys and the bounding rectangles of geometries, by ascending key."""
-    sides = ", ".join(f"{side}(Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
-    table = _arrow.table(cursor, f"SELECT {key} AS key, {sides} FROM {source} ORDER BY {key}")
+    own = snapshot.postgis
+    sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
+    table = _arrow.table(snapshot, f"SELECT {key} AS key, {sides} FROM {source} ORDER BY {key}")
     return _arrow.numbers(table["key"]), np.column_stack([_arrow.numbers(table[f"s{i}"]) for i in range(4)])
 
 
-def evidence(cursor: Any, run_id: int) -> Evidence:
+def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
     """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
-        cursor,
+        snapshot,
         "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed, attack "
         f"FROM ONLY dbanon.run JOIN ONLY dbanon.method ON name = method WHERE run_id = {number}",
     ).to_pylist()
@@ -101,8 +104,8 @@ def evidence(cursor: Any, run_id: int) -> Evidence:
         raise DataError(
             f"The attack on a run must be one this program has. Run {number} needs another; upgrade dbanon."
         )
-    data, codes = trajectories(cursor, run["dataset_id"])
-    members = _arrow.table(cursor, f"SELECT * FROM dbanon.membership_evidence({number})")
+    data, codes = trajectories(snapshot, run["dataset_id"])
+    members = _arrow.table(snapshot, f"SELECT * FROM dbanon.membership_evidence({number})")
     kind, read = _EVIDENCE[run["attack"]]
     return kind(
         method=run["method"],
@@ -113,7 +116,7 @@ def evidence(cursor: Any, run_id: int) -> Evidence:
         member_record=_arrow.numbers(members["record_id"]),
         member_trajectory=_arrow.numbers(members["trajectory_id"]),
         member_whole=_arrow.numbers(members["whole"]),
-        **read(cursor, number, run["dataset_id"], codes),
+        **read(snapshot, number, run["dataset_id"], codes),
     )
 
 
@@ -122,19 +125,19 @@ def no_run(run_id: int) -> ParameterError:
     return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
-def _request_evidence(cursor: Any, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
-    sent = _arrow.table(cursor, f"SELECT * FROM dbanon.request_evidence({run_id})")
+def _request_evidence(snapshot: _arrow.Snapshot, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
+    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
+    sent = _arrow.table(snapshot, f"SELECT * FROM dbanon.request_evidence({run_id})")
     return {**_cloak_columns(cloaks), **_request_columns(sent, subjects)}
 
 
-def _site_evidence(cursor: Any, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(cursor, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
-    pairs = _arrow.table(cursor, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon.site_evidence({run_id})")
+def _site_evidence(snapshot: _arrow.Snapshot, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
+    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
+    pairs = _arrow.table(snapshot, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon.site_evidence({run_id})")
     return {
         **_cloak_columns(cloaks),
         "cloak_cloaked": _arrow.numbers(cloaks["cloaked"]).astype(np.int8),
-        "places": places(cursor, dataset_id),
+        "places": places(snapshot, dataset_id),
         "pair_site": _arrow.numbers(pairs["site_id"]),
         "pair_cloaked": _arrow.numbers(pairs["cloaked"]).astype(bool),
         "pair_rows": _arrow.numbers(pairs["rows"]),

@@ -7,12 +7,9 @@ which a connection is refused: they do not.
 import re
 import shlex
 
-import adbc_driver_manager
 import psycopg
 
 from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
-
-DriverError = psycopg.Error | adbc_driver_manager.Error
 
 CANCELLED, READ_ONLY = "57014", "25006"
 _OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
@@ -105,7 +102,7 @@ def read_only() -> StoreError:
     return StoreError(_SENTENCES[READ_ONLY], READ_ONLY)
 
 
-def translated(error: DriverError) -> DbanonError:
+def translated(error: psycopg.Error) -> DbanonError:
     """Make an error of dbanon from a driver's, by its SQLSTATE; quotes no value the server reported."""
     state = error.sqlstate
     if state is not None and state.startswith("DA"):
@@ -116,12 +113,12 @@ def translated(error: DriverError) -> DbanonError:
         state = "22021"
     if state in _DATA:
         return DataError(_DATA[state])
-    if state is None and isinstance(error, psycopg.OperationalError | adbc_driver_manager.OperationalError):
+    if state is None and isinstance(error, psycopg.OperationalError):
         return _of_connection(str(error))
     return StoreError(_sentence(error, state), state)
 
 
-def _sentence(error: DriverError, state: str | None) -> str:
+def _sentence(error: psycopg.Error, state: str | None) -> str:
     if state in _SENTENCES:
         return _SENTENCES[state]
     if state in _REMEDIES:  # from a pooler, which connects when something is to be done
@@ -192,7 +189,7 @@ def _with_options(text: str) -> str:
     return _ARGUMENT.sub(option, text)
 
 
-def _translate_own(error: DriverError, state: str) -> DbanonError:
+def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
     diag = getattr(error, "diag", None)
     message = (diag.message_primary if diag else None) or "The database refused it."
     hint = for_command_line((diag.message_hint if diag else None) or "")

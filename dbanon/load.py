@@ -20,7 +20,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon import binary_copy, store
+from dbanon import _connection, binary_copy, store
 from dbanon._progress import Progress, silent
 from dbanon.errors import DataError, ParameterError
 from dbanon.loading import _cells, _datasets, _files, _from_files, _staging
@@ -236,7 +236,7 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
 
 
 def _found(connection: Connection, table: str) -> int:
-    """Look a table or view up by its name; the SQL functions take what ``regclass`` makes of it.
+    """Look a table or view up by its name, along the login's own path; the SQL functions take it by its OID.
 
     Raises
     ------
@@ -246,7 +246,10 @@ def _found(connection: Connection, table: str) -> int:
     row = None
     try:
         with connection.transaction():
-            row = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchone()
+            # Nothing but the name is looked up along that path: this function and this type are named in full.
+            connection.execute("SET LOCAL search_path TO DEFAULT")
+            row = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [table]).fetchone()
+            connection.execute(_connection.PIN_PATH)
     except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
         pass
     if row is None or row[0] is None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from dbanon import _public_rights, _roles, _uninstall, store
+from dbanon import _connection, _public_rights, _roles, _uninstall, store
 from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS, Method, describe
 
@@ -64,13 +64,13 @@ def _revision(connection: psycopg.Connection) -> str | None:
     """Read the revision, unless its table is not dbanon's own: what another login has put there is not read."""
     if not _roles.is_there(connection, "alembic_version"):
         return None
-    found = connection.execute("SELECT version_num::pg_catalog.text FROM dbanon.alembic_version").fetchone()
+    found = connection.execute("SELECT version_num FROM dbanon.alembic_version").fetchone()
     return found[0] if found else None
 
 
 def is_current(url: str) -> bool:
     """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
-    with store.connect(url) as connection:
+    with _connection.connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
 
@@ -210,8 +210,7 @@ def _in_use(connection: store.Connection) -> StoreError:
 
 
 def _open(url: str) -> store.Connection:
-    connection = store.connect(url)
-    connection.execute("SET search_path = pg_catalog, pg_temp")
+    connection = _connection.connect(url)
     connection.autocommit = False
     return connection
 

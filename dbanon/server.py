@@ -69,7 +69,7 @@ class Target:
     Attributes
     ----------
     url : str
-        A libpq URI, for psycopg and ADBC alike. May hold a password: never print it, print `label`.
+        A libpq URI. May hold a password: never print it, print `label`.
     label : str
         Says to a person which server this is, without a password.
     embedded : bool
@@ -150,7 +150,7 @@ def parse(dsn: str) -> dict[str, str]:
 
 
 def uri(words: Mapping[str, str]) -> str:
-    """Write libpq keywords as a URI that psycopg, ADBC and (after its driver is added) SQLAlchemy understand."""
+    """Write libpq keywords as a URI that psycopg and (after its driver is added) SQLAlchemy understand."""
     rest = dict(words)
     host, port, user, password = (rest.pop(key, "") for key in ("host", "port", "user", "password"))
     database = rest.pop("dbname", "")

@@ -1,6 +1,6 @@
 """Everything read from and written to the tables of runs: data in, cloaks out, run rows, releases.
 
-Arrays cross this module in bulk: Arrow over COPY on the way out, binary COPY on the way in. Driver errors leave it as
+Arrays cross this module in bulk, by binary COPY both ways. Driver errors leave it as
 the errors of `dbanon.errors`; their texts never reach a user, because they may quote data.
 """
 
@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-import adbc_driver_manager
 import numpy as np
 import psycopg
 import pyarrow as pa
@@ -19,7 +18,7 @@ from psycopg import sql
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon import _arrow, _reading, _sqlstate, binary_copy
+from dbanon import _arrow, _connection, _reading, _sqlstate, binary_copy
 from dbanon._progress import Progress, silent
 from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.errors import DbanonError, ParameterError, StoreError
@@ -30,25 +29,10 @@ Connection = psycopg.Connection[Any]
 LARGEST_RUN_BYTES = 50 * 1024**3
 """A run that would write more than this is refused before it writes."""
 
-_SETTINGS = "SELECT set_config(s.name, o.value, false) FROM pg_settings s JOIN jsonb_each_text(%s) o ON o.key = s.name"
-_OURS = {  # whatever the login has been given for its own queries; settings that a server does not know are left out
-    "client_connection_check_interval": "2s",  # a killed process must not leave a long statement that keeps its locks
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
-    "default_transaction_isolation": "read committed",
-    # Whose network is gone keeps no lock for long: neither that of a run nor those of what it was writing.
-    "tcp_keepalives_idle": "10",
-    "tcp_keepalives_interval": "5",
-    "tcp_keepalives_count": "3",
-    "tcp_user_timeout": "30s",
-}
 _MAY_BECOME = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
     " THEN 'MEMBER' ELSE 'SET' END) FROM pg_catalog.pg_roles r WHERE r.rolname = %s"
 )
-_HOLDING = {"idle_session_timeout": "120s"}  # it is used every second, unless its process is frozen
 _CLOAK_BYTES = 260  # a row of dbanon.cloak without extra, and its place in the primary key
 _MEMBER_BYTES = 90
 
@@ -56,8 +40,8 @@ _MEMBER_BYTES = 90
 # ---- connections and errors ------------------------------------------------------------------------------------------
 
 
-def connect(url: str) -> Connection:
-    """Open an autocommit connection.
+def connect(url: str) -> _connection.Session:
+    """Open an autocommit connection with the settings pinned (`_connection`).
 
     Raises
     ------
@@ -65,13 +49,10 @@ def connect(url: str) -> Connection:
         If there is no answer, or no entry.
     """
     with errors_translated():
-        # Nothing prepared: behind a pooler the next transaction may be on another session of the server.
-        connection = psycopg.connect(url, autocommit=True, application_name="dbanon", prepare_threshold=None)
-        connection.execute(_SETTINGS, [json.dumps(_OURS)])
-        return connection
+        return _connection.connect(url)
 
 
-def connect_to_hold(url: str) -> Connection:
+def connect_to_hold(url: str) -> _connection.Session:
     """Open an autocommit connection to hold advisory locks: dead or frozen, its process holds none for long.
 
     Raises
@@ -82,14 +63,15 @@ def connect_to_hold(url: str) -> Connection:
         If there is no answer, or no entry.
     """
     connection = connect(url)
+    if connection.pooled:
+        connection.close()
+        raise ParameterError(
+            "The connection that holds a worker's locks must go straight to the server. This one goes through a "
+            "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
+        )
     with errors_translated():
-        if one(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:  # a pooler makes up its own
-            connection.close()
-            raise ParameterError(
-                "The connection that holds a worker's locks must go straight to the server. This one goes through a "
-                "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
-            )
-        connection.execute(_SETTINGS, [json.dumps(_HOLDING)])
+        # It is used every second, unless its process is frozen.
+        connection.execute("SET idle_session_timeout = '120s'")
     return connection
 
 
@@ -98,11 +80,11 @@ def errors_translated() -> Iterator[None]:
     """Let driver errors leave the block as errors of dbanon, with the original as their cause."""
     try:
         yield
-    except (psycopg.Error, adbc_driver_manager.Error) as error:
+    except psycopg.Error as error:
         raise translate(error) from error
 
 
-def translate(error: psycopg.Error | adbc_driver_manager.Error) -> DbanonError:
+def translate(error: psycopg.Error) -> DbanonError:
     """Make an error of dbanon from a driver's; it quotes no value that the server reported."""
     return _sqlstate.translated(error)
 
@@ -373,12 +355,11 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
     with connection.transaction():
         if one(connection, _MAY_BECOME, ["dbanon_analyst"]):
             connection.execute("SET LOCAL ROLE dbanon_analyst")
-        connection.execute(_arrow.POSTGIS_PATH)
         view = sql.Identifier("published", name)
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
             names = [column.name for column in cursor.description or ()]
-            as_text = sql.SQL("ST_AsText(region, 1)")
+            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(_arrow.postgis(connection)))
             chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
             query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
             rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()
@@ -393,16 +374,15 @@ class Reader:
 
     Parameters
     ----------
-    cursor : object
-        From `_arrow.snapshot`.
+    snapshot : _arrow.Snapshot
 
     Notes
     -----
     Made by `reading`.
     """
 
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
+    def __init__(self, snapshot: _arrow.Snapshot) -> None:
+        self._snapshot = snapshot
         self._subjects: dict[int, _arrow.TextCodes] = {}
 
     def dataset(self, dataset_id: int) -> DatasetRow:
@@ -413,7 +393,7 @@ class Reader:
         ParameterError
             If there is none.
         """
-        return DatasetRow(**_reading.dataset(self._cursor, dataset_id))
+        return DatasetRow(**_reading.dataset(self._snapshot, dataset_id))
 
     def trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
@@ -423,17 +403,17 @@ class Reader:
         ParameterError
             If there is no such dataset.
         """
-        data, self._subjects[dataset_id] = _reading.trajectories(self._cursor, dataset_id)
+        data, self._subjects[dataset_id] = _reading.trajectories(self._snapshot, dataset_id)
         return data
 
     def requests(self, dataset_id: int) -> Requests:
         """Read all requests of a dataset, sorted by time, subject and content; senders in the trajectories' codes."""
-        codes = self._subjects.get(dataset_id) or _reading.subject_codes(self._cursor, dataset_id)
-        return _reading.requests(self._cursor, dataset_id, codes)
+        codes = self._subjects.get(dataset_id) or _reading.subject_codes(self._snapshot, dataset_id)
+        return _reading.requests(self._snapshot, dataset_id, codes)
 
     def places(self, dataset_id: int) -> Places:
         """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-        return _reading.places(self._cursor, dataset_id)
+        return _reading.places(self._snapshot, dataset_id)
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.
@@ -443,7 +423,7 @@ class Reader:
         ParameterError
             If there is no such run.
         """
-        return _reading.evidence(self._cursor, run_id)
+        return _reading.evidence(self._snapshot, run_id)
 
 
 @contextmanager
@@ -453,11 +433,11 @@ def reading(url: str) -> Iterator[Reader]:
     Parameters
     ----------
     url : str
-        A connection of its own is opened: Arrow comes through another driver. While it is open the server keeps what
-        the snapshot sees, so close it before a long computation.
+        A connection of its own is opened. While it is open the server keeps what the snapshot sees, so close it before
+        a long computation.
     """
-    with errors_translated(), _arrow.snapshot(url) as cursor:
-        yield Reader(cursor)
+    with errors_translated(), _connection.connect(url) as connection, _arrow.snapshot(connection) as snapshot:
+        yield Reader(snapshot)
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ SELECT dbanon.likeness(''tp-aware'', ''tp-awar'').';
 CREATE OR REPLACE FUNCTION dbanon.quoted(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
     FROM regexp_replace(content COLLATE "C", '[\x01-\x1f\x7f]', '?', 'g') t
@@ -46,6 +47,7 @@ Returns: the quoted text. Raises: nothing. Example: SELECT dbanon.quoted(''soon'
 CREATE OR REPLACE FUNCTION dbanon.stripped(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
@@ -56,6 +58,7 @@ SELECT dbanon.stripped(''" 5 "'').';
 CREATE OR REPLACE FUNCTION dbanon.is_number(content text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT length(content) <= 60
         AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
@@ -98,6 +101,7 @@ Example: SELECT dbanon.as_number(''"1e3"'').';
 CREATE OR REPLACE FUNCTION dbanon.as_instant(value jsonb) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     seconds numeric := dbanon.as_number(value);

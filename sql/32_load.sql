@@ -130,6 +130,7 @@ CREATE OR REPLACE FUNCTION dbanon.describe_source(
     source regclass, columns text[], subject text DEFAULT NULL, OUT qualified text, OUT types jsonb)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     readable boolean;
@@ -194,6 +195,7 @@ dbanon.describe_source(''public.gps'', ARRAY[''cab'']).';
 CREATE OR REPLACE FUNCTION dbanon.check_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF types ->> geom !~ '(^|\.)(geometry|geography)$' THEN
@@ -227,13 +229,17 @@ SQLSTATE. Returns: nothing where the error is another. Raises: DA012. Example: S
 
 CREATE OR REPLACE FUNCTION dbanon.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
--- A view may call functions that name PostGIS's by the search path; it lives where only trusted roles create.
-SET search_path = pg_catalog, @postgis@, pg_temp
+SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     figure double precision;
 BEGIN
-    EXECUTE query INTO figure;
+    -- As in dbanon.stage_source.
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_asking() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
+    SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+    EXECUTE 'SELECT pg_temp.dbanon_asking()' INTO figure;
+    SET LOCAL search_path = pg_catalog, pg_temp;
+    DROP FUNCTION pg_temp.dbanon_asking();
     RETURN figure;
 EXCEPTION WHEN others THEN
     PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
@@ -246,16 +252,21 @@ row. Raises: DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM pub
 
 CREATE OR REPLACE FUNCTION dbanon.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
--- A view may call functions that name PostGIS's by the search path; it lives where only trusted roles create.
-SET search_path = pg_catalog, @postgis@, pg_temp
+SET search_path = pg_catalog, pg_temp
 -- Rows come in the order of the table, which decides between contradicting fixes.
 SET synchronize_seqscans = off
 AS $$
 DECLARE
     staged bigint;
 BEGIN
-    EXECUTE statement;
-    GET DIAGNOSTICS staged = ROW_COUNT;
+    -- A view may call functions that name PostGIS's by the search path. Our own names are looked up before it leads there: the
+    -- body of a function of this kind is bound when it is made.
+    EXECUTE format('CREATE FUNCTION pg_temp.dbanon_staging() RETURNS void LANGUAGE sql BEGIN ATOMIC %s; END', statement);
+    SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
+    EXECUTE 'SELECT pg_temp.dbanon_staging()';
+    SET LOCAL search_path = pg_catalog, pg_temp;
+    DROP FUNCTION pg_temp.dbanon_staging();
+    SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
     PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
@@ -294,6 +305,7 @@ dbanon.source_crs(''public.gps'', ''place'').';
 CREATE OR REPLACE FUNCTION dbanon.text_expression(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     -- One name in two spellings of Unicode would count as two people. The blanks are those that Arrow trims.
     SELECT format(

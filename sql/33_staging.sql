@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon.check_dataset(dataset text, mode text, grid_m double precision, grid_s double precision) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.

@@ -1,12 +1,12 @@
 -- What an attack is given: the stored rows of a run, in bulk, as plain numbers. The functions but the last are single
--- SELECTs without settings of their own, so that the planner inlines them.
+-- SELECTs without settings of their own, so that the planner inlines them; their names are bound when they are made.
 
 CREATE OR REPLACE FUNCTION dbanon.cloak_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, seq integer, lower_s double precision, upper_s double precision,
     xmin double precision, ymin double precision, xmax double precision, ymax double precision,
     rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS $$
+BEGIN ATOMIC
     SELECT
         c.record_id, c.seq,
         pg_catalog.date_part('epoch', pg_catalog.lower(c.period)),
@@ -28,8 +28,8 @@ AS $$
         JOIN ONLY dbanon.method m ON m.name = r.method
         WHERE r.run_id = cloak_evidence.run_id
     ) own
-    JOIN ONLY dbanon.cloak c ON c.run_id = own.run_id
-$$;
+    JOIN ONLY dbanon.cloak c ON c.run_id = own.run_id;
+END;
 COMMENT ON FUNCTION dbanon.cloak_evidence(bigint) IS
 'The cloaks of a run as numbers. Takes: run_id. Returns: for each cloak its record_id, seq, period in unix seconds (lower_s,
 upper_s), bounds in metres, rectangle (the region is exactly its own envelope), srid, crowd, subjects, other_keys: how
@@ -40,11 +40,11 @@ SELECT count(*) FROM dbanon.cloak_evidence(1) WHERE NOT rectangle.';
 CREATE OR REPLACE FUNCTION dbanon.membership_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, trajectory_id bigint, whole boolean)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS $$
+BEGIN ATOMIC
     SELECT m.record_id, m.trajectory_id, m.period IS NULL
     FROM ONLY dbanon.membership m
-    WHERE m.run_id = membership_evidence.run_id
-$$;
+    WHERE m.run_id = membership_evidence.run_id;
+END;
 COMMENT ON FUNCTION dbanon.membership_evidence(bigint) IS
 'Whose data each record of a run carries. Takes: run_id. Returns: record_id, trajectory_id, and whole: true where the
 trajectory belongs to the record for all its time; in no order, duplicates included. Raises: nothing. Example:
@@ -53,7 +53,7 @@ SELECT record_id, count(*) FROM dbanon.membership_evidence(1) GROUP BY record_id
 CREATE OR REPLACE FUNCTION dbanon.request_evidence(run_id bigint) RETURNS TABLE (
     published boolean, record_id bigint, seq integer, subject text, t double precision, content text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS $$
+BEGIN ATOMIC
     SELECT true, o.record_id, o.seq, NULL::text, NULL::double precision, o.content
     FROM (SELECT c.record_id, c.seq, e.value::text AS content
     FROM ONLY dbanon.cloak c
@@ -69,8 +69,8 @@ AS $$
     SELECT false, NULL, NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.request q ON q.dataset_id = r.dataset_id
-    WHERE r.run_id = request_evidence.run_id
-$$;
+    WHERE r.run_id = request_evidence.run_id;
+END;
 COMMENT ON FUNCTION dbanon.request_evidence(bigint) IS
 'The requests a run would publish beside those its dataset holds. Takes: run_id. Returns: published true: one row for each
 element of extra -> requests, with record_id, seq and content; published false: one row for each request of the dataset,

@@ -339,6 +339,7 @@ those involved. Raises: DA001, DA004, DA005, and DA010 where a k is not known. E
 CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     words integer := (SELECT count(*) FROM regexp_split_to_table(reason, '\s+') w WHERE w ~ '[[:alnum:]]');

@@ -42,6 +42,7 @@ there is none. Raises: nothing. Example: SELECT passed FROM dbanon.release_figur
 CREATE OR REPLACE FUNCTION dbanon.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     run dbanon.run;

@@ -20,6 +20,7 @@ CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 BEGIN
     IF within THEN

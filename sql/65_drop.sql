@@ -59,6 +59,7 @@ worked on. Example: SELECT dbanon.drop_run(1).';
 CREATE OR REPLACE FUNCTION dbanon.one_spelling(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     -- What Arrow, which reads the files, takes for blanks.
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
@@ -71,6 +72,7 @@ NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.one_spelling('
 CREATE OR REPLACE FUNCTION dbanon.word_pattern(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     -- What is longer was never stored as a subject, and would be too complex a pattern: this one finds nothing.
     SELECT CASE WHEN length(name) > 1000 THEN '(?!x)x'

@@ -29,10 +29,10 @@ dbanon.plan_rates() -> ''limits''.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_looks_at(subject text, share double precision) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS $$
+BEGIN ATOMIC
     -- A hash has 64 bits, from -2^63 on.
-    SELECT share >= 1 OR pg_catalog.hashtextextended(subject COLLATE "C", 0)::double precision + 2.0 ^ 63 < share * 2.0 ^ 64
-$$;
+    SELECT share >= 1 OR pg_catalog.hashtextextended(subject COLLATE "C", 0)::double precision + 2.0 ^ 63 < share * 2.0 ^ 64;
+END;
 COMMENT ON FUNCTION dbanon.plan_looks_at(text, double precision) IS
 'Whether a plan that looks at a share of the subjects looks at this one; a single SELECT, so that the planner inlines it. Takes:
 subject, its name; share, of all subjects, 1 for all. Returns: true or false, always the same. Raises: nothing. Example:
@@ -273,6 +273,7 @@ dbanon.plan_run.';
 CREATE OR REPLACE FUNCTION dbanon.plan_figure(value double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT CASE WHEN value < 1000 THEN round(value::numeric)::text
                 ELSE regexp_replace(trim(to_char(value, '9.99EEEE')), '\.?0*e', 'e') END

@@ -93,12 +93,16 @@ class Pooler:
     def _greet(self, client: socket.socket) -> None:
         while True:
             length, code = struct.unpack("!ii", client.recv(8, socket.MSG_WAITALL))
-            client.recv(length - 8, socket.MSG_WAITALL) if length > 8 else None
+            said = client.recv(length - 8, socket.MSG_WAITALL) if length > 8 else b""
             if code not in _SECURE:
                 break
             client.sendall(b"N")
         if code != _STARTUP:
             raise OSError("a request to cancel, which is not passed on")
+        if b"options" in said.split(b"\0")[::2]:  # PgBouncer's words
+            refused = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+            client.sendall(_message(b"E", refused))
+            raise OSError("a client with options of its own")
         info = self.free[0].login.info if self.free else psycopg.connect(self.url).info
         told = b"".join(_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
         key = struct.pack(

@@ -16,7 +16,7 @@ BUNDLE = "SELECT record_id FROM dbanon.cloak WHERE run_id = %(run)s AND crowd = 
 SMALLEST = BUNDLE.format(k="(SELECT min(crowd) FROM dbanon.cloak WHERE run_id = %(run)s)")
 TAMPERINGS = {
     "a cloak moved by a cell past a member": (
-        f"""UPDATE dbanon.cloak SET region = ST_Translate(region, 1, 0)
+        f"""UPDATE dbanon.cloak SET region = public.ST_Translate(region, 1, 0)
             WHERE run_id = %(run)s AND seq = 3 AND record_id = ({SMALLEST})""",
         "masking",
     ),
@@ -76,7 +76,7 @@ TAMPERINGS = {
         "no-other-columns",
     ),
     "a trajectory changed after the run": (
-        """UPDATE dbanon.trajectory SET path = ST_Translate(path, 5000, 0)
+        """UPDATE dbanon.trajectory SET path = public.ST_Translate(path, 5000, 0)
            WHERE trajectory_id = (SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = %(run)s)""",
         "masking",
     ),
@@ -112,7 +112,7 @@ def test_a_harmless_growth_is_refused_by_publish_until_it_is_verified_again(
 ) -> None:
     database, run_id = verified_city
     database.connection.execute(
-        "UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1))) "
+        "UPDATE dbanon.cloak SET region = public.ST_Reverse(public.ST_Envelope(public.ST_Expand(region, 1))) "
         "WHERE run_id = %s AND record_id = 1",
         [run_id],
     )

@@ -80,7 +80,7 @@ def up(url: str, log: Path, *options: str, count: int = 1, **more: dict[str, str
 
 def workers(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute("SELECT count(*) FROM dbanon.workers").fetchone()
+        row = connection.execute("SELECT pg_catalog.count(*) FROM dbanon.workers").fetchone()
     return row[0] if row else 0
 
 

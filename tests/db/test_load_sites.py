@@ -58,7 +58,7 @@ def _all(connection, query):
 
 
 def _sites(connection):
-    return _all(connection, "SELECT name, ST_AsText(geom, 3) FROM dbanon.site ORDER BY site_id")
+    return _all(connection, "SELECT name, public.ST_AsText(geom, 3) FROM dbanon.site ORDER BY site_id")
 
 
 def _quarantine(connection):

@@ -20,6 +20,7 @@ SENT = "SELECT subject, sent_at, content FROM dbanon.request WHERE dataset_id = 
 @pytest.fixture
 def opened(database: str) -> Iterator[Database]:
     with open_database(database) as one:
+        one.connection.execute("SET search_path = pg_catalog, public")  # for what the tests ask of PostGIS
         yield one
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbanon._arrow import _ahead as read_ahead
 from dbanon._background import in_background
 from dbanon.synth import _ahead as make_ahead
 
@@ -45,24 +44,3 @@ def test_making_ahead_is_left_without_waiting(stuck: threading.Event) -> None:
     assert next(made)
     made.close()
     assert not stuck.is_set()
-
-
-def test_reading_ahead_gives_all_batches_in_order() -> None:
-    assert list(read_ahead(iter("abc"), lambda: None)) == ["a", "b", "c"]
-
-
-def test_reading_ahead_is_cancelled_before_it_is_left(stuck: threading.Event) -> None:
-    told: list[str] = []
-    asked = threading.Event()
-
-    def batches() -> Iterator[str]:
-        yield "first"
-        asked.set()
-        stuck.wait()
-        told.append("the reader has stopped")
-
-    reading = read_ahead(batches(), stuck.set)
-    assert next(reading) == "first"
-    asked.wait()
-    reading.close()
-    assert told == ["the reader has stopped"]
