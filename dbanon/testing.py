@@ -200,7 +200,10 @@ def _temporary_server() -> "Iterator[Target]":
 def _memory_directory() -> Path | None:
     """Return a memory file system with room for a server, or None: the default directory for temporary files."""
     with suppress(OSError):
-        if shutil.disk_usage(_MEMORY).free >= _ROOM and os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= _ROOM:
+        if (
+            shutil.disk_usage(_MEMORY).free >= _ROOM
+            and os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >= _ROOM
+        ):
             return _MEMORY
     return None
 

@@ -19,7 +19,7 @@ from types import FrameType
 import psycopg
 from psycopg import sql
 
-from dbanon import queue, store
+from dbanon import queue, report, store
 from dbanon._progress import silent
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.pipeline import Database, RunResult, open_database
@@ -228,4 +228,4 @@ def _line(result: RunResult, seconds: float) -> str:
 
 
 def _say(line: str) -> None:
-    print(f"worker {queue.process_name()}: {line}", file=sys.stderr, flush=True)
+    report.stderr_line(f"worker {queue.process_name()}: {line}")
