@@ -113,7 +113,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         held.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
-        if rows >= ROWS or size >= SLICE_BYTES:
+        if rows >= ROWS or size >= SLICE_BYTES / 2:
             yield from pa.Table.from_batches(held).combine_chunks().to_batches()
             held, rows, size = [], 0, 0
     if held:
