@@ -8,6 +8,7 @@ kept once.
 import io
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[
     list of arrays, int
         Rows of at most `SLICE_BYTES` or one, and the number of the last.
     """
-    found = [_surveyed(path, file, name) for name in names]
+    found = _surveyed(path, file, names)
     needed = sum(column.needed for column in found)
     if needed > MOST_BYTES:
         raise DataError(
@@ -120,7 +121,15 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
-def _surveyed(path: Path, file: pq.ParquetFile, name: str) -> _Column:
+def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> list[_Column]:
+    with path.open("rb") as raw:
+        groups = _row_groups(raw)
+        return [_survey(path, file, name, raw, groups) for name in names]
+
+
+def _survey(
+    path: Path, file: pq.ParquetFile, name: str, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]
+) -> _Column:
     kind = _stored(file.schema_arrow.field(name).type)
     leaves = [i for i in range(len(file.schema)) if file.schema.column(i).path == name]
     if pa.types.is_nested(kind) or len(leaves) != 1:
@@ -128,43 +137,51 @@ def _surveyed(path: Path, file: pq.ParquetFile, name: str) -> _Column:
         raise DataError(f"Column '{name}' of {path.name} must hold one value a row. It holds {what}; take them apart.")
     leaf = file.schema.column(leaves[0])
     column = _Column(name, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
-    with path.open("rb") as raw:
-        for i in range(file.metadata.num_row_groups):
-            _survey_chunk(raw, file.metadata.row_group(i).column(leaves[0]), column)
+    with _broken():
+        for group in groups:
+            chunk = group[1][leaves[0]][3]
+            at, values = chunk[9], 0
+            if 0 < chunk.get(11, 0) < at:
+                at = chunk[11]
+            while values < chunk[5]:
+                header, length = _header(raw, at)
+                values += column.meet(header)
+                at += length + header[3]
     return column
 
 
-def _survey_chunk(raw: io.BufferedReader, chunk: Any, column: _Column) -> None:
-    at, values = chunk.data_page_offset, 0
-    if chunk.dictionary_page_offset is not None and 0 < chunk.dictionary_page_offset < at:
-        at = chunk.dictionary_page_offset
-    while values < chunk.num_values:
-        header, length = _header(raw, at)
-        values += column.meet(header)
-        at += length + header[3]
+@contextmanager
+def _broken() -> Iterator[None]:
+    """Turn what is no Thrift, or lacks a field, into Arrow's error of a broken file."""
+    try:
+        yield
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise pa.ArrowInvalid("the file has no such headers") from error
+
+
+def _row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
+    """Read what the file's footer says of its row groups; asked for a column of one, Arrow may abort the process."""
+    with _broken():
+        raw.seek(-8, io.SEEK_END)
+        length = int.from_bytes(raw.read(4), "little")
+        raw.seek(-8 - length, io.SEEK_END)
+        return list(_fields(raw.read(length), 0)[0][4])
 
 
 def _header(raw: io.BufferedReader, at: int) -> tuple[dict[int, Any], int]:
     """Read the header of a page: its fields by number, and its length."""
     for most in _HEADER_BYTES:
         raw.seek(at)
-        data = raw.read(most)
-        try:
-            header, length = _fields(data, 0, depth=3)
+        with suppress(IndexError):
+            header, length = _fields(raw.read(most), 0)
             if header[2] < 0 or header[3] < 0:
-                break
-        except IndexError:
-            continue
-        except (KeyError, ValueError):
-            break
-        return header, length
-    raise pa.ArrowInvalid("a page has no header")
+                raise ValueError
+            return header, length
+    raise ValueError
 
 
-def _fields(data: bytes, at: int, *, depth: int) -> tuple[dict[int, Any], int]:
-    """Read a structure of Thrift's compact protocol: fields by number, and where it ends. Texts are left out."""
-    if not depth:
-        raise ValueError
+def _fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]:
+    """Read a structure of Thrift's compact protocol: fields by number, and where it ends."""
     found: dict[int, Any] = {}
     number = 0
     while data[at]:
@@ -174,20 +191,35 @@ def _fields(data: bytes, at: int, *, depth: int) -> tuple[dict[int, Any], int]:
             number += step
         else:
             number, at = _integer(data, at)
-        if kind in (1, 2):
-            found[number] = kind == 1
-        elif kind == 3:
-            found[number], at = data[at], at + 1
-        elif kind in (4, 5, 6):
-            found[number], at = _integer(data, at)
-        elif kind == 8:
-            length, at = _varint(data, at)
-            at += length
-        elif kind == 12:
-            found[number], at = _fields(data, at, depth=depth - 1)
-        else:
-            raise ValueError
+        found[number], at = (None, at) if kind in (1, 2) else _value(data, at, kind, depth)
     return found, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """Read an integer, a structure or a list; texts, fractions and truth values are None."""
+    if not depth:
+        raise ValueError
+    if kind in (1, 2, 3):
+        return None, at + 1
+    if kind in (4, 5, 6):
+        return _integer(data, at)
+    if kind == 7:
+        return None, at + 8
+    if kind == 8:
+        length, at = _varint(data, at)
+        return None, at + length
+    if kind == 9:
+        count, each = divmod(data[at], 16)
+        count, at = _varint(data, at + 1) if count == 15 else (count, at + 1)
+        items = []
+        for _ in range(count):
+            item, at = _value(data, at, each, depth - 1)
+            data[at - 1]  # what ends beyond the data would make a list without end
+            items.append(item)
+        return items, at
+    if kind == 12:
+        return _fields(data, at, depth - 1)
+    raise ValueError
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
