@@ -14,6 +14,7 @@ import pytest
 
 from dbanon.commands import loading
 from dbanon.pipeline import open_database
+from dbanon.report import visible
 from dbanon.server import Target
 from dbanon.testing import cloned_database
 from tests import wholeness
@@ -454,7 +455,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
         RELEASE_NAME.format("'x; DROP SCHEMA dbanon CASCADE'"),
     ),
     "a name with quotes": (("publish", "1", 'x"y'), 2, RELEASE_NAME.format("'x\"y'")),
-    "a name of two lines": (("publish", "1", "x\ny"), 2, RELEASE_NAME.format("'x y'")),
+    "a name of two lines": (("publish", "1", "x\ny"), 2, RELEASE_NAME.format(r"'x\ny'")),
     "a name that paints the terminal": (("publish", "1", "\x1b[31mx"), 2, RELEASE_NAME.format(r"'\x1b[31mx'")),
     "no name": (("publish", "1", ""), 2, RELEASE_NAME.format("''")),
     "a name of 51 letters": (("publish", "1", "x" * 51), 2, RELEASE_NAME.format("'" + "x" * 51 + "'")),
@@ -490,7 +491,8 @@ def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: st
     assert done.stdout == ""
 
     told = call(url, "--json", *words)
-    assert json_of(told) == {"error": told.sentence, "exit_code": code}
+    said = json_of(told)
+    assert (visible(str(said.pop("error"))), said) == (told.sentence, {"exit_code": code})
     assert told.sentence == done.sentence
 
     assert state(url) == before
