@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import typer
 
+from dbanon import report
 from dbanon._stopping import Stopping
 from dbanon.commands import database, loading, runs  # noqa: F401 - each adds its commands to the program
 from dbanon.commands._shared import app, options
@@ -62,14 +63,13 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    if options.debug:
-        traceback.print_exc()
-    # A name that was given wrongly is quoted, and may hold anything: line ends, and what terminals obey.
-    sentence = "".join(letter if letter.isprintable() else " " for letter in sentence)
     with suppress(OSError):  # who has closed the terminal hears nothing
+        if options.debug:
+            for line in traceback.format_exc().splitlines():
+                report.stderr_line(line)
         if options.json:
             print(json.dumps({"error": sentence, "exit_code": code}))
-        print(f"dbanon: {sentence}", file=sys.stderr)
+        report.stderr_line(f"dbanon: {sentence}")
     sys.exit(code)
 
 

@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 Rows = Iterable[Sequence[Any]]
 
 
+def visible(text: str, *, lines: bool = False) -> str:
+    """Show by its number what has no picture of its own, so that no terminal obeys it.
+
+    Control characters, separators, marks of direction and bytes that are no text; line ends too, unless `lines`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or (lines and c == "\n") else ascii(c)[1:-1] for c in text)
+
+
+def out(text: str) -> None:
+    """Print text for a person to stdout: the only way there but for JSON."""
+    print(visible(text, lines=True))
+
+
+def stderr_line(say: str) -> None:
+    """Write one line to stderr."""
+    print(visible(say), file=sys.stderr, flush=True)
+
+
 class Progress:
     """Progress on stderr: a bar on a terminal, plain lines otherwise.
 
@@ -59,7 +79,7 @@ class Progress:
         elif stage != self._stage or time.monotonic() - self._said > 5:
             self._said = time.monotonic()
             amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
-            print(f"{stage}{amount} ...", file=self._stream, flush=True)
+            print(f"{visible(stage)}{amount} ...", file=self._stream, flush=True)
         self._stage = stage
 
     def _draw(self, stage: str, done: int, total: int | None) -> None:
@@ -69,16 +89,17 @@ class Progress:
         if stage != self._stage:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(escape(stage), total=total)
+            self._task = self._bar.add_task(escape(visible(stage)), total=total)
         self._bar.update(self._task, completed=done, total=total)
 
 
 def table(header: Sequence[str], rows: Rows) -> str:
     """Lay out rows as aligned text columns; numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(len(r[i]) for r in [list(header), *cells]) for i in range(len(header))]
-    right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(header))]
-    lines = [_line(header, widths, right), _line(["-" * w for w in widths], widths, right)]
+    named = [visible(name) for name in header]
+    widths = [max(len(r[i]) for r in [named, *cells]) for i in range(len(named))]
+    right = [all(_is_number(row[i]) for row in cells) and bool(cells) for i in range(len(named))]
+    lines = [_line(named, widths, right), _line(["-" * w for w in widths], widths, right)]
     return "\n".join([*lines, *(_line(row, widths, right) for row in cells)])
 
 
@@ -93,7 +114,7 @@ def _cell(value: Any) -> str:
         return f"{value:.2g}" if 0 < abs(value) < 0.1 else f"{value:,.{2 if abs(value) < 1000 else 0}f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return visible(str(value))
 
 
 def _is_number(text: str) -> bool:
@@ -150,7 +171,7 @@ def synth_text(report: "SynthReport") -> str:
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
     told = table([f"generated on {report.network} into {where}", "count"], rows)
-    files = "".join(f"Wrote {file}\n" for file in report.files)
+    files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
     return f"{told}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
@@ -282,8 +303,3 @@ def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
             ),
         ]
     return "\n\n".join(parts)
-
-
-def stderr_line(say: str) -> None:
-    """Write one line to stderr."""
-    print(say, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from types import FrameType
 
 from psycopg import sql
 
-from dbanon import _sqlstate, queue, store
+from dbanon import _sqlstate, queue, report, store
 from dbanon._progress import silent
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
 from dbanon.pipeline import Database, RunResult, open_database
@@ -237,4 +237,4 @@ def _line(result: RunResult, seconds: float) -> str:
 
 
 def _say(line: str) -> None:
-    print(f"worker {queue.process_name()}: {line}", file=sys.stderr, flush=True)
+    report.stderr_line(f"worker {queue.process_name()}: {line}")

@@ -416,13 +416,24 @@ COMMENT ON FUNCTION dbanon.middle_expression(text, text, boolean) IS
 geographic, whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example: SELECT
 dbanon.middle_expression(''raw_geom'', ''x'', true).';
 
+CREATE OR REPLACE FUNCTION dbanon.name_reasons(argument text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
+$$;
+COMMENT ON FUNCTION dbanon.name_reasons(text) IS
+'Writes what may be wrong with a name, as a branch of a CASE. Takes: argument, an expression of type text. Returns: the
+branch. Raises: nothing. Example: SELECT dbanon.name_reasons(''trip'').';
+
 CREATE OR REPLACE FUNCTION dbanon.event_reasons() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'WHEN subject IS NULL THEN ''missing-subject'' '
            'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
-           'WHEN t IS NULL THEN ''unparsable-time'' '
+           || dbanon.name_reasons('subject') ||
+           ' WHEN t IS NULL THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;

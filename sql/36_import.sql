@@ -105,7 +105,7 @@ BEGIN
         '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
         '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        concat_ws(' ', dbanon.event_reasons(), dbanon.position_reasons(source_srid, geographic), dbanon.box_reasons(bbox)),
+        concat_ws(' ', dbanon.event_reasons(), dbanon.name_reasons('trip'), dbanon.position_reasons(source_srid, geographic), dbanon.box_reasons(bbox)),
         CASE subject WHEN '-' THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon.text_expression('raw_subject') END,
         dbanon.text_expression('raw_trip'),
         dbanon.time_expression('raw_time', described.qualified, described.types, "time", tz),
@@ -341,7 +341,7 @@ BEGIN
     rows_read := dbanon.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, name, x, y, shape, reason, content) '
         'SELECT 0, line, %1$s, x, y, @postgis@.ST_Force2D(raw_geom), reason, CASE WHEN reason IS NOT NULL THEN jsonb_build_object(%2$s) END '
-        'FROM (SELECT *, CASE WHEN curved THEN ''unparsable-position'' %3$s END AS reason '
+        'FROM (SELECT *, CASE %9$s WHEN curved THEN ''unparsable-position'' %3$s END AS reason '
         '      FROM (SELECT line, raw_name, raw_geom, @postgis@.ST_SRID(raw_geom) AS srid, curved, '
         '                CASE WHEN endless THEN ''NaN'' ELSE %4$s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %5$s END AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, dbanon.is_endless(raw_geom) AS endless, '
@@ -351,7 +351,8 @@ BEGIN
         concat_ws(', ', CASE WHEN name IS NOT NULL THEN format('%L::text, raw_name', name) END, format('%L::text, @postgis@.ST_AsText(raw_geom)', geom)),
         dbanon.position_reasons(source_srid, geographic) || dbanon.box_reasons(bbox),
         dbanon.middle_expression('raw_geom', 'x', geographic), dbanon.middle_expression('raw_geom', 'y', geographic),
-        CASE WHEN name IS NULL THEN 'NULL::text' ELSE format('%I::text', name) END, geom, qualified), qualified);
+        CASE WHEN name IS NULL THEN 'NULL::text' ELSE format('%I::text', name) END, geom, qualified,
+        dbanon.name_reasons(dbanon.text_expression('raw_name'))), qualified);
     PERFORM dbanon.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END

@@ -26,7 +26,7 @@ BEGIN
         'FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         'FROM (SELECT %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw) numbered OFFSET 0) meant',
         expected_srid,
-        CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
+        concat_ws(' ', CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END, dbanon.name_reasons('label')),
         dbanon.position_reasons(expected_srid, geographic),
         CASE kind WHEN 'cells'
             THEN format('WHEN %s NOT IN (''POLYGON'', ''MULTIPOLYGON'') THEN ''not-a-polygon''', type_name)

@@ -69,7 +69,7 @@ GRANT EXECUTE ON FUNCTION dbanon.drop_run(bigint), dbanon.forget_subject(text, t
 GRANT EXECUTE ON FUNCTION dbanon.nearest(text, text[], double precision), dbanon.lock_dataset(text),
     dbanon.known_dataset(text), dbanon.check_differ(text[], text), dbanon.check_zone(text), dbanon.reference_system(text),
     dbanon.describe_source(regclass, text[], text), dbanon.check_geometry(jsonb, text), dbanon.refuse_reading(text, text),
-    dbanon.ask_source(text, text), dbanon.stage_source(text, text), dbanon.source_crs(text, text), dbanon.text_expression(text),
+    dbanon.ask_source(text, text), dbanon.stage_source(text, text), dbanon.source_crs(text, text), dbanon.text_expression(text), dbanon.name_reasons(text),
     dbanon.localised_expression(text, text), dbanon.counted_expression(text, text, text, text),
     dbanon.time_expression(text, text, jsonb, text, text), dbanon.middle_expression(text, text, boolean), dbanon.event_reasons(),
     dbanon.position_reasons(integer, boolean), dbanon.make_staging(text), dbanon.leave_out(text, text, text),

@@ -68,9 +68,12 @@ def open_database() -> "Database":
 
 
 def show(text: Callable[[], str], value: Callable[[], Any]) -> None:
-    from dbanon.report import as_json
+    from dbanon import report
 
-    print(as_json(value()) if options.json else text())
+    if options.json:
+        print(report.as_json(value()))
+    else:
+        report.out(text())
 
 
 def say(notices: tuple[str, ...]) -> None:

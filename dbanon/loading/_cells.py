@@ -4,7 +4,9 @@ A cell that cannot be read is null in the result, for the caller to count; no Py
 message quotes one.
 """
 
+import functools
 import itertools
+from collections.abc import Callable
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -22,6 +24,9 @@ LATEST_MEDIAN_S = 4_102_444_800.0
 
 MOST_SUBJECT_BYTES = 1000
 
+MOST_SHOWN = 1000
+"""Characters of a cell that are kept in the quarantine."""
+
 UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (np.inf, 1e9))
 """Numbers below the first are so many to a second: seconds, milliseconds, microseconds, nanoseconds since 1970."""
 
@@ -35,13 +40,29 @@ def check_zone(tz: str | None) -> None:
     """Raise `ParameterError` if there is no time zone of this name."""
     try:
         if tz is not None:
-            ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+            ZoneInfo(tz)  # Arrow takes +02:00, too
+            pc.assume_timezone(pa.array([0], pa.timestamp("us")), tz)  # and not all that others know
+    except (ZoneInfoNotFoundError, pa.ArrowException, ValueError, OSError):
         raise ParameterError(
             f"The time zone must be a name such as Europe/Berlin or UTC. Got {tz!r}; change --tz."
         ) from None
 
 
+def _by_value(read: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    """Have a column that refers to a dictionary read by the values of that or by its rows, of which there are fewer."""
+
+    @functools.wraps(read)
+    def read_either(column: pa.Array) -> pa.Array:
+        if not pa.types.is_dictionary(column.type):
+            return read(column)
+        if len(column.dictionary) > len(column):
+            return read(column.cast(pa.string()))
+        return read(column.dictionary).take(column.indices)
+
+    return read_either
+
+
+@_by_value
 def numbers(column: pa.Array) -> pa.Array:
     """Cells as float64; null where they are no numbers (NaN and infinities are)."""
     if not pa.types.is_string(column.type):
@@ -54,6 +75,7 @@ def numbers(column: pa.Array) -> pa.Array:
         return _cast_or_null(_only(trimmed, looks_right), pa.float64())
 
 
+@_by_value
 def texts(column: pa.Array) -> pa.Array:
     """Cells as text without surrounding blanks; null where nothing is left."""
     if pa.types.is_floating(column.type):  # pandas makes floats of whole numbers where one is missing
@@ -93,6 +115,8 @@ class Times:
         DataError
             If the numbers cannot be times since 1970 in any unit.
         """
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string())
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us"))
         if pa.types.is_timestamp(column.type):
@@ -151,18 +175,32 @@ def too_long(subject: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(length.to_numpy(zero_copy_only=False)) > MOST_SUBJECT_BYTES
 
 
+def has_control(name: pa.Array) -> NDArray[np.bool_]:
+    """Where names have control characters, which a terminal obeys."""
+    data = np.frombuffer(name.buffers()[2] or b"", np.uint8)
+    if not ((data < 0x20) | (data == 0x7F) | (data == 0xC2)).any():  # the first bytes of all of them; six times as fast
+        return np.zeros(len(name), np.bool_)
+    found = pc.fill_null(pc.match_substring_regex(name, r"\p{Cc}"), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def as_json(columns: dict[str, pa.Array]) -> pa.Array:
-    """Rows as JSON objects of texts, one a row, by the names of their columns; nulls stay null."""
+    """Rows as JSON objects of texts, one a row, by the names of their columns; nulls stay null, long texts are cut."""
     pieces: list[pa.Array | pa.Scalar] = []
     for name, column in columns.items():
         lead = "{" if not pieces else ", "
-        pieces += [pa.scalar(f"{lead}{_quoted_name(name)}: "), _quoted(column.cast(pa.string()))]
+        pieces += [pa.scalar(f"{lead}{_quoted_name(name)}: "), _quoted(_shown(column))]
     return pc.binary_join_element_wise(*pieces, pa.scalar("}"), pa.scalar(""))
+
+
+@_by_value
+def _shown(column: pa.Array) -> pa.Array:
+    return pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MOST_SHOWN)
 
 
 def _quoted_name(name: str) -> str:

@@ -5,6 +5,7 @@ A file that is no table at all is an error, told in one sentence that quotes no 
 
 import csv
 import re
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +19,16 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dbanon.errors import DataError
-from dbanon.loading import _cells
+from dbanon.loading import _parquet
 
 BLOCK_BYTES = 4 * 1024**2
-ROWS = 65_536
 HEAD_BYTES = 65_536
 
+_KINDS = {
+    stat.S_IFDIR: "a directory; name the files in it",
+    stat.S_IFIFO: "a pipe; write it to a file first",
+    stat.S_IFSOCK: "a socket; write what it says to a file first",
+}
 _SEPARATORS = ",;\t|"
 _NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is told of a header, which may hold somebody's data
 _VALUE = re.compile(r"\d\.\d|\d{3}")
@@ -53,11 +58,8 @@ def batches(path: Path, names: Sequence[str], *, options: str, may_break: Collec
     """
     names = list(dict.fromkeys(names))
     first = 2
-    for columns, done in _parts(path, names, options):
+    for columns, done in _parts(path, names, options, may_break):
         rows = len(columns[0])
-        for name, column in zip(names, columns, strict=True):
-            if name not in may_break and pa.types.is_string(column.type):
-                _demand_single_lines(path, name, column, first)
         yield Batch(pa.array(np.arange(first, first + rows)), dict(zip(names, columns, strict=True)), done)
         first += rows
     if first == 2:
@@ -74,30 +76,27 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
         )
 
 
-def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
-    """Undo dictionaries, and make text of all that is neither a number nor a time."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_nested(column.type):
-        kind = "structures" if pa.types.is_struct(column.type) else "lists"
-        raise DataError(f"Column '{name}' of {path.name} must hold one value a row. It holds {kind}; take them apart.")
-    if _cells.is_number(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        return column
-    return column.cast(pa.string())
-
-
-def _parts(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
+def _parts(
+    path: Path, names: list[str], options: str, may_break: Collection[str]
+) -> Iterator[tuple[list[pa.Array], int]]:
     with _readable(path):
-        if path.is_fifo() or path.is_socket():
-            raise DataError(f"The file to load must be a file. {path} is a pipe; write it to a file first.")
+        _demand_file(path)
         with path.open("rb") as raw:
             magic = raw.read(4)
-        if not magic:
-            raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
         if magic == b"PAR1":
-            yield from _parquet(path, names, options)
+            yield from _parquet_parts(path, names, options)
         else:
-            yield from _csv(path, names, options, zipped=magic[:2] == b"\x1f\x8b")
+            yield from _csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
+
+
+def _demand_file(path: Path) -> None:
+    """Refuse what is no file with bytes in it, without opening it: reading from it might never end."""
+    there = path.stat()
+    if not stat.S_ISREG(there.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device; name another")
+        raise DataError(f"The file to load must be a file. {path} is {kind}.")
+    if not there.st_size:  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
 
 
 @contextmanager
@@ -107,8 +106,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"The file to load must exist. There is no {path}; check its name.") from None
-    except IsADirectoryError:
-        raise DataError(f"The file to load must be a file. {path} is a directory; name the files in it.") from None
     except PermissionError:
         raise DataError(f"The file to load must be readable. {path} is not; check its permissions.") from None
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
@@ -127,16 +124,17 @@ def _complaint(words: str) -> str:
     return "Got a file that breaks off or is of another kind; check it."
 
 
-def _parquet(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
+def _parquet_parts(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
     with pq.ParquetFile(path) as file:
         _check_columns(path, file.schema_arrow.names, names, options)
-        size, rows, done = path.stat().st_size, max(file.metadata.num_rows, 1), 0
-        for batch in file.iter_batches(ROWS, columns=names):
-            done += batch.num_rows
-            yield [_plain(path, name, batch.column(name)) for name in names], size * done // rows
+        size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
+        for columns, done in _parquet.columns(path, file, names):
+            yield columns, size * done // rows
 
 
-def _csv(path: Path, names: list[str], options: str, *, zipped: bool) -> Iterator[tuple[list[pa.Array], int]]:
+def _csv(
+    path: Path, names: list[str], options: str, *, may_break: Collection[str], zipped: bool
+) -> Iterator[tuple[list[pa.Array], int]]:
     with _stream(path, zipped=zipped)[0] as stream:
         head = stream.read(HEAD_BYTES)
     first = _first_line(path, head)
@@ -152,9 +150,14 @@ def _csv(path: Path, names: list[str], options: str, *, zipped: bool) -> Iterato
             pacsv.ParseOptions(delimiter=separator, newlines_in_values=True),
             pacsv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string())),
         )
+        line = 2
         for batch in reader:
             if batch.num_rows:
+                for name, column in zip(names, batch.columns, strict=True):
+                    if name not in may_break:
+                        _demand_single_lines(path, name, column, line)
                 yield batch.columns, file.tell()
+                line += batch.num_rows
 
 
 def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
@@ -167,11 +170,12 @@ def _first_line(path: Path, head: bytes) -> str:
     """Find the first line that is not blank, in a file that is text."""
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and _is_wide(head)):
         raise _not_utf_8(path)
-    if _CONTROL.search(head):
-        raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind.")
     lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())
+    header = next(lines, b"")
+    if b"\0" in head or _CONTROL.search(header):
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind.")
     try:
-        first = next(lines, b"").decode()
+        first = header.decode()
     except UnicodeDecodeError:
         raise _not_utf_8(path) from None
     if not first:

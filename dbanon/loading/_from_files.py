@@ -90,7 +90,7 @@ class Files:
             subject = _cells.texts(columns[named.subject])
         t, x, y = times.seconds(columns[named.time]), _cells.numbers(columns[named.x]), _cells.numbers(columns[named.y])
         trip = pa.nulls(len(batch), pa.string()) if named.trip is None else _cells.texts(columns[named.trip])
-        reasons = self._judge(subject, t, x, y, geographic=geographic)
+        reasons = self._judge(subject, trip, t, x, y, geographic=geographic)
         staging.reject(batch, reasons)
         keep = pa.array(reasons.kept)
         staging.stage(
@@ -103,17 +103,26 @@ class Files:
             ]
         )
 
-    def _judge(self, subject: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool) -> _staging.Reasons:
-        """Find the first reason against each row; `dbanon.event_reasons` and others do it for tables."""
+    def _judge(
+        self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
+    ) -> _staging.Reasons:
+        """Find the first reason against each row, in the order of `dbanon.stage_fixes`."""
         reasons = _staging.Reasons(len(subject))
-        time = _staging.floats(t)
-        reasons.mark("missing-subject", _staging.is_null(subject))
-        reasons.mark("subject-too-long", _cells.too_long(subject))
-        reasons.mark("unparsable-time", _staging.is_null(t))
-        reasons.mark("non-finite-time", ~np.isfinite(time))
-        reasons.mark("time-out-of-range", _cells.out_of_range(time))
+        mark_events(reasons, subject, t)
+        reasons.mark("control-characters", _cells.has_control(trip))
         mark_positions(reasons, x, y, self.bbox, geographic=geographic)
         return reasons
+
+
+def mark_events(reasons: _staging.Reasons, subject: pa.Array, t: pa.Array) -> None:
+    """Find the first reason against who and when of each row; `dbanon.event_reasons` does it for tables."""
+    time = _staging.floats(t)
+    reasons.mark("missing-subject", _staging.is_null(subject))
+    reasons.mark("subject-too-long", _cells.too_long(subject))
+    reasons.mark("control-characters", _cells.has_control(subject))
+    reasons.mark("unparsable-time", _staging.is_null(t))
+    reasons.mark("non-finite-time", ~np.isfinite(time))
+    reasons.mark("time-out-of-range", _cells.out_of_range(time))
 
 
 def mark_positions(reasons: _staging.Reasons, x: pa.Array, y: pa.Array, bbox: Box | None, *, geographic: bool) -> None:

@@ -196,6 +196,7 @@ def _stage_batch(
     else:
         x, y, shape = _shapes(batch.columns[columns.geom], geographic=geographic)
     reasons = _staging.Reasons(len(batch))
+    reasons.mark("control-characters", _cells.has_control(name))
     _from_files.mark_positions(reasons, x, y, bbox, geographic=geographic)
     staging.reject(batch, reasons)
     keep = pa.array(reasons.kept)

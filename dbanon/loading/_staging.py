@@ -28,6 +28,7 @@ REASONS = (
     "missing-category",
     "missing-subject",
     "subject-too-long",
+    "control-characters",
     "unparsable-time",
     "non-finite-time",
     "time-out-of-range",

@@ -25,7 +25,10 @@ CREATE TABLE dbanon.changed_right (
 
 CREATE TABLE dbanon.dataset (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name text NOT NULL UNIQUE CHECK (name <> ''),
+    -- The characters that dbanon.check_dataset refuses.
+    name text NOT NULL UNIQUE CHECK (
+        btrim(name) <> '' AND length(name) <= 200
+        AND name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ufeff]'),
     srid integer NOT NULL CHECK (srid > 0),
     grid_m double precision NOT NULL CHECK (grid_m > 0 AND grid_m < 'Infinity'),
     grid_s integer NOT NULL CHECK (grid_s > 0),

@@ -1,14 +1,19 @@
 """Files that are nearly tables, and options that fit badly: what is wrong is named, and nobody's data are quoted."""
 
+import io
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.acceptance.commands import Done, call, finished, start
+from dbanon.errors import ParameterError
+from dbanon.pipeline import open_database
+from tests.acceptance.commands import Done, call, finished, json_of, start
 from tests.acceptance.samples import GOOD, HEAD, SECRETS, fixes, parquet
 
 pytestmark = pytest.mark.db
@@ -104,6 +109,120 @@ def test_a_pipe_is_no_file(database: str, tmp_path: Path) -> None:
     done = finished(start(database, "load", "trajectories", str(pipe), "--dataset", "new"), seconds=60)
     assert done.code == 3
     assert done.sentence.startswith(f"The file to load must be a file. {pipe} is a pipe; write it to a file first.")
+
+
+def test_what_waits_for_bytes_is_no_file(database: str, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        (tmp_path / "link").symlink_to("/proc/kmsg")
+        named = {"/dev/zero": "a device", str(tmp_path / "socket"): "a socket", str(tmp_path): "a directory"}
+        for path, kind in {**named, str(tmp_path / "link"): "an empty file"}.items():
+            done = finished(start(database, "load", "sites", path, "--dataset", "new"), seconds=60)
+            assert done.code == 2  # there is no dataset yet
+            done = finished(start(database, "load", "trajectories", path, "--dataset", "new"), seconds=60)
+            assert done.code == 3
+            assert kind in done.sentence
+
+
+def test_a_link_to_a_file_is_that_file(database: str, load: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "good").write_text(GOOD)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "good")
+    assert call(database, "load", "trajectories", str(tmp_path / "link.csv"), "--dataset", "new").code == 0
+
+
+@pytest.mark.parametrize("column", ["subject", "time"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_strings_of_parquet_that_are_no_text_are_told_of_the_file(
+    load: Callable[..., Done], column: str, shared: bool
+) -> None:
+    cells = pa.array([b"\xff\xfe", b"\xc3(", b"b"]).view(pa.string())
+    file = io.BytesIO()
+    whole = {"subject": ["a"] * 3, "time": ["0"] * 3, "x": [8.2] * 3, "y": [53.1] * 3}
+    pq.write_table(pa.table({**whole, column: cells}), file, use_dictionary=shared)
+    done = load("flipped.parquet", file.getvalue())
+    assert (done.code, done.sentence) == (3, "flipped.parquet" + NOT_TEXT)
+
+
+@pytest.mark.parametrize("zone", ["right/UTC", "posix/UTC", "Factory", "+02:00"])
+def test_a_zone_that_one_of_the_readers_does_not_know_is_refused(
+    database: str, load: Callable[..., Done], zone: str
+) -> None:
+    """Whether or not the file needs it; the standard library knows the first three, Arrow the last."""
+    done = load("good.csv", GOOD.encode(), "--tz", zone)
+    assert done.code == 2
+    assert f"'{zone}'" in done.sentence
+    with open_database(database) as opened, pytest.raises(ParameterError, match="time zone"):
+        opened.load_requests(Path("x.csv"), dataset="new", columns=["poi"], tz=zone)
+
+
+def test_a_name_that_a_terminal_would_obey_is_in_quarantine(database: str, load: Callable[..., Done]) -> None:
+    rows = "".join(f"{name},{60 * i},8.2173,53.1415\n" for i, name in enumerate(["a\x1b[2J", "b\0", "c\x9b", "d\x7f"]))
+    done = load("names.csv", (HEAD + "good,0,8.2173,53.1415\n" * 4000 + rows).encode())
+    assert done.code == 0, done.stderr
+    assert "quarantined: control-characters      4" in done.stdout
+
+
+def test_no_name_reaches_a_terminal_as_it_is(city_url: str, city_template: tuple[str, int], tmp_path: Path) -> None:
+    wild, run = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b2J\nrun", str(city_template[1])
+    with psycopg.connect(city_url, autocommit=True) as superuser:
+        superuser.execute("ALTER TABLE dbanon.dataset DROP CONSTRAINT dataset_name_check")
+        superuser.execute("UPDATE dbanon.dataset SET name = %s", [wild])
+    file = tmp_path / f"{wild}.csv".replace("\n", "")
+    file.write_text(GOOD + GOOD[len(HEAD) :].replace("ysolde0", f"ysolde{wild[:4]}"))
+    commands = [
+        ("verify", run), ("publish", run, "city_k5"), ("runs",), ("releases",), ("card", "city_k5"),
+        ("plan", "tp-aware", "--dataset", wild), ("run", "tp-aware", "--dataset", wild, "-p", "k=" + wild),
+        ("run", "tp-aware", "--dataset", wild + "?"), ("publish", run, wild), ("unpublish", wild), ("card", wild),
+        ("forget", "--dataset", wild, "--subject", wild), ("submit", wild, "--dataset", wild), ("runs", wild),
+        ("load", "trajectories", str(file), "--dataset", wild, "--append"),
+        ("load", "trajectories", str(file), "--dataset", "second"),
+        ("load", "trajectories", str(file), "--dataset", wild), ("load", "sites", str(file), "--dataset", wild),
+        ("load", "requests", str(file), "--dataset", wild, "--columns", wild),
+        ("import", wild, "--dataset", wild, "--subject", wild, "--time", wild, "--geom", wild), ("--debug", wild),
+        ("synth", "--dataset", wild), ("synth", "--csv", str(tmp_path / wild), "--objects", "4", "--instants", "2"),
+    ]  # fmt: skip
+    ended = [call(city_url, *command) for command in commands]
+    for command, done in zip(commands, ended, strict=True):
+        shown = (done.stdout + done.stderr).replace("\n", "")
+        assert shown.isprintable(), (command, done)
+        assert json_of(call(city_url, "--json", *command)) or command[0] == "unpublish", command
+    listed = dict(zip(commands, ended, strict=True))
+    assert [listed[command].code for command in [("verify", run), ("publish", run, "city_k5"), ("runs",)]] == [0, 0, 0]
+    for command in (("runs",), ("releases",), ("card", "city_k5")):
+        assert r"\x1b]0;pwned\x07\x1b[2J\u202e\x9b2J\nrun" in listed[command].stdout
+    loaded = listed["load", "trajectories", str(file), "--dataset", "second"]
+    assert loaded.code == 0
+    assert r"reading \x1b]0;pwned" in loaded.stderr
+
+
+def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callable[..., Done]) -> None:
+    """The table refuses the characters that loads refuse, of all there are."""
+    for name in ("\x1b]0;pwned\x07", "a\nb", "a\u202eb", "a\u009bb"):
+        done = call(database, "load", "trajectories", "x.csv", "--dataset", name)
+        assert (done.code, "that can be seen" in done.sentence) == (2, True)
+    with psycopg.connect(database, autocommit=True) as superuser:
+        superuser.execute(
+            """
+            DO $$ DECLARE refused boolean; BEGIN
+                FOR n IN 1 .. 70000 LOOP
+                    CONTINUE WHEN n BETWEEN 55296 AND 57343;
+                    refused := false;
+                    BEGIN
+                        PERFORM dbanon.check_dataset('a' || chr(n), 'create', 1, 1);
+                    EXCEPTION WHEN SQLSTATE 'DA011' THEN
+                        refused := true;
+                    END;
+                    BEGIN
+                        INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('a' || chr(n), 32610, 1, 1);
+                        RAISE EXCEPTION USING ERRCODE = 'P0002';
+                    EXCEPTION WHEN check_violation THEN
+                        ASSERT refused, n;
+                    WHEN no_data_found THEN
+                        ASSERT NOT refused, n;
+                    END;
+                END LOOP;
+            END $$"""
+        )
 
 
 def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, load: Callable[..., Done]) -> None:

@@ -28,6 +28,9 @@ EVENTS = [
     (" \t", "1212562800", "x", "1"),
     ("x" * 1001, "1212562800", "x", "1"),
     ("\u00e4" * 501, "1212562800", "x", "1"),
+    ("a\tb", "1212562800", "x", "1"),
+    ("a\x1b[2J", None, "x", "1"),
+    ("a\u0085b", "NaN", "x", "1"),
     ("a", None, "x", "1"),
     ("a", "NaN", "x", "1"),
     ("a", "-Infinity", "x", "1"),
@@ -54,7 +57,7 @@ def test_requests_of_a_table_are_those_of_a_file_of_the_same_rows(database, tmp_
         lines = left_out(own)
         half = len(lines) // 2
         assert [(line + 1, reason) for line, reason in lines[:half]] == lines[half:]
-        assert len(reasons) == 6
+        assert len(reasons) == 7
         assert stored[2][0] == "a"
         assert stored[2][2] == {"poi": "pharmacy"}
 

@@ -50,6 +50,8 @@ def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
     [
         (None, "SRID=4326;POINT(8.2 53.1)", "missing-category"),
         ("\u3000 \t", "SRID=4326;POINT(8.2 53.1)", "missing-category"),
+        ("ca\x1bfe", "SRID=4326;POINT(8.2 53.1)", "control-characters"),
+        ("ca\u009bfe", "SRID=25832;POINT(8.2 53.1)", "control-characters"),
         ("cafe", "SRID=25832;POINT(8.2 53.1)", "other-reference-system"),
         ("cafe", None, "unparsable-position"),
         ("cafe", "SRID=4326;POINT EMPTY", "unparsable-position"),

@@ -1,6 +1,8 @@
 """Imports as somebody in psql calls them: what they return, say and refuse, with whose rights, and what they leave."""
 
 import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from psycopg.rows import dict_row
 
@@ -313,6 +315,37 @@ def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, s
     told = town.execute("SELECT content FROM dbanon.quarantine WHERE line = 2").fetchone()
     assert told == ({"title": "a", "place": square},)
     assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
+
+
+@pytest.mark.parametrize("wild", ["\x01", "\t", "\n", "\x1b", "\x7f", "\x80", "\x9f"])
+def test_names_with_control_characters_are_left_out_of_tables_as_of_files(connection, tmp_path, wild):
+    rows = [("good", "t"), (f"wi{wild}ld", "t"), ("good", f"wi{wild}ld"), (f" {wild}wild", "t"), (f"wild{wild} ", "t")]
+    connection.execute('CREATE TABLE public.gps (subject text, "time" float8, trip text, geom geometry)')
+    for i, (subject, trip) in enumerate(rows):
+        connection.execute(f"INSERT INTO gps VALUES (%s, {60 * i}, %s, {POINT})", [subject, trip])
+    (row,) = _import(connection, trip="'trip'")
+    names = [name for name, _ in rows]
+    file = tmp_path / "gps.parquet"
+    fixes = {"subject": names, "time": [60.0 * i for i in range(5)], "x": [8.2] * 5, "y": [53.1] * 5}
+    pq.write_table(pa.table({**fixes, "trip": [trip for _, trip in rows]}), file)
+    report = load.load_trajectories(connection, [file], dataset="f", columns=load.Columns(trip="trip"))
+    assert report.quarantined == row["quarantined"]
+    assert report.quarantined["control-characters"] == (2 if wild.isspace() else 4)
+    left_out = "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) JOIN dbanon.dataset d "
+    left_out += "USING (dataset_id) WHERE d.name = %s ORDER BY line"
+    of_file = connection.execute(left_out, ["f"]).fetchall()
+    assert connection.execute(left_out, ["d"]).fetchall() == [(line - 1, reason) for line, reason in of_file]
+
+
+@pytest.mark.parametrize("wild", ["\x1b]0;pwned\x07", "a\tb", "a\u009bb"])
+def test_sites_whose_names_have_control_characters_are_left_out_of_tables_as_of_files(town, tmp_path, wild):
+    _clinics(town, ("good", "POINT (7 8)"), (wild, "POINT (9 8)"), (wild, "POINT EMPTY"))
+    assert town.execute(SITES.format(", name => 'title'")).fetchone()[1:] == (3, 1, {"control-characters": 2})
+    file = tmp_path / "sites.parquet"
+    pq.write_table(pa.table({"name": ["good", wild], "x": [17.0, 9.0], "y": [8.0, 8.0]}), file)
+    report = load.load_sites(town, file, dataset="d", columns=load.SiteColumns(name="name"), crs="EPSG:32632")
+    assert (report.kept, report.quarantined) == (1, {"control-characters": 1})
+    assert [name for name, _ in _stored(town)] == ["good", "good"]
 
 
 def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):

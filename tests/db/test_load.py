@@ -91,6 +91,8 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
         (",1,1,1", "missing-subject"),
         ("  ,1,1,1", "missing-subject"),
         ("y" * 1001 + ",0,1,1", "subject-too-long"),
+        ("a\tb,0,1,1", "control-characters"),
+        ("a\x85b,0,1,1", "control-characters"),
         ("a,noon,1,1", "unparsable-time"),
         ("a,,1,1", "unparsable-time"),
         ("a,inf,1,1", "non-finite-time"),
@@ -112,11 +114,11 @@ def test_every_reason_puts_a_row_in_quarantine_with_its_line_and_cells(connectio
     expected = [(line, reason) for line, (_, reason) in enumerate(rows, 2) if reason]
     assert _quarantine(connection) == expected
     assert report.quarantined == {r: [e[1] for e in expected].count(r) for _, r in expected}
-    assert (report.read, report.kept) == (20, 2)
+    assert (report.read, report.kept) == (22, 2)
     assert sum(report.quarantined.values()) + report.kept == report.read
     content = dict(_all(connection, "SELECT line, content FROM dbanon.quarantine"))
-    assert content[6] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
-    assert content[19] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
+    assert content[8] == {"subject": "a", "time": "noon", "x": "1", "y": "1"}
+    assert content[21] == {"subject": "a", "time": "0", "x": "1", "y": "2"}
     assert _all(connection, "SELECT quarantined FROM dbanon.load") == [(report.quarantined,)]
 
 
