@@ -189,7 +189,7 @@ DECLARE
     in_place boolean;
 BEGIN
     SELECT l.* INTO STRICT release FROM dbanon.release l WHERE l.release_id = replace_view.release_id;
-    query := format('VIEW published.%I AS SELECT %s FROM dbanon.release_%s', release.name, names, release_id);
+    query := format('VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', release.name, names, release_id);
     -- Names and types of the columns of the new table, then of the view that is there.
     columns := ARRAY(
         SELECT string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
