@@ -1,0 +1,135 @@
+"""What a login that may create in the database has put under dbanon's names is neither run nor believed."""
+
+import secrets
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from dbanon import schema
+from dbanon.errors import ParameterError, SchemaMismatch, StoreError
+from dbanon.testing import database_url
+from tests.acceptance.commands import call
+
+Empty = Callable[..., str]
+
+# A cast is called wherever a value of the type is compared, whatever the search_path is.
+_BAIT = """
+CREATE SCHEMA h; CREATE TABLE h.called (login text); GRANT ALL ON h.called TO PUBLIC; GRANT USAGE ON SCHEMA h TO PUBLIC;
+CREATE TYPE h.version AS ENUM ('0003', '0004');
+CREATE FUNCTION h.evil(h.version) RETURNS text LANGUAGE sql AS $$
+    INSERT INTO h.called VALUES (current_user); SELECT '0003'::text $$;
+CREATE FUNCTION h.number(h.version) RETURNS oid LANGUAGE sql AS $$
+    INSERT INTO h.called VALUES (current_user); SELECT 1::oid $$;
+CREATE CAST (h.version AS text) WITH FUNCTION h.evil(h.version) AS IMPLICIT;
+CREATE CAST (h.version AS oid) WITH FUNCTION h.number(h.version) AS IMPLICIT;
+CREATE SCHEMA dbanon;
+CREATE TABLE dbanon.alembic_version (version_num h.version);
+CREATE TABLE dbanon.installation (role_prefix h.version, database_oid h.version, server_identifier bigint);
+INSERT INTO dbanon.alembic_version VALUES ('0003');
+INSERT INTO dbanon.installation VALUES ('0003', '0003', 1);
+CREATE VIEW dbanon.release AS SELECT h.evil('0003') AS name, NULL::timestamptz AS withdrawn_at;
+CREATE TABLE dbanon.changed_right (object text, grantee text);
+INSERT INTO dbanon.changed_right VALUES ('pg_locks TO PUBLIC; CREATE ROLE planted; --', 'PUBLIC');
+GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA dbanon TO PUBLIC;
+"""
+
+
+@pytest.mark.parametrize("owns", [True, False], ids=["owner of the database", "may create in it"])
+def test_nothing_planted_runs_with_the_rights_of_a_superuser(empty: Empty, user: str, owns: bool) -> None:
+    url = empty(owner=user if owns else None)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}")
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute(_BAIT)
+        with psycopg.connect(url) as connection, pytest.raises(SchemaMismatch):
+            schema.check(connection)
+        for words in (("runs",), ("db", "upgrade", "--share-roles"), ("db", "uninstall", "--yes")):
+            done = call(url, *words)
+            assert (words, done.code) == (words, 0 if "uninstall" in words else 1)
+        assert hostile.execute("SELECT * FROM h.called").fetchall() == []
+        assert hostile.execute("SELECT count(*) FROM pg_roles WHERE rolname = 'planted'").fetchone() == (0,)
+        assert hostile.execute("SELECT to_regclass('dbanon.installation') IS NULL").fetchone() == (False,)
+
+
+def test_who_may_create_in_dbanons_schemas_is_refused(empty: Empty, user: str) -> None:
+    url = empty()
+    schema.upgrade(url, share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"GRANT CREATE ON SCHEMA dbanon TO {user}")
+        with pytest.raises(StoreError, match=f"right to create in schema dbanon of {user}"):
+            schema.upgrade(url)
+        connection.execute(f"REVOKE CREATE ON SCHEMA dbanon FROM {user}; CREATE DOMAIN dbanon.odd AS text")
+        connection.execute(f"ALTER DOMAIN dbanon.odd OWNER TO {user}")
+        with pytest.raises(StoreError, match=rf"dbanon\.odd of {user}"):
+            schema.upgrade(url)
+
+
+def test_a_schema_of_another_program_stays_what_it_is(empty: Empty) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA published; CREATE TABLE published.pages (a int)")
+        done = call(url, "db", "uninstall", "--yes")
+        assert (done.code, done.stdout.startswith("Nothing")) == (0, True)
+        with pytest.raises(StoreError, match="Schema published is in this database already"):
+            schema.upgrade(url, share_roles=True)
+        assert connection.execute("SELECT count(*) FROM published.pages").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("attribute", ["LOGIN", "SUPERUSER", "CREATEROLE", "BYPASSRLS"])
+def test_a_role_of_other_people_is_no_role_of_dbanons(empty: Empty, attribute: str) -> None:
+    url, prefix = empty(), f"t{secrets.token_hex(4)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {prefix}_admin {attribute}")
+        connection.execute(
+            f"COMMENT ON ROLE {prefix}_admin IS 'dbanon: owns everything dbanon makes; members may upgrade'"
+        )
+        try:
+            for share in (False, True):
+                with pytest.raises(ParameterError, match=f"{prefix}_admin"):
+                    schema.upgrade(url, role_prefix=prefix, share_roles=share)
+        finally:
+            connection.execute(f"DROP ROLE {prefix}_admin")
+
+
+def test_rights_that_a_superuser_took_are_given_back_by_one_or_not_at_all(empty: Empty, user: str) -> None:
+    url = empty()
+    everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"
+    schema.upgrade(url, share_roles=True, restrict_public=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"GRANT dbanon_admin TO {user}")
+        for words in (("upgrade", "--no-restrict-public"), ("uninstall", "--yes")):
+            done = call(database_url(url, user=user, password=user), "db", *words)
+            assert (done.code, "as a superuser" in done.sentence) == (1, True)
+        assert connection.execute(everybody).fetchone() == (False,)
+        assert call(url, "db", "upgrade", "--no-restrict-public").code == 0
+        assert connection.execute(everybody).fetchone() == (True,)
+
+
+def test_a_copy_keeps_its_names_only_if_its_members_are_to_come_in(empty: Empty) -> None:
+    """Restored with the OID of the original, which another server gave out as well."""
+    url, prefix = empty(), f"t{secrets.token_hex(4)}"
+    schema.upgrade(url, role_prefix=prefix)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE dbanon.installation SET server_identifier = server_identifier + 1")
+        connection.execute(f"CREATE ROLE {prefix}_anna IN ROLE {prefix}_operator")
+        try:
+            with pytest.raises(ParameterError, match=rf"{prefix}_anna \({prefix}_operator\)"):
+                schema.upgrade(url)
+        finally:
+            connection.execute(f"DROP ROLE {prefix}_anna")
+    assert schema.upgrade(url) == schema.EXPECTED_REVISION
+    assert call(url, "db", "uninstall", "--yes").code == 0
+
+
+def test_who_uses_dbanons_tables_is_named_in_time(empty: Empty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '300ms'")
+    url = empty()
+    schema.upgrade(url, share_roles=True)
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM dbanon.trajectory")
+        pid = reader.info.backend_pid
+        for attempt in (lambda: schema.upgrade(url), lambda: schema.uninstall(url, lambda found: True)):
+            with pytest.raises(StoreError, match=rf"{reader.info.user} \(process {pid}\)"):
+                attempt()
+    assert schema.upgrade(url) == schema.EXPECTED_REVISION
