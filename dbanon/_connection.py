@@ -38,6 +38,8 @@ _SETTINGS = {
     # psycopg reads no times and intervals in other styles; rejected rows are quoted in these.
     "DateStyle": "'ISO, MDY'",
     "IntervalStyle": "postgres",
+    # PostGIS's functions have high estimated costs: the server would compile for seconds what takes milliseconds.
+    "jit": "off",
     # What a function has to tell is a notice.
     "client_min_messages": "notice",
     # A killed process must not leave a long statement that keeps its locks.

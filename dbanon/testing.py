@@ -39,10 +39,11 @@ _BASE = "debian:bookworm-slim"
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
-# A test's server holds nothing worth keeping: half the time of a clone is waiting for the disk.
+# A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
+# a small query that calls PostGIS would go to compiling it.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of a name of its own is made in it
 _ROOM = 4 << 30
-_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
 
 # --- the container ----------------------------------------------------------------------------------------------------

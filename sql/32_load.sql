@@ -419,6 +419,7 @@ dbanon.middle_expression(''raw_geom'', ''x'', true).';
 CREATE OR REPLACE FUNCTION dbanon.name_reasons(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
     SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
 $$;

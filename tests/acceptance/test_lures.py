@@ -290,5 +290,5 @@ def test_no_command_through_a_pooler_calls_a_lure(trapped: str, monkeypatch: pyt
 def test_no_upgrade_calls_a_lure(trapped: str) -> None:
     with psycopg.connect(trapped, autocommit=True, options="-c search_path=pg_catalog") as owner:
         owner.execute("COMMENT ON TABLE dbanon.alembic_version IS NULL")
-    _do(trapped, ("db", "upgrade"))
+    _do(trapped, ("db", "upgrade", "--share-roles"))
     assert _bites(trapped) == []

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from dbanon.pipeline import Database, open_database
@@ -50,5 +51,6 @@ def test_a_real_network_is_read_whole_and_a_run_on_it_is_verified(
 def test_objects_of_san_francisco_are_in_san_francisco(opened: Database) -> None:
     opened.synth("d", objects=200, destinations=50, **NETWORKS["san-francisco"])
     box = "ST_Transform(ST_MakeEnvelope(-122.513, 37.706, -122.357, 37.833, 4326), 32610)"
-    inside = opened.connection.execute(f"SELECT bool_and(ST_Within(path, {box})) FROM dbanon.trajectory").fetchone()
+    with psycopg.connect(opened.target.url) as connection:
+        inside = connection.execute(f"SELECT bool_and(ST_Within(path, {box})) FROM dbanon.trajectory").fetchone()
     assert inside == (True,)

@@ -60,7 +60,7 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     """Another session has the run's row: only the audit gets its line."""
     connection.execute("ALTER FUNCTION dbanon.note_refusal(bigint, text, text, text) SET lock_timeout = '50ms'")
     connection.execute("SELECT dbanon.publish(1, 'ten')")
-    with psycopg.connect(connection.info.dsn) as other:
+    with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
         with pytest.raises(ParameterError, match="There is a 'ten' already"), store.errors_translated():
             store.publish(connection, run, "ten")

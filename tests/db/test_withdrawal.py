@@ -366,7 +366,7 @@ def test_dependents_beyond_what_the_server_can_lock_keep_no_release(
         EXECUTE format('CREATE TEMP VIEW v%s AS SELECT seq FROM published.ten', i); END LOOP; END $$"""
     )
     reader.commit()
-    with psycopg.connect(connection.info.dsn) as hoarder:
+    with psycopg.connect(connection.info.dsn, password=connection.info.password) as hoarder:
         fill_lock_table(hoarder, room=2000)
         with heard(operator) as said:
             assert value(operator, UNPUBLISH) == 1
