@@ -108,6 +108,7 @@ def test_the_same_from_python(published: str) -> None:
             database.card("nothing")
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("command", "typed"),
     [

@@ -443,6 +443,7 @@ def test_a_superuser_who_reads_is_not_ended_by_a_replacement_and_nobody_else_is(
         assert not ended(superuser)
 
 
+@pytest.mark.stress
 def test_a_superuser_who_reads_delays_no_more_of_a_withdrawal_than_the_drop(
     connection: psycopg.Connection,
     operator: psycopg.Connection,
@@ -494,6 +495,7 @@ def test_a_superuser_who_reads_the_table_of_a_release_keeps_that_alone(
     assert value(connection, REMAINS) == 0
 
 
+@pytest.mark.stress
 def test_rows_go_though_what_was_built_on_a_release_stays(
     connection: psycopg.Connection,
     operator: psycopg.Connection,
@@ -526,6 +528,7 @@ def test_nothing_said_of_readers_ends_nobody(
     assert not ended(reader)
 
 
+@pytest.mark.stress
 def test_without_the_right_to_end_sessions_a_refusal_says_which_and_a_withdrawal_takes_the_rights(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:

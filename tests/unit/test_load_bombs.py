@@ -59,6 +59,7 @@ def _read(path: Path) -> tuple[list[str], float]:
     return [*said, rows], float(peak_mb)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("case", ["dictionary", "plain", "fixed width", "prefixes"])
 def test_a_long_text_that_many_rows_have_takes_little_memory(tmp_path: Path, case: str) -> None:
     path, rows = tmp_path / "bomb.parquet", 65_536
