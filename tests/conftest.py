@@ -17,9 +17,8 @@ os.environ["DBANON_TEST_SEED"] = str(SEED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--all", action="store_true", help="run also what is marked stress: it kills, fills disks or memory, or waits"
-    )
+    told = "run also what is marked stress: it kills, fills disks or memory, or waits"
+    parser.addoption("--all", action="store_true", help=told)
 
 
 def pytest_configure(config: pytest.Config) -> None:
