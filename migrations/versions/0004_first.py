@@ -8,8 +8,8 @@ branch_labels = None
 depends_on = None
 
 SCRIPT = """
--- How this database was made ready: its roles' names, chosen for the database of this OID on this server (a copy has another); whether
--- rights on the server's own views were taken from PUBLIC, and which.
+-- How this database was made ready: its roles' names, chosen for the database of this OID on this server (a copy has
+-- another); whether rights on the server's own views were taken from PUBLIC, and which.
 CREATE TABLE dbanon.installation (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     role_prefix text NOT NULL,
@@ -28,7 +28,8 @@ CREATE TABLE dbanon.dataset (
     -- The characters that dbanon.check_dataset refuses.
     name text NOT NULL UNIQUE CHECK (
         btrim(name) <> '' AND length(name) <= 200
-        AND name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ufeff]'),
+        AND name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f]'
+        AND name !~ '[\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ufeff]'),
     srid integer NOT NULL CHECK (srid > 0),
     grid_m double precision NOT NULL CHECK (grid_m > 0 AND grid_m < 'Infinity'),
     grid_s integer NOT NULL CHECK (grid_s > 0),
