@@ -42,7 +42,7 @@ _SENTENCES = {
     "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower work_mem "
     "or free some.",
     "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
-    "(run, verify) or dbanon_admin granted to it.",
+    "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
     CANCELLED: "The statement must be left to end. It was cancelled, and what was not finished is undone; run it "
     "again.",
     "57P03": "The server must be ready. It is starting, stopping or recovering; run it again in a moment.",

@@ -350,11 +350,12 @@ def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Read the first rows of a release as an analyst would; geometries as WKT.
 
-    Where the login may become ``dbanon_analyst`` it does for this query: from version 16 on, not every member may.
+    Where the login may become the analysts' role it does for this query: from version 16 on, not every member may.
     """
     with connection.transaction():
-        if one(connection, _MAY_BECOME, ["dbanon_analyst"]):
-            connection.execute("SET LOCAL ROLE dbanon_analyst")
+        analyst = one(connection, "SELECT dbanon.role_name('analyst')")
+        if one(connection, _MAY_BECOME, [analyst]):
+            connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
         view = sql.Identifier("published", name)
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))

@@ -356,8 +356,11 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
         user, password = f"dbanon_login_{secrets.token_hex(4)}", secrets.token_hex(12)
         statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}")
         with _on_server(owner) as connection:
-            name = sql.Identifier(_role_name(role))
-            connection.execute(statement.format(sql.Identifier(user), sql.Literal(password), name))
+            if role in ("admin", "operator", "worker", "analyst"):
+                row = connection.execute("SELECT dbanon.role_name(%s)", [role]).fetchone()
+                role = row[0] if row else role
+            names = sql.Identifier(user), sql.Literal(password), sql.Identifier(role)
+            connection.execute(statement.format(*names))
         users.append(user)
         return database_url(url, user=user, password=password)
 
@@ -369,7 +372,3 @@ def logins(url: str) -> Iterator[Callable[[str], str]]:
                 connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [user])
                 connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(user)))
                 connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(user)))
-
-
-def _role_name(role: str) -> str:
-    return f"dbanon_{role}" if role in ("admin", "operator", "worker", "analyst") else role

@@ -73,7 +73,8 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     with open_database(dsn, announce=say) as database, store.connect_to_hold(database.lock_url):
         if not queue.may_compute(database.connection):
             raise StoreError(
-                "The login of a worker must have the role dbanon_worker. This one has not; GRANT dbanon_worker to it."
+                "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
+                "one has not; GRANT it."
             )
     orders = Orders(dsn=dsn, grace_s=grace_s, parent=os.getpid())
     context = multiprocessing.get_context("spawn")
