@@ -33,7 +33,7 @@ PURPOSES = {
 SCHEMAS = ["dbanon", "published"]
 
 # Whether role r may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
-TRUSTED = f"""(r.rolsuper OR r.rolname = current_user OR NOT r.rolcanlogin
+TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session_user OR NOT r.rolcanlogin
     AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
 
 # Everything in the schemas, whatever it is, with its owner; and everybody who may put something there.
@@ -50,6 +50,12 @@ thing (classid, objid, owner) AS (
 )
 SELECT i.type, i.identity, r.rolname, {TRUSTED}, t.classid = 'pg_class'::regclass AND i.type = 'sequence'
 FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i JOIN pg_roles r ON r.oid = t.owner
+UNION ALL
+-- The functions of triggers, which an upgrade calls when it writes to their tables.
+SELECT 'function of a trigger', g.tgfoid::regprocedure::text, r.rolname, {TRUSTED}, true
+FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN ours o ON o.oid = c.relnamespace
+JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_roles r ON r.oid = p.proowner
+WHERE NOT g.tgisinternal
 UNION ALL
 SELECT 'right to create in schema', quote_ident(o.nspname), coalesce(r.rolname, 'PUBLIC'),
     coalesce({TRUSTED}, false), true

@@ -211,6 +211,7 @@ def _in_use(connection: store.Connection) -> StoreError:
 
 def _open(url: str) -> store.Connection:
     connection = _connection.connect(url)
+    connection.execute("SET ROLE NONE")  # whatever the owner of the database has made the login's role
     connection.autocommit = False
     return connection
 

@@ -93,13 +93,18 @@ BEGIN
             USING ERRCODE = 'DA008', DETAIL = 'Every geometry carries the SRID of its dataset.',
                   HINT = 'Load it again: SELECT * FROM dbanon.import_trajectories(..., mode => ''replace'').';
     END IF;
+    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+        RAISE EXCEPTION 'The SRID and the grids of a dataset that was ever published must stay. Got others.'
+            USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.', HINT = 'Load the data into another dataset.';
+    END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION dbanon.guard_dataset() IS
-'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and raises its revision when its grid
-changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA008. Example: fires by itself.';
+'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that was ever
+published; raises its revision when its grid changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA007,
+DA008. Example: fires by itself.';
 
 CREATE OR REPLACE FUNCTION dbanon.guard_srid() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -303,31 +308,25 @@ CREATE TRIGGER guard_subject BEFORE UPDATE OF subject, dataset_id ON dbanon.traj
     WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)
     EXECUTE FUNCTION dbanon.guard_subject();
 
-DROP TRIGGER IF EXISTS guard_insert ON dbanon.cloak;
-DROP TRIGGER IF EXISTS guard_update ON dbanon.cloak;
-DROP TRIGGER IF EXISTS guard_delete ON dbanon.cloak;
-DROP TRIGGER IF EXISTS guard_truncate ON dbanon.cloak;
-CREATE TRIGGER guard_insert AFTER INSERT ON dbanon.cloak REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_update AFTER UPDATE ON dbanon.cloak REFERENCING OLD TABLE AS changed NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_delete AFTER DELETE ON dbanon.cloak REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.cloak
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-
-DROP TRIGGER IF EXISTS guard_insert ON dbanon.membership;
-DROP TRIGGER IF EXISTS guard_update ON dbanon.membership;
-DROP TRIGGER IF EXISTS guard_delete ON dbanon.membership;
-DROP TRIGGER IF EXISTS guard_truncate ON dbanon.membership;
-CREATE TRIGGER guard_insert AFTER INSERT ON dbanon.membership REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_update AFTER UPDATE ON dbanon.membership REFERENCING OLD TABLE AS changed NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_delete AFTER DELETE ON dbanon.membership REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
-CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.membership
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows();
+DO $$
+DECLARE
+    target text;
+    event record;
+BEGIN
+    FOREACH target IN ARRAY ARRAY['cloak', 'membership'] LOOP
+        FOR event IN
+            SELECT * FROM (VALUES
+                ('insert', 'AFTER INSERT', 'REFERENCING NEW TABLE AS added'),
+                ('update', 'AFTER UPDATE', 'REFERENCING OLD TABLE AS changed NEW TABLE AS added'),
+                ('delete', 'AFTER DELETE', 'REFERENCING OLD TABLE AS changed'),
+                ('truncate', 'BEFORE TRUNCATE', '')) v (name, moment, tables)
+        LOOP
+            EXECUTE format('CREATE OR REPLACE TRIGGER guard_%s %s ON dbanon.%I %s '
+                'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows()', event.name, event.moment, target, event.tables);
+        END LOOP;
+    END LOOP;
+END
+$$;
 
 DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW

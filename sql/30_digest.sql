@@ -15,7 +15,7 @@ AS $$
     SELECT sha256(
         record_send(ROW(
             convert_to('dbanon digest 1', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
-            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision))
+            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision))
         || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
             FROM (SELECT c.record_id, sha256(string_agg(record_send(ROW(
                              c.seq, c.period, @postgis@.ST_AsEWKB(c.region, 'NDR'), c.crowd, c.subjects,

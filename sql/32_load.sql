@@ -170,6 +170,29 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
                   HINT = 'Name the right one.';
     END IF;
+    -- A cast runs a function of its maker with the rights of the login that imports; those of extensions are trusted.
+    SELECT a.attname INTO missing
+    FROM pg_attribute a
+    JOIN pg_type t ON t.oid = a.atttypid
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE base (oid) AS (
+            SELECT t.oid
+            UNION ALL
+            SELECT coalesce(nullif(y.typbasetype, 0), nullif(y.typelem, 0)) FROM base b JOIN pg_type y ON y.oid = b.oid
+            WHERE y.typbasetype <> 0 OR y.typelem <> 0)
+        SELECT b.oid FROM base b
+    ) u
+    JOIN pg_cast k ON k.castsource = u.oid AND k.castfunc <> 0
+    JOIN pg_type y ON y.oid = u.oid AND y.typnamespace <> 'pg_catalog'::regnamespace
+    WHERE a.attrelid = source AND a.attname = ANY (columns)
+        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
+    ORDER BY a.attnum LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'Column ''%'' must be of a type whose conversions come with the server or an extension. A cast of its type '
+                        'calls another function.', missing
+            USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
+                  HINT = 'Have its owner convert it in a table of its own, or drop that cast, and import again.';
+    END IF;
     IF NOT (reached AND readable) THEN
         RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
             USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),

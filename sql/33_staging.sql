@@ -154,6 +154,7 @@ dbanon.check_bbox(''{8,53,9,54}'', true).';
 CREATE OR REPLACE FUNCTION dbanon.inside_box(x text, y text, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     -- One whose least x is the greater crosses the antimeridian.
     SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
@@ -166,6 +167,7 @@ SELECT dbanon.inside_box(''x'', ''y'', ''{8,53,9,54}'').';
 CREATE OR REPLACE FUNCTION dbanon.box_reasons(bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
         ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',

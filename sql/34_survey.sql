@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION dbanon.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 BEGIN
     -- Numbers that arithmetic could not stand are as wild, or as near zero, where they are cut off.
@@ -29,6 +30,7 @@ CREATE OR REPLACE FUNCTION dbanon.distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
@@ -40,6 +42,7 @@ nothing. Example: SELECT * FROM dbanon.distinct_places(''{1,2}'', ''{1,2}'', 100
 CREATE OR REPLACE FUNCTION dbanon.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     lesser record;
@@ -80,6 +83,7 @@ CREATE OR REPLACE FUNCTION dbanon.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
@@ -126,6 +130,7 @@ SELECT dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
 CREATE OR REPLACE FUNCTION dbanon.within(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT format('(%s)', string_agg(format('%I BETWEEN %L::float8 AND %L::float8', staged, (span -> 0)::float8 + turn,
                                             (span -> 1)::float8 + turn), ' OR '))
@@ -138,6 +143,7 @@ which may be one turn off. Returns: a condition. Raises: nothing. Example: SELEC
 CREATE OR REPLACE FUNCTION dbanon.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     turns boolean := shape -> 'turns';
@@ -161,6 +167,7 @@ Example: SELECT far FROM dbanon.survey_conditions(dbanon.survey_shape(''{8.2}'',
 CREATE OR REPLACE FUNCTION dbanon.degrees_apart(lon double precision, other double precision) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
@@ -172,6 +179,7 @@ CREATE OR REPLACE FUNCTION dbanon.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     place @postgis@.geometry;
@@ -193,6 +201,7 @@ where there is no such place. Raises: nothing. Example: SELECT * FROM dbanon.try
 CREATE OR REPLACE FUNCTION dbanon.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 BEGIN
     RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
@@ -207,6 +216,7 @@ CREATE OR REPLACE FUNCTION dbanon.survey_place(
     shape jsonb, crs text, remedy text, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     meant record := dbanon.reference_system(crs);
@@ -237,6 +247,7 @@ NULL).';
 CREATE OR REPLACE FUNCTION dbanon.utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
@@ -247,6 +258,7 @@ SELECT dbanon.utm_zone(-122.4, 37.7).';
 CREATE OR REPLACE FUNCTION dbanon.check_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     meridian double precision := (dbanon.reference_system('EPSG:' || target)).meridian;
@@ -267,6 +279,7 @@ dbanon.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
 CREATE OR REPLACE FUNCTION dbanon.sort_out(shape jsonb, drop_outliers boolean, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     judged record := dbanon.survey_conditions(shape);
@@ -286,6 +299,7 @@ SELECT dbanon.sort_out(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)
 CREATE OR REPLACE FUNCTION dbanon.kept_far(shape jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     judged record := dbanon.survey_conditions(shape);
@@ -306,6 +320,7 @@ COMMENT ON FUNCTION dbanon.kept_far(jsonb) IS
 CREATE OR REPLACE FUNCTION dbanon.far_notice(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
     SELECT format(CASE n WHEN 1 THEN '%s %s lies far outside the rest and was kept; load with drop_outliers => true to leave it out'
                          ELSE '%s %ss lie far outside the rest and were kept; load with drop_outliers => true to leave them out' END,
@@ -321,6 +336,7 @@ CREATE OR REPLACE FUNCTION dbanon.stretched_notice(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     meridian double precision := (dbanon.reference_system('EPSG:' || target)).meridian;

@@ -54,7 +54,7 @@ BEGIN
         '  CROSS JOIN LATERAL @postgis@.ST_DumpPoints(r.path) p '
         '  WHERE @postgis@.ST_M(ends.first) <= s.high AND @postgis@.ST_M(ends.last) >= s.low '
         '    AND @postgis@.ST_M(p.geom) BETWEEN s.low AND s.high) '
-        'UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001) '
+        'UPDATE pg_temp.dbanon_ordered o SET kept = false, reason = CASE WHEN @postgis@.ST_DWithin(%s, stored.place, 0.001::double precision) '
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
         'FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t',
         dataset_id,
@@ -93,6 +93,7 @@ CREATE OR REPLACE FUNCTION dbanon.insert_lines(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     off_the_map bigint;
@@ -194,6 +195,7 @@ dbanon.staged_content. Returns: nothing. Raises: nothing of its own. Example: SE
 CREATE OR REPLACE FUNCTION dbanon.place_staged(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 BEGIN
     UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon.moved(
@@ -211,6 +213,7 @@ CREATE OR REPLACE FUNCTION dbanon.make_trajectories(
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
 BEGIN

@@ -51,6 +51,7 @@ dbanon.stage_places(''public.shops'', ''kind'', ''geom'', ''pois'', 4326, true).
 CREATE OR REPLACE FUNCTION dbanon.settle_places(kind text, dataset_id bigint, target integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     near text;
@@ -67,7 +68,7 @@ BEGIN
         format(near, format('dbanon.moved(@postgis@.ST_FlipCoordinates(shape), %s)', target)), format(near, 'geom'));
     IF kind = 'cells' THEN
         UPDATE pg_temp.dbanon_staged SET reason = 'invalid-polygon'
-        WHERE reason IS NULL AND NOT ((@postgis@.ST_IsValidDetail(geom)).valid AND @postgis@.ST_Area(geom) > 0);
+        WHERE reason IS NULL AND NOT ((@postgis@.ST_IsValidDetail(geom, 0)).valid AND @postgis@.ST_Area(geom) > 0);
     END IF;
     PERFORM dbanon.leave_out('reason IS NOT NULL', 'reason', 'content');
 END
@@ -92,7 +93,8 @@ BEGIN
     PERFORM dbanon.leave_out(format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY label, round(@postgis@.ST_XMin(b) * 1000), '
         'round(@postgis@.ST_YMin(b) * 1000), round(@postgis@.ST_XMax(b) * 1000), round(@postgis@.ST_YMax(b) * 1000), '
-        '@postgis@.ST_AsBinary(@postgis@.ST_Normalize(@postgis@.ST_SnapToGrid(geom, 0.001))) ORDER BY line NULLS FIRST) AS nth '
+        '@postgis@.ST_AsBinary(@postgis@.ST_Normalize(@postgis@.ST_SnapToGrid(geom, 0::double precision, 0::double precision, '
+        '0.001::double precision, 0.001::double precision))) ORDER BY line NULLS FIRST) AS nth '
         'FROM (SELECT line, label, geom, @postgis@.Box3D(geom) AS b '
         'FROM (SELECT NULL::bigint AS line, %I AS label, geom FROM dbanon.%I WHERE dataset_id = %s '
         'UNION ALL SELECT line, label, geom FROM pg_temp.dbanon_staged) every_one) boxed) numbered WHERE nth > 1)',

@@ -263,6 +263,7 @@ CREATE OR REPLACE FUNCTION dbanon.publish(
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '30s'
 AS $$
 DECLARE
     run dbanon.run;
@@ -284,15 +285,21 @@ BEGIN
         PERFORM dbanon.refuse_no_run(publish.run_id);
     END IF;
     PERFORM dbanon.check_name_free(publish.name, publish.replace);
-    -- From here to the end nobody loads into the dataset, publishes another run of it, verifies the run anew or writes its
-    -- rows. The rows are written, not just locked, so that a session on an older snapshot fails instead of overlooking
-    -- the release.
-    UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
-    UPDATE ONLY dbanon.run r SET status = r.status, publish_error = NULL
-        WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
-    IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
-        PERFORM dbanon.refuse_no_run(publish.run_id);
-    END IF;
+    -- From here to the end nobody loads into the dataset, publishes another run of it or writes its rows. The rows are
+    -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
+    BEGIN
+        UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
+        UPDATE ONLY dbanon.run r SET status = r.status, publish_error = NULL
+            WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
+        IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
+            PERFORM dbanon.refuse_no_run(publish.run_id);
+        END IF;
+    EXCEPTION WHEN lock_not_available THEN
+        RAISE EXCEPTION 'Run % cannot be published while another session changes it or its dataset. That session did not end within '
+                        '30 seconds, and nothing was published.', publish.run_id
+            USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed is such a change.',
+                  HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
+    END;
     digest := dbanon.check_publishable(publish.run_id);
     overlap := dbanon.check_overlap(publish.run_id, publish.allow_overlap);
 

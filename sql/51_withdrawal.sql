@@ -18,6 +18,46 @@ COMMENT ON FUNCTION dbanon.check_ending(boolean, boolean) IS
 'Refuses a publication that is to end readers and replaces nothing. Part of dbanon.publish and check_release. Takes:
 end_readers, replace, as for dbanon.publish. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_ending(true, true).';
 
+CREATE OR REPLACE FUNCTION dbanon.changers_of(name text) RETURNS TABLE (pid integer, virtualtransaction text)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+    -- GRANT and REVOKE, which every reader may try, hold no lock on the view, but change its row in the catalog, or that of
+    -- its row type; the next change waits until their transaction ends.
+    WITH changed AS MATERIALIZED (
+        SELECT v.of, v.xid, split_part(btrim(v.ctid::text, '()'), ',', 1)::integer AS page,
+            split_part(btrim(v.ctid::text, '()'), ',', 2)::integer AS tuple,
+            age(v.xid) AS age
+        FROM (SELECT 'pg_class'::regclass::oid, c.xmax, c.ctid FROM pg_class c
+              WHERE c.oid = to_regclass(format('published.%I', changers_of.name))
+              UNION ALL
+              SELECT 'pg_type'::regclass, y.xmax, y.ctid FROM pg_type y
+              WHERE y.typrelid = to_regclass(format('published.%I', changers_of.name))) v (of, xid, ctid)
+        WHERE v.xid <> '0'
+    ), lock AS MATERIALIZED (
+        SELECT k.* FROM pg_locks k WHERE k.locktype IN ('transactionid', 'tuple')
+    )
+    SELECT k.pid, k.virtualtransaction
+    FROM changed w
+    JOIN lock k ON k.locktype = 'transactionid' AND k.transactionid = w.xid
+        OR k.locktype = 'tuple' AND k.relation = w.of AND (k.page, k.tuple) = (w.page, w.tuple)
+            AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    UNION
+    -- A savepoint that was released holds no lock of its own: its transaction is one of the analysts' that are older.
+    SELECT k.pid, k.virtualtransaction
+    FROM changed w
+    JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
+    JOIN pg_stat_activity s ON s.pid = k.pid AND s.datname = current_database()
+    JOIN pg_roles r ON r.oid = s.usesysid AND NOT r.rolsuper AND pg_has_role(r.oid, '@analyst@', 'MEMBER')
+    WHERE NOT EXISTS (SELECT FROM lock o WHERE o.locktype = 'transactionid' AND o.transactionid = w.xid AND o.granted)
+        AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - w.age)::text::xid8)
+            = 'in progress'
+$$;
+COMMENT ON FUNCTION dbanon.changers_of(text) IS
+'The open transactions that have changed the rights on the view of a release, or wait to. Part of dbanon.readers_of. Takes: name.
+Returns: pid and virtualtransaction, as in pg_locks. Raises: nothing. Example: SELECT * FROM dbanon.changers_of(''cabs_june'').';
+
 CREATE OR REPLACE FUNCTION dbanon.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -27,10 +67,12 @@ BEGIN
     PERFORM pg_stat_clear_snapshot();  -- or sessions are those of when the transaction first asked
     RETURN QUERY
     WITH held AS MATERIALIZED (
-        -- Those who wait for it as well: whoever is ahead in the queue has it next.
+        -- Those who wait for it as well: the one ahead in the queue has it next.
         SELECT DISTINCT k.pid, k.virtualtransaction FROM pg_locks k
         WHERE k.locktype = 'relation' AND k.relation = to_regclass(format('published.%I', readers_of.name))
             AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        UNION
+        SELECT c.pid, c.virtualtransaction FROM dbanon.changers_of(readers_of.name) c
     )
     SELECT s.pid, format('%s (process %s)', coalesce(s.usename::text, 'a login that was dropped'), s.pid),
         coalesce(NOT r.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(s.usesysid, 'USAGE')),
@@ -101,8 +143,8 @@ BEGIN
         BEGIN
             EXECUTE statement;
             taken := true;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected OR out_of_memory THEN
-            PERFORM pg_sleep(0.01);
+        EXCEPTION WHEN lock_not_available OR deadlock_detected OR out_of_memory OR internal_error THEN
+            PERFORM pg_sleep(0.01);  -- an internal error is "tuple concurrently updated": by a GRANT
         END;
         EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
         -- All at once: one by one, the first would be back before the last is gone.
@@ -111,6 +153,8 @@ BEGIN
     END LOOP;
     ended := ARRAY(SELECT DISTINCT e.reader FROM unnest(ended) e (reader) ORDER BY e.reader);
     IF cardinality(ended) > 0 THEN
+        -- In the server's log as well: the line of the audit goes with a transaction that is undone.
+        RAISE LOG 'dbanon: % ended % sessions that read release %', session_user, cardinality(ended), release_name;
         RAISE NOTICE 'Ended the sessions that read %: %.', release_name, array_to_string(ended[:20], ', ')
             || CASE WHEN cardinality(ended) > 20 THEN format(' and %s more', cardinality(ended) - 20) ELSE '' END;
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
@@ -298,13 +342,37 @@ views, functions, columns of the row type). What cannot be had at once stays, ha
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
 DA013 as dbanon.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
 
-CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+CREATE OR REPLACE FUNCTION dbanon.close_release(release_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    given record;
+BEGIN
+    FOR given IN
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
+        FROM pg_class c CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+        WHERE c.oid = to_regclass(format('dbanon.release_%s', release_id))
+    LOOP
+        EXECUTE format('REVOKE ALL ON TABLE dbanon.release_%s FROM %s CASCADE', release_id, given.grantee);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon.close_release(bigint) IS
+'Takes all rights on a release''s own table, its owner''s too: no view of that owner shows a row of it from then on, whatever it is
+called. Waits for no reader, and no reader can be in its way. Part of dbanon.unpublish. Takes: release_id. Returns:
+nothing. Raises: nothing. Example: SELECT dbanon.close_release(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '30s'
+AS $$
+DECLARE
     live dbanon.release;
-    steps CONSTANT text[] := ARRAY['SELECT dbanon.revoke_rights(%2$L)', 'SELECT dbanon.hide_view(%1$s)'];
+    -- The first is done in any case; what the others cannot have for themselves, dbanon.clear_withdrawn has later.
+    steps CONSTANT text[] := ARRAY['SELECT dbanon.close_release(%1$s)', 'SELECT dbanon.revoke_rights(%2$L)',
+                                   'SELECT dbanon.hide_view(%1$s)'];
     done integer := 0;
 BEGIN
     PERFORM dbanon.check_name(unpublish.name);
@@ -314,12 +382,12 @@ BEGIN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    -- Without their rights analysts read it no longer: then a session that may not be ended keeps only the rest, for a while.
+    -- Once the table is closed nobody reads it: then a session that may not be ended keeps only the rest, for a while.
     WHILE done < cardinality(steps)
         AND dbanon.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
-    IF done = 0 OR (done = 1 AND unpublish.end_readers IS NOT TRUE) THEN
+    IF done = 0 OR (done < cardinality(steps) AND unpublish.end_readers IS NOT TRUE) THEN
         PERFORM dbanon.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);
     END IF;

@@ -42,6 +42,7 @@ there is none. Raises: nothing. Example: SELECT passed FROM dbanon.release_figur
 CREATE OR REPLACE FUNCTION dbanon.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 SET standard_conforming_strings = on
 AS $$
 DECLARE
@@ -88,6 +89,7 @@ text; NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.release_
 CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     about record;

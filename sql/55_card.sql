@@ -36,11 +36,10 @@ run; published: how many subjects were, where there are no windows; since: the m
 windows. Returns: [{hour, seen, published, left_out}] in order of time. Raises: nothing of its own. Example: SELECT
 dbanon.suppressed_by_hour(suppressed, 10, now()) FROM dbanon.run.';
 
--- Databases of an unreleased version have it with one argument.
-DROP FUNCTION IF EXISTS dbanon.release_card(text);
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
 AS $$
 DECLARE
     release dbanon.release;

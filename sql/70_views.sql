@@ -34,15 +34,7 @@ SELECT
 FROM dbanon.method m
 CROSS JOIN LATERAL jsonb_array_elements(m.parameters) WITH ORDINALITY AS p (value, ord)
 ORDER BY m.name, p.ord;
--- Releases. In databases of an unreleased version release_id is missing, and nothing can be put before a column but anew.
-DO $$
-BEGIN
-    IF EXISTS (SELECT FROM pg_catalog.pg_attribute a
-               WHERE a.attrelid = to_regclass('dbanon.releases') AND a.attnum = 1 AND a.attname = 'name') THEN
-        DROP VIEW dbanon.releases;
-    END IF;
-END
-$$;
+
 CREATE OR REPLACE VIEW dbanon.releases AS
 SELECT l.release_id, l.name, l.withdrawn_at IS NULL AS live, l.run_id, d.name AS dataset, r.method, r.algorithm,
     CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,

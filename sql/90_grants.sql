@@ -23,11 +23,11 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
 -- Both submit, watch and cancel.
 GRANT SELECT ON dbanon.runs, dbanon.workers TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
-    dbanon.check_release(text, boolean, boolean, text, text), dbanon.refused_commit(),
-    dbanon.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean),
-    dbanon.run_news(bigint, text), dbanon.demand_verified(bigint), dbanon.refuse_no_run(bigint), dbanon.went_away(),
-    dbanon.check_name_free(text, boolean), dbanon.check_ending(boolean, boolean), dbanon.refuse_name_taken(text), dbanon.clear_withdrawn(), dbanon.reap_runs(),
-    dbanon.is_held(dbanon.session) TO @operator@, @worker@;
+    dbanon.refuse_no_run(bigint), dbanon.went_away(), dbanon.reap_runs(), dbanon.is_held(dbanon.session) TO @operator@, @worker@;
+GRANT EXECUTE ON FUNCTION dbanon.check_release(text, boolean, boolean, text, text), dbanon.refused_commit(),
+    dbanon.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean), dbanon.run_news(bigint, text),
+    dbanon.demand_verified(bigint), dbanon.check_name_free(text, boolean), dbanon.check_ending(boolean, boolean),
+    dbanon.refuse_name_taken(text), dbanon.clear_withdrawn() TO @operator@;
 GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, bigint, text, bigint)
     TO @operator@;
 

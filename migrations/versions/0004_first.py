@@ -166,7 +166,7 @@ CREATE TABLE dbanon.run (
     timings jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(timings) = 'object'),
     peak_rss_mb double precision,
     error text,
-    program_version text,
+    program_version text CHECK (program_version ~ '^[0-9A-Za-z.+-]{1,40}$'),
     created_at timestamptz NOT NULL DEFAULT now(),
     created_by text NOT NULL DEFAULT session_user,
     started_at timestamptz,
@@ -193,7 +193,7 @@ CREATE INDEX run_open_idx ON dbanon.run (status) WHERE status IN ('queued', 'run
 CREATE TABLE dbanon.worker (
     worker_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL CHECK (name <> ''),
-    channel text NOT NULL,
+    channel text NOT NULL CHECK (channel ~ '^dbanon_[0-9a-f]{32}$'),
     held_by dbanon.session NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_by text NOT NULL DEFAULT session_user

@@ -429,3 +429,32 @@ def test_a_restored_database_has_all_guards_on(
             assert {statement: sqlstate(restored, statement) for statement in GUARDED} == GUARDED
     finally:
         crossing.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def test_a_publication_waits_for_a_load_for_a_bounded_time(
+    database: str, connection: psycopg.Connection, run: int, login: Login
+) -> None:
+    connection.execute(
+        "ALTER FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean) SET lock_timeout = '200ms'"
+    )
+    with psycopg.connect(login("operator")) as loading, psycopg.connect(login("operator"), autocommit=True) as operator:
+        loading.execute("DELETE FROM dbanon.request WHERE subject = 'p0'")
+        assert sqlstate(operator, "SELECT dbanon.publish(1, 'ten')") == "DA013"
+
+
+def test_what_a_release_says_of_its_grid_stays(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("SELECT dbanon.publish(1, 'ten')")
+    for column in ("grid_m = 100", "grid_s = 3600"):
+        assert sqlstate(connection, f"UPDATE dbanon.dataset SET {column}") == "DA007"
+
+
+def test_what_a_release_says_of_its_program_is_verified(connection: psycopg.Connection, run: int) -> None:
+    assert sqlstate(connection, "UPDATE dbanon.run SET program_version = 'home of p7: 12, 7'") == "23514"
+    connection.execute("UPDATE dbanon.run SET program_version = '9.9'")
+    assert sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
+
+
+def test_no_channel_stops_the_queue(login: Login) -> None:
+    with psycopg.connect(login("worker"), autocommit=True) as worker:
+        query = "INSERT INTO dbanon.worker (name, channel, held_by) VALUES ('x', '', dbanon.hold_lock())"
+        assert sqlstate(worker, query) == "23514"

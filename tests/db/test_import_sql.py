@@ -1,5 +1,7 @@
 """Imports as somebody in psql calls them: what they return, say and refuse, with whose rights, and what they leave."""
 
+from collections.abc import Callable
+
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -444,3 +446,30 @@ def test_an_operator_imports_sites_and_others_may_not(town, login):
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
             other.execute(SITES.format(""))
+
+
+def test_a_cast_of_the_tables_owner_runs_in_no_import(
+    connection: psycopg.Connection, login: Callable[[str], str]
+) -> None:
+    connection.execute("CREATE SCHEMA m; GRANT ALL ON SCHEMA m TO PUBLIC")
+    with psycopg.connect(login("pg_read_all_settings"), autocommit=True) as owner:
+        owner.execute(
+            """
+            CREATE TYPE m.who AS ENUM ('anna'); CREATE TABLE m.called (login text); GRANT ALL ON m.called TO PUBLIC;
+            CREATE TABLE m.gps AS SELECT 'anna'::m.who AS subject, now() AS t, 'SRID=4326;POINT(8 53)'::geometry AS g;
+            GRANT SELECT ON m.gps TO PUBLIC
+            """
+        )
+        load = "SELECT * FROM dbanon.import_trajectories('m.gps', 'd', 'subject', 't', 'g')"
+        with psycopg.connect(login("operator"), autocommit=True) as operator:
+            owner.execute(
+                "CREATE FUNCTION m.evil(m.who) RETURNS text LANGUAGE sql AS"
+                " $$ INSERT INTO m.called VALUES (current_user); SELECT 'bob'::text $$;"
+                "CREATE CAST (m.who AS text) WITH FUNCTION m.evil(m.who)"
+            )
+            with pytest.raises(psycopg.Error) as caught:
+                operator.execute(load)
+            assert caught.value.sqlstate == "DA012"
+            owner.execute("DROP CAST (m.who AS text)")
+            operator.execute(load)  # written as the server writes it
+        assert owner.execute("SELECT * FROM m.called").fetchall() == []

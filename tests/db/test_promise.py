@@ -264,25 +264,6 @@ def test_a_release_of_another_name_has_no_card_under_this(own: psycopg.Connectio
         assert (caught.value.sqlstate, words in str(caught.value)) == ("DA001", True)
 
 
-def test_an_upgrade_leaves_one_card_and_one_list_of_releases(connection: psycopg.Connection) -> None:
-    """As a database may have them that was upgraded by an unreleased version."""
-    from dbanon import schema
-
-    connection.execute(
-        "SET ROLE dbanon_admin; DROP FUNCTION dbanon.release_card; DROP VIEW dbanon.releases;"
-        "CREATE FUNCTION dbanon.release_card(name text) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';"
-        "CREATE VIEW dbanon.releases AS SELECT name, withdrawn_at IS NULL AS live FROM dbanon.release; RESET ROLE"
-    )
-    for _ in range(2):
-        schema.upgrade(_url(connection), share_roles=True)
-        functions = "SELECT oidvectortypes(proargtypes) FROM pg_proc WHERE proname = 'release_card'"
-        assert connection.execute(functions).fetchall() == [("text, bigint",)]
-        columns = connection.execute("SELECT * FROM dbanon.releases").description or ()
-        assert [column.name for column in columns][:3] == ["release_id", "name", "live"]
-        # Somebody's view of it stays in no upgrade's way.
-        connection.execute("CREATE OR REPLACE VIEW public.mine AS SELECT * FROM dbanon.releases")
-
-
 def test_the_verdict_on_a_card_is_of_what_was_published(own: psycopg.Connection) -> None:
     prepare(own)
     own.execute("DELETE FROM dbanon.request")

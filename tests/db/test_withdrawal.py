@@ -796,3 +796,42 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
         operator.execute("COMMIT")
         with pytest.raises(psycopg.Error, match=r"The run must exist\. There is no run 1\."):
             publishing.result()
+
+
+@pytest.mark.parametrize("statement", [END_READERS, REPLACE_AND_END], ids=["withdrawn", "replaced"])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "GRANT SELECT ON published.ten TO PUBLIC",
+        "SAVEPOINT a; GRANT SELECT ON published.ten TO PUBLIC; RELEASE a",
+        "GRANT USAGE ON TYPE published.ten TO PUBLIC",
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_an_open_grant_of_an_analyst_keeps_no_release(
+    operator: psycopg.Connection, reader: psycopg.Connection, opened: str, statement: str
+) -> None:
+    """It grants nothing, and warns so; but it changes the view's row in the catalog until its transaction ends."""
+    reader.commit()
+    reader.execute(opened)
+    operator.execute(statement)
+    if statement is END_READERS:
+        operator.execute("SELECT dbanon.publish(1, 'ten')")  # the name is free
+    assert value(operator, "SELECT count(*) FROM published.ten") == 4
+
+
+def test_no_view_on_a_withdrawn_release_shows_a_row_whatever_it_is_called(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
+    operator.execute("SELECT dbanon.publish(1, 'ten')")
+    connection.execute(
+        "SET ROLE dbanon_admin; CREATE VIEW published.beside AS SELECT * FROM dbanon.release_1;"
+        "GRANT SELECT ON published.beside TO dbanon_analyst; ALTER VIEW published.ten RENAME TO eleven; RESET ROLE"
+    )
+    with psycopg.connect(login("dbanon_analyst"), autocommit=True) as analyst:
+        assert value(analyst, "SELECT count(*) FROM published.beside, published.eleven") == 16
+        operator.execute(END_READERS)
+        for view in ("beside", "eleven"):
+            with pytest.raises(psycopg.Error) as caught:
+                analyst.execute(f"SELECT * FROM published.{view}")
+            assert caught.value.sqlstate in ("42501", "42P01")

@@ -133,3 +133,43 @@ def test_who_uses_dbanons_tables_is_named_in_time(empty: Empty, monkeypatch: pyt
             with pytest.raises(StoreError, match=rf"{reader.info.user} \(process {pid}\)"):
                 attempt()
     assert schema.upgrade(url) == schema.EXPECTED_REVISION
+
+
+def test_the_role_that_an_owner_gives_to_a_superuser_makes_nothing_trusted(empty: Empty, user: str) -> None:
+    """``ALTER DATABASE ... SET role`` makes everybody's sessions begin as that role."""
+    url = empty(owner=user)
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute(
+            f"""
+            CREATE SCHEMA h; CREATE TABLE h.called (login text);
+            CREATE FUNCTION h.evil() RETURNS boolean LANGUAGE sql AS
+                $$ INSERT INTO h.called VALUES (session_user); SELECT true $$;
+            CREATE SCHEMA dbanon; CREATE TABLE dbanon.alembic_version (version_num text);
+            INSERT INTO dbanon.alembic_version VALUES ('0004');
+            ALTER TABLE dbanon.alembic_version ENABLE ROW LEVEL SECURITY;
+            ALTER TABLE dbanon.alembic_version FORCE ROW LEVEL SECURITY;
+            CREATE POLICY p ON dbanon.alembic_version USING (h.evil());
+            ALTER DATABASE {hostile.info.dbname} SET role = '{user}'
+            """
+        )
+        for words in (("runs",), ("db", "upgrade", "--share-roles"), ("db", "uninstall", "--yes")):
+            call(url, *words)
+        assert hostile.execute("SELECT * FROM h.called").fetchall() == []
+
+
+def test_a_trigger_of_another_login_runs_in_no_upgrade(empty: Empty, user: str) -> None:
+    url = empty()
+    schema.upgrade(url, share_roles=True)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA h AUTHORIZATION {user}")
+        connection.execute(f"GRANT USAGE ON SCHEMA dbanon TO {user}; GRANT TRIGGER ON dbanon.method TO {user}")
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute(
+            "CREATE TABLE h.called (login text); GRANT ALL ON h.called TO PUBLIC; GRANT USAGE ON SCHEMA h TO PUBLIC;"
+            "CREATE FUNCTION h.evil() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN INSERT INTO h.called VALUES (session_user); RETURN NEW; END $$;"
+            "CREATE TRIGGER evil BEFORE INSERT OR UPDATE ON dbanon.method FOR EACH ROW EXECUTE FUNCTION h.evil()"
+        )
+        with pytest.raises(StoreError, match=rf"h\.evil\(\) of {user}"):
+            schema.upgrade(url)
+        assert hostile.execute("SELECT * FROM h.called").fetchall() == []

@@ -60,7 +60,10 @@ def test_what_is_built_on_releases_is_listed_before_anything_goes(
     connection.execute(
         "CREATE VIEW public.busy AS SELECT * FROM published.ten WHERE crowd > 5;"
         "CREATE MATERIALIZED VIEW public.counted AS SELECT count(*) FROM public.busy;"
-        "CREATE TABLE public.kept (a int, b published.ten)"
+        "CREATE TABLE public.kept (a int, b published.ten);"
+        "ALTER TABLE public.kept ADD c text DEFAULT dbanon.version(), ENABLE ROW LEVEL SECURITY;"
+        "CREATE POLICY few ON public.kept USING (a IN (SELECT crowd FROM published.ten));"
+        "CREATE RULE also AS ON INSERT TO public.kept DO ALSO SELECT 1 FROM published.ten"
     )
     done = call(database, "db", "uninstall")  # no terminal to ask on
     assert done.code == 2
@@ -73,8 +76,13 @@ def test_what_is_built_on_releases_is_listed_before_anything_goes(
         "view public.busy",
         "materialized view public.counted",
         "column b of table public.kept",
+        "policy few",
+        "rule also",
+        "default value",
     ):
         assert fact in done.stderr
+    listed = [line for line in done.stderr.splitlines() if line.startswith("Built on it")]
+    assert len(listed) == 6, listed
     done = call(database, "db", "uninstall", "--yes")
     assert done.code == 0
     assert "Role dbanon_operator stays: used by database" in done.stderr
