@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 
 import psycopg
 import pytest
@@ -19,4 +20,6 @@ def client(name: str, url: str) -> list[str]:
         return [str(found[0])]
     if shutil.which("docker") is None or os.environ.get("DBANON_TEST_SERVER") == "embedded":
         pytest.skip(f"no {name} of PostgreSQL {wanted} on this machine")
-    return ["docker", "run", "--rm", "-i", "--network", "host", "--entrypoint", name, testing.image_name()]
+    files = f"{tempfile.gettempdir()}:{tempfile.gettempdir()}"
+    command = ["docker", "run", "--rm", "-i", "--network", "host", "--volume", files, "--entrypoint", name]
+    return [*command, testing.image_name()]
