@@ -172,7 +172,7 @@ dbanon.unpublish and replace_view. Takes: statement; release_id of what goes; en
 and dbanon.audit say how many sessions were ended. Raises: what the statement raises, but for locks. Example: part of
 dbanon.unpublish.';
 
-CREATE OR REPLACE FUNCTION dbanon.revoke_rights(name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon.revoke_rights(relation text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -180,21 +180,22 @@ DECLARE
     given record;
 BEGIN
     FOR given IN
-        SELECT DISTINCT a.grantee
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
         FROM pg_class c
-        CROSS JOIN LATERAL (SELECT c.relacl UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) x (acl)
+        CROSS JOIN LATERAL (SELECT coalesce(c.relacl, acldefault('r', c.relowner))
+                            UNION ALL SELECT t.attacl FROM pg_attribute t WHERE t.attrelid = c.oid) x (acl)
         CROSS JOIN LATERAL aclexplode(x.acl) a
-        WHERE c.oid = to_regclass(format('published.%I', name)) AND a.grantee <> c.relowner
+        WHERE c.oid = to_regclass(relation)
     LOOP
-        EXECUTE format('REVOKE ALL ON TABLE published.%I FROM %s CASCADE', name,
-                       CASE given.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(given.grantee)) END);
+        EXECUTE format('REVOKE ALL ON TABLE %s FROM %s CASCADE', relation, given.grantee);
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION dbanon.revoke_rights(text) IS
-'Takes all rights on the view of a release from all but its owner, those on columns and those that others passed on too; waits
-for no reader. Part of dbanon.unpublish. Takes: name. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon.revoke_rights(''cabs_june'').';
+'Takes all rights on the view or the table of a release, those on columns, those that others passed on and the owner''s too; waits for
+no reader. Without rights on the table no view of its owner shows a row of it, whatever it is called, and no reader can be in the
+way of that. Part of dbanon.unpublish. Takes: relation, its name with its schema. Returns: nothing. Raises: nothing of its own.
+Example: SELECT dbanon.revoke_rights(''published.cabs_june'').';
 
 CREATE OR REPLACE FUNCTION dbanon.hide_view(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -211,7 +212,7 @@ BEGIN
         RETURN;
     END IF;
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
-    PERFORM dbanon.revoke_rights(release_name);
+    PERFORM dbanon.revoke_rights(format('published.%I', release_name));
     -- No release can be called this, nor anything in schema dbanon.
     EXECUTE format('ALTER VIEW published.%I RENAME TO withdrawn$%s', release_name, release_id);
     EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', release_id);
@@ -342,27 +343,6 @@ views, functions, columns of the row type). What cannot be had at once stays, ha
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
 DA013 as dbanon.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
 
-CREATE OR REPLACE FUNCTION dbanon.close_release(release_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    given record;
-BEGIN
-    FOR given IN
-        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
-        FROM pg_class c CROSS JOIN LATERAL aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
-        WHERE c.oid = to_regclass(format('dbanon.release_%s', release_id))
-    LOOP
-        EXECUTE format('REVOKE ALL ON TABLE dbanon.release_%s FROM %s CASCADE', release_id, given.grantee);
-    END LOOP;
-END
-$$;
-COMMENT ON FUNCTION dbanon.close_release(bigint) IS
-'Takes all rights on a release''s own table, its owner''s too: no view of that owner shows a row of it from then on, whatever it is
-called. Waits for no reader, and no reader can be in its way. Part of dbanon.unpublish. Takes: release_id. Returns:
-nothing. Raises: nothing. Example: SELECT dbanon.close_release(1).';
-
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -371,8 +351,8 @@ AS $$
 DECLARE
     live dbanon.release;
     -- The first is done in any case; what the others cannot have for themselves, dbanon.clear_withdrawn has later.
-    steps CONSTANT text[] := ARRAY['SELECT dbanon.close_release(%1$s)', 'SELECT dbanon.revoke_rights(%2$L)',
-                                   'SELECT dbanon.hide_view(%1$s)'];
+    steps CONSTANT text[] := ARRAY['SELECT dbanon.revoke_rights(''dbanon.release_%1$s'')',
+                                   'SELECT dbanon.revoke_rights(''published.%2$s'')', 'SELECT dbanon.hide_view(%1$s)'];
     done integer := 0;
 BEGIN
     PERFORM dbanon.check_name(unpublish.name);
