@@ -60,7 +60,7 @@ _REMEDIES = {  # by what the server refused a connection; its words name at most
     "53300": "Close connections, or raise max_connections or the limit of the login or database.",
     _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
 }
-# No driver tells the SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
+# psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
 _REASONS = (
     (re.compile(r"^the database system is "), "57P03"),
     (re.compile(r'^database ".*" does not exist|^no such database'), "3D000"),
@@ -91,7 +91,7 @@ def no_rights() -> StoreError:
 def is_passing(error: StoreError) -> bool:
     """Whether a connection was lost or not to be had, or another transaction was in the way: worth another try.
 
-    Whoever works on a run has got in before, so it may get in again, whatever a further connection was refused for.
+    The worker of a run has got in before, so it may get in again, whatever a further connection was refused for.
     """
     state = error.sqlstate or ""
     return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", "53300", "40001", "40P01")
@@ -199,7 +199,7 @@ def _translate_own(error: psycopg.Error, state: str) -> DbanonError:
 
 
 def _of_connection(words: str) -> StoreError:
-    """Make the error of a connection that was lost or not to be had, of which the driver tells words alone."""
+    """Make the error of a connection that was lost or not to be had, of which the driver gives words alone."""
     if "No space left" in words or "could not write init file" in words:
         return StoreError(_SENTENCES["53100"], "53100")
     if refusals := _REFUSAL.findall(words):

@@ -263,8 +263,10 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'A release must stay as it was published. Got % on its table.', TG_OP
         USING ERRCODE = 'DA006', DETAIL = format('Table %I.%I.', TG_TABLE_SCHEMA, TG_TABLE_NAME),
-              HINT = format('Withdraw it with SELECT dbanon.unpublish(%L) and publish another run.',
-                            (SELECT l.name FROM ONLY dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)));
+              HINT = coalesce(
+                  (SELECT format('Withdraw it with SELECT dbanon.unpublish(%L) and publish another run.', l.name)
+                   FROM ONLY dbanon.release l WHERE TG_TABLE_NAME = format('release_%s', l.release_id)),
+                  'Withdraw the release, and publish another run.');
 END
 $$;
 COMMENT ON FUNCTION dbanon.refuse_change() IS

@@ -167,7 +167,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.take_from_readers(text, bigint, boolean) IS
 'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends their sessions,
-all at once, and so on for 5 seconds, since whoever was ended may be back before this has the lock. Part of
+all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has the lock. Part of
 dbanon.unpublish and replace_view. Takes: statement; release_id of what goes; end_readers. Returns: whether it was done; a notice
 and dbanon.audit say how many sessions were ended. Raises: what the statement raises, but for locks. Example: part of
 dbanon.unpublish.';
@@ -276,13 +276,13 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases must be published and withdrawn one after the other. At it meanwhile: %.', coalesce(others, 'somebody else')
+    RAISE EXCEPTION 'Releases must be published and withdrawn one after the other. At it meanwhile: %.', coalesce(others, 'a session that has ended')
         USING ERRCODE = 'DA013', DETAIL = 'Nothing has changed.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
 COMMENT ON FUNCTION dbanon.lock_releases() IS
 'Keeps others from publishing and withdrawing until the transaction ends. Part of dbanon.publish and unpublish. Takes:
-nothing. Returns: nothing. Raises: DA013 if somebody keeps it for 30 s, or waits for this session. Example: SELECT
+nothing. Returns: nothing. Raises: DA013 if another session keeps it for 30 s, or waits for this one. Example: SELECT
 dbanon.lock_releases().';
 
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
@@ -379,7 +379,7 @@ $$;
 COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
 'Withdraws a release: takes all rights on its view, empties it and moves it out of schema published, and drops it, its rows and what
 others have built on it, at once or by dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because
-whoever read the view still knows it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
+the readers of the view still know it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
 seconds; then it is withdrawn in any case, and a notice names who may not be ended (superusers, prepared transactions) and
 keeps the rest for now. Returns: the run it was. Raises: DA001, DA002; DA013 if it is being read and end_readers is false; notices
 name the sessions that were ended and what is dropped. Example: SELECT dbanon.unpublish(''cabs_june'').';

@@ -92,7 +92,7 @@ BEGIN
         FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
     BEGIN
         UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, told) WHERE r.run_id = note_refusal.run_id;
-    EXCEPTION WHEN lock_not_available THEN  -- whoever has the run's row is publishing it
+    EXCEPTION WHEN lock_not_available THEN  -- the session that has the run's row is publishing it
         NULL;
     END;
 END
