@@ -52,7 +52,8 @@ SELECT i.type, i.identity, r.rolname, {TRUSTED}, t.classid = 'pg_class'::regclas
 FROM thing t CROSS JOIN LATERAL pg_identify_object(t.classid, t.objid, 0) i JOIN pg_roles r ON r.oid = t.owner
 UNION ALL
 -- The functions of triggers, which an upgrade calls when it writes to their tables.
-SELECT 'function of a trigger', g.tgfoid::regprocedure::text, r.rolname, {TRUSTED}, true
+SELECT 'trigger', format('%%I on %%s, which calls %%s', g.tgname, g.tgrelid::regclass, g.tgfoid::regprocedure),
+    r.rolname, {TRUSTED}, true
 FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN ours o ON o.oid = c.relnamespace
 JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_roles r ON r.oid = p.proowner
 WHERE NOT g.tgisinternal

@@ -211,7 +211,9 @@ def _in_use(connection: store.Connection) -> StoreError:
 
 def _open(url: str) -> store.Connection:
     connection = _connection.connect(url)
-    connection.execute("SET ROLE NONE")  # whatever the owner of the database has made the login's role
+    # The owner of a database decides as which role sessions begin there: not those of a superuser.
+    if _one(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
+        connection.execute("SET ROLE NONE")
     connection.autocommit = False
     return connection
 

@@ -184,6 +184,9 @@ BEGIN
     ) u
     JOIN pg_cast k ON k.castsource = u.oid AND k.castfunc <> 0
     JOIN pg_type y ON y.oid = u.oid AND y.typnamespace <> 'pg_catalog'::regnamespace
+    -- To what an import converts to: others may have casts to types of their own, which no import calls.
+    JOIN pg_type z ON z.oid = k.casttarget AND (z.typnamespace = 'pg_catalog'::regnamespace OR EXISTS (
+        SELECT FROM pg_depend e WHERE e.classid = 'pg_type'::regclass AND e.objid = z.oid AND e.deptype = 'e'))
     WHERE a.attrelid = source AND a.attname = ANY (columns)
         AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'e')
     ORDER BY a.attnum LIMIT 1;

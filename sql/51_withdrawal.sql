@@ -50,6 +50,7 @@ AS $$
     JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
     JOIN pg_stat_activity s ON s.pid = k.pid AND s.datname = current_database()
     JOIN pg_roles r ON r.oid = s.usesysid AND NOT r.rolsuper AND pg_has_role(r.oid, '@analyst@', 'MEMBER')
+        AND NOT (pg_has_role(r.oid, '@operator@', 'MEMBER') OR pg_has_role(r.oid, '@worker@', 'MEMBER'))
     WHERE NOT EXISTS (SELECT FROM lock o WHERE o.locktype = 'transactionid' AND o.transactionid = w.xid AND o.granted)
         AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - w.age)::text::xid8)
             = 'in progress'
@@ -377,7 +378,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.unpublish(text, boolean) IS
-'Withdraws a release: takes all rights on its view, empties it and moves it out of schema published, and drops it, its rows and what
+'Withdraws a release: takes all rights on its rows and its view, empties it and moves it out of schema published, and drops it, its rows and what
 others have built on it, at once or by dbanon.clear_withdrawn. The run, its rows and the entry in dbanon.release stay, because
 the readers of the view still know it. Takes: name; end_readers: end the sessions that read it instead of giving up after 5
 seconds; then it is withdrawn in any case, and a notice names who may not be ended (superusers, prepared transactions) and

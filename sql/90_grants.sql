@@ -119,3 +119,17 @@ GRANT EXECUTE ON FUNCTION dbanon.check_dataset(text, text, double precision, dou
     dbanon.stage_sites(text, text, text, integer, boolean, double precision[]),
     dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean)
     TO @operator@;
+
+-- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.
+DO $$
+DECLARE
+    gone bigint;
+BEGIN
+    FOR gone IN
+        SELECT l.release_id FROM ONLY dbanon.release l
+        WHERE l.withdrawn_at IS NOT NULL AND to_regclass(format('dbanon.release_%s', l.release_id)) IS NOT NULL
+    LOOP
+        PERFORM dbanon.revoke_rights(format('dbanon.release_%s', gone));
+    END LOOP;
+END
+$$;

@@ -470,6 +470,10 @@ def test_a_cast_of_the_tables_owner_runs_in_no_import(
             with pytest.raises(psycopg.Error) as caught:
                 operator.execute(load)
             assert caught.value.sqlstate == "DA012"
-            owner.execute("DROP CAST (m.who AS text)")
+            owner.execute(
+                "DROP CAST (m.who AS text); CREATE TYPE pg_temp.x AS (a integer);"
+                "CREATE FUNCTION pg_temp.f(geometry) RETURNS pg_temp.x LANGUAGE sql AS 'SELECT row(1)::pg_temp.x';"
+                "CREATE CAST (geometry AS pg_temp.x) WITH FUNCTION pg_temp.f(geometry)"  # is in no import's way
+            )
             operator.execute(load)  # written as the server writes it
         assert owner.execute("SELECT * FROM m.called").fetchall() == []

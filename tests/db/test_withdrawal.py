@@ -837,3 +837,17 @@ def test_no_view_on_a_withdrawn_release_shows_a_row_whatever_it_is_called(
             with pytest.raises(psycopg.Error) as caught:
                 analyst.execute(f"SELECT * FROM published.{view}")
             assert caught.value.sqlstate in ("42501", "42P01")
+
+
+def test_an_upgrade_closes_what_could_not_be_dropped_yet(
+    connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, database: str
+) -> None:
+    """A restore without owners gives the new owner of the table all rights on it."""
+    connection.execute("ALTER FUNCTION dbanon.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'")
+    with psycopg.connect(database) as superuser:
+        superuser.execute("SELECT FROM published.ten")
+        operator.execute(END_READERS)
+        connection.execute("GRANT ALL ON dbanon.release_1 TO dbanon_admin")
+        schema.upgrade(database, share_roles=True)
+        assert value(connection, "SELECT has_table_privilege('dbanon_admin', 'dbanon.release_1', 'SELECT')") is False
+    assert ended(reader)
