@@ -336,6 +336,7 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
     assert value(builder, "SELECT count(*) FROM given") == 4
     builder.commit()
     with psycopg.connect(builder.info.dsn, password=builder.info.password) as other:
+        gone = f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {other.info.backend_pid})"
         other.execute(f"CREATE TEMP VIEW mine AS SELECT FROM {MINE}.given")
         other.commit()
         other.execute("COMMENT ON VIEW mine IS 'held'")  # and so nothing of all this can be dropped
@@ -350,6 +351,7 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
         assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
         assert value(builder, "SELECT count(*) FROM given") == 0
         builder.commit()
+    until(connection, gone)  # a session that has been closed holds its locks until its process has ended
     assert value(builder, "SELECT sum(more) FROM published.ten") == 4
     builder.commit()
     connection.execute("SELECT dbanon.clear_withdrawn()")
