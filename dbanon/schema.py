@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
@@ -195,7 +195,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
 
 def _in_use(connection: store.Connection) -> StoreError:
     """Name the sessions that hold something of dbanon's."""
-    holders = _one(
+    holders = _roles.ask(
         connection,
         "SELECT string_agg(DISTINCT format('%%s (process %%s)', s.usename, s.pid), ', ') FROM pg_locks l"
         " JOIN pg_stat_activity s ON s.pid = l.pid JOIN pg_class c ON c.oid = l.relation"
@@ -212,7 +212,7 @@ def _in_use(connection: store.Connection) -> StoreError:
 def _open(url: str) -> store.Connection:
     connection = _connection.connect(url)
     # The owner of a database decides as which role sessions begin there: not those of a superuser.
-    if _one(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
+    if _roles.ask(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
         connection.execute("SET ROLE NONE")
     connection.autocommit = False
     return connection
@@ -246,9 +246,9 @@ def _prepare(
 def _wait_for_turn(connection: store.Connection) -> None:
     """Keep other upgrades and removals away until the transaction ends; the key is no secret, so not for ever."""
     until = time.monotonic() + _LOCK_WAIT_S
-    while not _one(connection, "SELECT pg_try_advisory_xact_lock(%s)", _UPGRADE_LOCK):
+    while not _roles.ask(connection, "SELECT pg_try_advisory_xact_lock(%s)", _UPGRADE_LOCK):
         if time.monotonic() > until:
-            holders = _one(
+            holders = _roles.ask(
                 connection,
                 "SELECT string_agg(format('%%s (process %%s)', s.usename, l.pid), ', ') FROM pg_locks l"
                 " LEFT JOIN pg_stat_activity s ON s.pid = l.pid"
@@ -370,7 +370,6 @@ def _migrate(wrapped: "sqlalchemy.Connection", connection: store.Connection, nam
     postgis = _roles.postgis_schema(connection)
     config.attributes["marks"] = {
         "@postgis@": sql.Identifier(postgis).as_string(connection),
-        "@postgis_text@": sql.Literal(postgis).as_string(connection),
         "@version_text@": sql.Literal(_version()).as_string(connection),
         "@prefix@": names.prefix,
         **{f"@{role}@": f"{names.prefix}_{role}" for role in _roles.PURPOSES},
@@ -457,7 +456,3 @@ def _failure(error: BaseException | None) -> StoreError:
     return StoreError(
         f"The upgrade must run through, and was undone. The server said: {said}. Mend that and repeat.", sqlstate
     )
-
-
-def _one(connection: store.Connection, query: str, *parameters: object) -> Any:
-    return store.one(connection, query, list(parameters))
