@@ -252,8 +252,9 @@ class Database:
                     time.sleep(_POLL_S)
                 return running.stored_result(self.connection, run_id, after=after)
             except KeyboardInterrupt:
-                with suppress(DbanonError, psycopg.Error):
-                    queue.cancel_run(self.connection, run_id)
+                # On a connection of its own: the interrupted one may still be in the middle of a statement.
+                with suppress(DbanonError, psycopg.Error), store.connect(self.target.url) as fresh:
+                    queue.cancel_run(fresh, run_id)
                 raise
             except psycopg.OperationalError as error:
                 if not self.connection.closed:

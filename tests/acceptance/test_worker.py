@@ -14,6 +14,7 @@ import pytest
 
 from dbanon import server
 from dbanon import worker as processes
+from dbanon.pipeline import open_database
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting
@@ -397,6 +398,19 @@ def test_whoever_stops_waiting_cancels_the_run(
         process.send_signal(signal.SIGINT)
         assert finished(process).code == 130
         until(lambda: told(city, 2) == ("cancelled",), 10, worker)
+
+
+def test_an_interruption_in_the_middle_of_a_statement_still_cancels_the_run(
+    city_url: str, city: psycopg.Connection
+) -> None:
+    def interrupt(*_: object) -> None:
+        database.connection.pgconn.send_query(b"SELECT pg_sleep(2)")
+        raise KeyboardInterrupt
+
+    run_id = submitted(city)
+    with open_database(city_url) as database, pytest.raises(KeyboardInterrupt):
+        database.wait(run_id, progress=interrupt)
+    assert told(city, run_id) == ("cancelled",)
 
 
 def test_a_run_of_a_command_is_cancelled_from_elsewhere(city_url: str, city: psycopg.Connection) -> None:
