@@ -5,7 +5,7 @@ On the built-in city where those streets do not lie beside the repository.
 
 from pathlib import Path
 
-from dbanon.pipeline import Database
+from dbanon.database import Database
 
 ROOT = Path(__file__).parents[1]
 STREETS = ROOT.parent / "shared" / "data" / "sf_streets"

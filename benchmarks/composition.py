@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._pickups import DATA
-from dbanon import pipeline, server
+from dbanon import server
+from dbanon.database import Database, open_database
 from dbanon.errors import VerificationFailed
 from dbanon.load import Columns
 
@@ -46,7 +47,7 @@ VALUES (%(name)s, %(run)s, '', 0) RETURNING release_id)
 INSERT INTO dbanon.grouping SELECT l.release_id, g.* FROM l, dbanon.run_grouping(%(run)s) g"""
 
 
-def taxis(database: pipeline.Database) -> None:
+def taxis(database: Database) -> None:
     columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
     database.load_trajectories([CABS], dataset="cabs", columns=columns, drop_outliers=True)
     for k in (5, 20):
@@ -66,13 +67,13 @@ def taxis(database: pipeline.Database) -> None:
         print("recorded:", *entry)
 
 
-def cpu_s(database: pipeline.Database) -> float:
+def cpu_s(database: Database) -> float:
     """Seconds of CPU that the session's server process has used; what helps it in parallel is not in it."""
     fields = Path(f"/proc/{database.connection.info.backend_pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(database: pipeline.Database, what: str, statement: str, values: dict[str, object]) -> None:
+def timed(database: Database, what: str, statement: str, values: dict[str, object]) -> None:
     began, used = time.perf_counter(), cpu_s(database)
     with database.connection.cursor() as cursor:
         found = cursor.execute(statement, values).fetchone() if "measure" in statement else None
@@ -82,7 +83,7 @@ def timed(database: pipeline.Database, what: str, statement: str, values: dict[s
     print(f"{what:<42}{spent}  {found or ''}", flush=True)
 
 
-def made(database: pipeline.Database, n: int) -> None:
+def made(database: Database, n: int) -> None:
     print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window")
 
     database.connection.execute("SET search_path = pg_catalog, public")
@@ -111,7 +112,7 @@ def main(n: int) -> None:
         Path(place).chmod(0o755)  # the server's user has to find its way through
         os.environ["DBANON_HOME"] = str(Path(place) / "server")
         try:
-            with pipeline.open_database() as database:
+            with open_database() as database:
                 if CABS.is_file():
                     taxis(database)
                 made(database, n)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from _measure import dbanon
 
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 
 SEED, FIXES_EACH, PART = 20080604, 200, 1_000_000
 PLAIN_ROWS = 1_000_000

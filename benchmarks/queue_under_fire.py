@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon import schema
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 from dbanon.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
 

@@ -13,13 +13,15 @@ import time
 import numpy as np
 from _data import drop, fill
 
-from dbanon import _memory, pipeline, server, store
+from dbanon import _memory, reading, runs, server
+from dbanon.connection import connect
+from dbanon.database import open_database
 
 INSTANTS = 30
 
 
 def fast(url: str, dataset: int) -> list[np.ndarray]:
-    with store.reading(url) as reader:
+    with reading.open_reader(url) as reader:
         data = reader.trajectories(dataset)
     return [data.offset, data.x, data.y, data.t]
 
@@ -30,7 +32,7 @@ def plain(url: str, dataset: int) -> list[np.ndarray]:
         "SELECT seq, public.ST_X(position), public.ST_Y(position), extract(epoch FROM t)::float8 FROM dbanon.fix "
         "WHERE dataset_id = %s ORDER BY trajectory_id, seq"
     )
-    with store.connect(url) as connection, connection.transaction(), connection.cursor(name="fixes") as cursor:
+    with connect(url) as connection, connection.transaction(), connection.cursor(name="fixes") as cursor:
         cursor.itersize = 100_000
         for seq, px, py, pt in cursor.execute(query, [dataset]):
             if seq == 1 and x:
@@ -57,9 +59,9 @@ def elsewhere(how: str, dataset: int) -> dict[str, float]:
 
 
 def main(sizes: list[int], *, keep: bool) -> None:
-    with pipeline.open_database() as database:
+    with open_database() as database:
         names = {n: fill(database, n) for n in (20_000, *sizes)}
-        datasets = {n: store.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
+        datasets = {n: runs.dataset_row(database.connection, name).dataset_id for n, name in names.items()}
     print(f"trajectories of {INSTANTS} fixes as NumPy arrays")
     print(f"{'n':>9}  {'how':<6} {'seconds':>8} {'million fixes/s':>16} {'peak MB':>8} {'of arrays, MB':>14}")
     results = {}
@@ -70,7 +72,7 @@ def main(sizes: list[int], *, keep: bool) -> None:
     slow, quick = results[20_000, "plain"], results[20_000, "fast"]
     print(f"ratio at 20,000: {slow['seconds'] / quick['seconds']:.0f}, same values: {slow['sum'] == quick['sum']}")
     if not keep:
-        with pipeline.open_database() as database:
+        with open_database() as database:
             drop(database, list(names.values()))
 
 

@@ -15,8 +15,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import _pickups
 from dbanon import _memory, methods
-from dbanon.methods import _bichromatic, _hilbert
-from dbanon.methods._boxes import Boxes
+from dbanon.methods.sensitive_sites import _bichromatic, _hilbert
+from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Places, Trajectories
 from tests.unit import oracles_sensitive_sites as oracle
 

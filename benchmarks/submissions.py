@@ -15,7 +15,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon import schema
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 from dbanon.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance import workers

@@ -17,9 +17,8 @@ import numpy as np
 from _data import CITY, NETWORK, ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon.generating import _journeys
-from dbanon.pipeline import open_database
-from dbanon.synth import Plan, World
+from dbanon.database import open_database
+from dbanon.synth import Plan, World, _journeys
 
 DATASET = "benchmark of dbanon synth"
 PHASES = ("routes_s", "making_s", "writing_s", "total_s")

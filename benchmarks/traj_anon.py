@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon import _memory, methods
-from dbanon.methods import _binary_us_tree as tree
+from dbanon.methods.tp_aware import _binary_us_tree as tree
 from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
 

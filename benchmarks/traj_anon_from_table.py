@@ -13,7 +13,7 @@ import tempfile
 from _data import CITY, drop, fill
 from _measure import dbanon
 
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 
 PHASES = ("load_s", "compile_s", "compute_s", "write_s", "verify_s", "total_s")
 

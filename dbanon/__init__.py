@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dbanon.pipeline import Database
+    from dbanon.database import Database
 
 __version__ = "0.1.0"
 
@@ -30,6 +30,6 @@ def connect(dsn: str | None = None) -> "Database":
     ...     run = database.run("tp-aware", dataset="taxi", params={"k": 5})
     ...     database.publish(run.run_id, "taxi_k5")
     """
-    from dbanon.pipeline import open_database  # keeps `import dbanon` and `dbanon --help` fast
+    from dbanon.database import open_database  # keeps `import dbanon` and `dbanon --help` fast
 
     return open_database(dsn)

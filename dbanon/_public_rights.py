@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from dbanon import store
 from dbanon._roles import Names
+from dbanon.connection import Connection
 from dbanon.errors import StoreError
 
 _THINGS = """
@@ -65,18 +65,18 @@ class Thing:
         return "PUBLIC" in self.grantees
 
 
-def things(connection: store.Connection) -> list[Thing]:
+def things(connection: Connection) -> list[Thing]:
     """List what shows something about private tables."""
     return [Thing(*row) for row in connection.execute(_THINGS).fetchall()]
 
 
-def is_restricted(connection: store.Connection) -> bool:
+def is_restricted(connection: Connection) -> bool:
     """Say whether an administrator has asked that these rights be taken from PUBLIC."""
     row = connection.execute("SELECT public_restricted FROM dbanon.installation").fetchone()
     return row is not None and row[0]
 
 
-def restrict(connection: store.Connection, names: Names) -> list[Thing]:
+def restrict(connection: Connection, names: Names) -> list[Thing]:
     """Take the rights from PUBLIC and give them to those who run the server and to dbanon's roles; record both.
 
     Returns
@@ -96,7 +96,7 @@ def restrict(connection: store.Connection, names: Names) -> list[Thing]:
     return [thing for thing in things(connection) if thing.public]
 
 
-def give_back(connection: store.Connection, names: Names) -> None:
+def give_back(connection: Connection, names: Names) -> None:
     """Give PUBLIC what was taken from it, and take it from the roles that were given it instead.
 
     What is recorded is only looked up among `things`: the text is never run. What is gone is left out.
@@ -123,13 +123,13 @@ def give_back(connection: store.Connection, names: Names) -> None:
     connection.execute("DELETE FROM dbanon.changed_right")
 
 
-def _record(connection: store.Connection, thing: Thing, grantee: str) -> None:
+def _record(connection: Connection, thing: Thing, grantee: str) -> None:
     connection.execute(
         "INSERT INTO dbanon.changed_right (object, grantee) VALUES (%s, %s) ON CONFLICT DO NOTHING",
         [thing.name, grantee],
     )
 
 
-def _change(connection: store.Connection, verb: str, thing: Thing, *whom: str) -> None:
+def _change(connection: Connection, verb: str, thing: Thing, *whom: str) -> None:
     what = f"{verb} {thing.privilege} ON {thing.kind} {thing.name} {whom[0]}"  # names as the server quotes them
     connection.execute(sql.SQL(" ").join([sql.SQL(what), *map(sql.Identifier, whom[1:])]))

@@ -19,7 +19,7 @@ from typing import Any, cast
 import psycopg
 from psycopg import sql
 
-from dbanon import store
+from dbanon.connection import Connection, one
 from dbanon.errors import ParameterError, StoreError
 
 DEFAULT_PREFIX = "dbanon"
@@ -134,7 +134,7 @@ class Names:
         return [f"{self.prefix}_{role}" for role in PURPOSES]
 
 
-def is_there(connection: store.Connection, table: str) -> bool:
+def is_there(connection: Connection, table: str) -> bool:
     """Whether dbanon's schema has a table of that name that may be read: what is planted there is not dbanon's."""
     query = f"""
         SELECT EXISTS (
@@ -144,7 +144,7 @@ def is_there(connection: store.Connection, table: str) -> bool:
     return bool(ask(connection, query, table))
 
 
-def recorded(connection: store.Connection) -> tuple[Names, bool] | None:
+def recorded(connection: Connection) -> tuple[Names, bool] | None:
     """Return the names this database was made ready with, and whether by itself: a copy has them from its original."""
     if not is_there(connection, "installation"):
         return None
@@ -155,7 +155,7 @@ def recorded(connection: store.Connection) -> tuple[Names, bool] | None:
     return (Names(_checked(row[0])), row[1]) if row else None
 
 
-def choose(connection: store.Connection, prefix: str | None, *, share: bool) -> Names:
+def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
     """Decide on the names for this database, and make the roles that are missing.
 
     Raises
@@ -185,7 +185,7 @@ def _checked(prefix: str) -> str:
     )
 
 
-def _create(connection: store.Connection, names: Names) -> None:
+def _create(connection: Connection, names: Names) -> None:
     """Make the roles that are missing, and refuse those of other programs and people."""
     for role, purpose in PURPOSES.items():
         name, comment = f"{names.prefix}_{role}", f"dbanon: {purpose}"
@@ -203,7 +203,7 @@ def _create(connection: store.Connection, names: Names) -> None:
             )
 
 
-def _is_plain(connection: store.Connection, name: str) -> bool:
+def _is_plain(connection: Connection, name: str) -> bool:
     """Whether a role is one of dbanon's and nothing else; true of one that is not there."""
     found = connection.execute(
         "SELECT NOT (rolcanlogin OR rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls)"
@@ -213,7 +213,7 @@ def _is_plain(connection: store.Connection, name: str) -> bool:
     return found is None or bool(found[0])
 
 
-def _take_turn(connection: store.Connection, names: Names) -> None:
+def _take_turn(connection: Connection, names: Names) -> None:
     """Write the row of the admin role, which all databases share; a login that may not do that goes on."""
     for _ in range(10):
         with suppress(psycopg.errors.InternalError_):  # "tuple concurrently updated": the other one has committed
@@ -222,7 +222,7 @@ def _take_turn(connection: store.Connection, names: Names) -> None:
             return
 
 
-def _demand_unshared(connection: store.Connection, names: Names) -> None:
+def _demand_unshared(connection: Connection, names: Names) -> None:
     roles = {"roles": names.all}
     databases = [name for (name,) in connection.execute(_ELSEWHERE, roles)]
     members = [f"{member} ({role})" for member, role in connection.execute(_MEMBERS, roles)]
@@ -236,13 +236,13 @@ def _demand_unshared(connection: store.Connection, names: Names) -> None:
         )
 
 
-def postgis_schema(connection: store.Connection) -> str:
+def postgis_schema(connection: Connection) -> str:
     """Name the schema that PostGIS lives in."""
     query = "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = %s"
     return str(ask(connection, query, "postgis"))
 
 
-def become_admin(connection: store.Connection, names: Names) -> None:
+def become_admin(connection: Connection, names: Names) -> None:
     """Give the roles what they need outside of dbanon's schemas, make the schemas, and go on as the admin role.
 
     All objects belong to that role, which is no superuser: so the SECURITY DEFINER functions do not run as one.
@@ -272,7 +272,7 @@ def become_admin(connection: store.Connection, names: Names) -> None:
     _run(connection, "SET LOCAL ROLE {}", names.admin)
 
 
-def record(connection: store.Connection, names: Names) -> None:
+def record(connection: Connection, names: Names) -> None:
     """Write down the names this database was made ready with."""
     connection.execute(
         "INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)"
@@ -284,18 +284,18 @@ def record(connection: store.Connection, names: Names) -> None:
     )
 
 
-def operators_read_releases(connection: store.Connection, names: Names) -> bool:
+def operators_read_releases(connection: Connection, names: Names) -> bool:
     """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
     return bool(ask(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", names.operator, names.analyst))
 
 
-def revoke_rights(connection: store.Connection, names: Names) -> None:
+def revoke_rights(connection: Connection, names: Names) -> None:
     """Take from the roles what they may do in this database."""
     for statement in _rights(connection, names, "REVOKE {} ON {} FROM {} CASCADE"):
         connection.execute(statement)
 
 
-def rights_left(connection: store.Connection, names: Names) -> int:
+def rights_left(connection: Connection, names: Names) -> int:
     """Count what the roles still own or may use in this database: given by others, or of a kind that is not moved."""
     query = """
         SELECT count(*) FROM pg_shdepend s JOIN pg_roles r ON r.oid = s.refobjid
@@ -305,7 +305,7 @@ def rights_left(connection: store.Connection, names: Names) -> int:
     return int(ask(connection, query, names.all))
 
 
-def drop(connection: store.Connection, names: Names) -> dict[str, str]:
+def drop(connection: Connection, names: Names) -> dict[str, str]:
     """Drop the roles; returns those that stay, each with the reason."""
     stay = {}
     for role in names.all:
@@ -326,14 +326,14 @@ def drop(connection: store.Connection, names: Names) -> dict[str, str]:
     return stay
 
 
-def _grant_role(connection: store.Connection, role: str, member: str) -> None:
+def _grant_role(connection: Connection, role: str, member: str) -> None:
     if not ask(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", member, role):
         # Not every login may; or the upgrade of another database has just done it.
         with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation), connection.transaction():
             _run(connection, "GRANT {} TO {}", role, member)
 
 
-def demand_own_schemas(connection: store.Connection) -> None:
+def demand_own_schemas(connection: Connection) -> None:
     """Refuse schemas of dbanon's names in which anything is, or may be put, that others control.
 
     Raises
@@ -356,7 +356,7 @@ def demand_own_schemas(connection: store.Connection) -> None:
         )
 
 
-def _take_over(connection: store.Connection, names: Names) -> None:
+def _take_over(connection: Connection, names: Names) -> None:
     """Make the admin role the owner of all that is in dbanon's schemas.
 
     In a restored database another role may be: that of the original, or the login that restored it.
@@ -367,7 +367,7 @@ def _take_over(connection: store.Connection, names: Names) -> None:
             connection.execute(change.format(sql.SQL(kind), sql.SQL(name), sql.Identifier(names.admin)))
 
 
-def _move_rights(connection: store.Connection, before: Names, names: Names) -> None:
+def _move_rights(connection: Connection, before: Names, names: Names) -> None:
     """Give the new roles what the old ones may do in this database, and take it from those."""
     given = list(_rights(connection, before, "GRANT {} ON {} TO {}", names))
     revoke_rights(connection, before)
@@ -375,7 +375,7 @@ def _move_rights(connection: store.Connection, before: Names, names: Names) -> N
         connection.execute(statement)
 
 
-def _rights(connection: store.Connection, of: Names, statement: str, to: Names | None = None) -> Iterator[sql.Composed]:
+def _rights(connection: Connection, of: Names, statement: str, to: Names | None = None) -> Iterator[sql.Composed]:
     """Write a statement for each right that the roles of `of` have in this database; of `to` instead, if given."""
     for kind, name, part, privilege, grantable, role in connection.execute(_RIGHTS, {"roles": of.all}).fetchall():
         what = sql.Composed([sql.SQL(privilege)])
@@ -386,10 +386,10 @@ def _rights(connection: store.Connection, of: Names, statement: str, to: Names |
         yield composed + sql.SQL(" WITH GRANT OPTION" if grantable and to is not None else "")
 
 
-def ask(connection: store.Connection, query: str, *parameters: object) -> Any:
+def ask(connection: Connection, query: str, *parameters: object) -> Any:
     """Run a query and return the first column of its first row, or None."""
-    return store.one(connection, query, list(parameters))
+    return one(connection, query, list(parameters))
 
 
-def _run(connection: store.Connection, statement: str, *names: str) -> None:
+def _run(connection: Connection, statement: str, *names: str) -> None:
     connection.execute(sql.SQL(cast("Any", statement)).format(*map(sql.Identifier, names)))

@@ -5,7 +5,8 @@ What other databases of the server use stays, and is named: roles belong to the 
 
 from dataclasses import dataclass, field
 
-from dbanon import _public_rights, _roles, store
+from dbanon import _public_rights, _roles
+from dbanon.connection import Connection, one
 
 # What goes with the schemas although it lies elsewhere. A view hangs on its rule, a rule belongs to its view.
 _BUILT_ON = """
@@ -64,7 +65,7 @@ class Inventory:
     built_on_it: list[str] = field(default_factory=list)
 
 
-def inventory(connection: store.Connection) -> Inventory | None:
+def inventory(connection: Connection) -> Inventory | None:
     """List what an uninstall would delete; None if there is nothing of dbanon's."""
     if not any(_roles.is_there(connection, table) for table in ("installation", "alembic_version")):
         return None
@@ -87,13 +88,13 @@ def inventory(connection: store.Connection) -> Inventory | None:
     )
 
 
-def _count(connection: store.Connection, table: str) -> int:
+def _count(connection: Connection, table: str) -> int:
     if not _roles.is_there(connection, table):  # damaged, or planted
         return 0
-    return int(store.one(connection, f"SELECT count(*) FROM dbanon.{table}"))
+    return int(one(connection, f"SELECT count(*) FROM dbanon.{table}"))
 
 
-def remove(connection: store.Connection) -> dict[str, str]:
+def remove(connection: Connection) -> dict[str, str]:
     """Delete it all, in the caller's transaction; returns the roles that stay, each with the reason."""
     before = _roles.recorded(connection)
     names = before[0] if before else _roles.Names(_roles.DEFAULT_PREFIX)

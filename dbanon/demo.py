@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon import load, methods, report, store, synth
+from dbanon import load, methods, report, runs, synth
 from dbanon.errors import ParameterError
 
 if TYPE_CHECKING:
+    from dbanon.database import Database, RunResult
     from dbanon.load import LoadReport
-    from dbanon.pipeline import Database, RunResult
 
 DATASET = "demo"
 RELEASE = "demo_k5"
@@ -42,7 +42,7 @@ def play(database: "Database", progress: report.Progress) -> Demo:
 
 def _is_loaded(database: "Database") -> bool:
     try:
-        store.dataset_row(database.connection, DATASET)
+        runs.dataset_row(database.connection, DATASET)
     except ParameterError:
         return False
     return True

@@ -1,457 +1,283 @@
-"""From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
+"""From a claimed run to its verdict: read, compute, write, attack; and how it ends if it does not get there.
 
-Runs are done in `running`, whoever does them; which run is done by whom is decided by the queue.
+The invariants kept here: cloaks and members become visible together with the status ``computed`` or not at all; a run
+is ``verified`` only by an attack that read the stored rows; what an attack cannot decide is a refusal; whatever
+happens, the run is left with a status that says so, or with nobody holding it, which `queue.reap_runs` sees.
 """
 
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace as changed
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import psycopg
 
-from dbanon import _admin, load, methods, queue, running, schema, server, store
-from dbanon._progress import Progress, silent
-from dbanon._watching import Watch
-from dbanon.errors import DbanonError, ParameterError, StoreError
-from dbanon.running import RunResult
+from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
+from dbanon._background import in_background
+from dbanon.attacks import ATTACKS, Clause, Verdict
+from dbanon.connection import Connection, translate
+from dbanon.errors import (
+    DbanonError,
+    StoreError,
+)
+from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.watch import Watch
 
-if TYPE_CHECKING:
-    from dbanon.loading._datasets import Mode
-    from dbanon.synth import SynthReport
-
-__all__ = ["Database", "RunResult", "open_database", "synth_files"]
-
-_POLL_S = 0.2
-
-
-class Database:
-    """The verbs of the command line on one database.
-
-    Parameters
-    ----------
-    target : server.Target
-        Where it is.
-
-    Attributes
-    ----------
-    lock_url : str
-        Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
-        transaction another session.
-
-    Notes
-    -----
-    Made by `dbanon.connect`. Not safe for use from several threads at once; open one for each.
-    """
-
-    def __init__(self, target: server.Target) -> None:
-        self.target = target
-        direct = os.environ.get("DBANON_LOCK_DSN")
-        self.lock_url = server.external(direct).url if direct else target.url
-        self.connection: psycopg.Connection[Any] = store.connect(target.url)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; an embedded server stays up."""
-        self.connection.close()
-
-    def load_trajectories(
-        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load one fix a row; options as for `dbanon.load.Options`."""
-        paths = [Path(f) for f in files]
-        with store.errors_translated():
-            return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
-
-    def import_trajectories(
-        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
-        with store.errors_translated():
-            return load.import_trajectories(
-                self.connection, table, dataset=dataset, columns=columns, progress=progress, **options
-            )
-
-    def load_requests(
-        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load LBS requests; the named columns become the name-value pairs."""
-        with store.errors_translated():
-            return load.load_requests(
-                self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
-            )
-
-    def load_sites(
-        self, file: str | Path, *, dataset: str, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load sensitive sites; options as for `dbanon.load.load_sites`, of which `columns` names the columns."""
-        with store.errors_translated():
-            return load.load_sites(self.connection, Path(file), dataset=dataset, progress=progress, **options)
-
-    def synth(
-        self,
-        dataset: str,
-        *,
-        grid_m: float = 1.0,
-        grid_s: int = 1,
-        mode: "Mode" = "create",
-        progress: Progress = silent,
-        **plan: Any,
-    ) -> "SynthReport":
-        """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
-        from dbanon import synth  # slow to import, and seldom needed
-
-        chosen = synth.Plan.of(**plan)
-        with store.errors_translated():
-            return synth.into_database(
-                self.connection, chosen, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
-            )
-
-    def run(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        publish: str | None = None,
-        replace: bool = False,
-        allow_overlap: bool = False,
-        reason: str | None = None,
-        end_readers: bool = False,
-        progress: Progress = silent,
-    ) -> RunResult:
-        """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
-
-        Parameters
-        ----------
-        method, algorithm : str
-            See ``dbanon methods``; the algorithm defaults to the family's first.
-        dataset : str
-        params : mapping, optional
-            Parameter names and values.
-        seed : int, optional
-            Same data, parameters and seed: same cloaks. Drawn at random when not given.
-        publish : str, optional
-            Name of the release.
-        replace, allow_overlap, reason, end_readers
-            As for `publish`.
-        progress : callable, optional
-            Called with a stage, what is done and the total or None.
-
-        Returns
-        -------
-        RunResult
-            Its `status` is ``verified`` or ``refused``; a refused run is never published.
-        """
-        family = methods.method(method)
-        chosen = family.algorithm(algorithm)
-        family.parse(params or {}, chosen.name)
-        if seed is not None:
-            _check_seed(seed)
-        if publish is None and (replace or end_readers or allow_overlap or reason is not None):
-            raise ParameterError(
-                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
-                "add --publish."
-            )
-        with store.errors_translated():
-            if publish is not None:
-                store.check_release(
-                    self.connection,
-                    publish,
-                    replace=replace,
-                    end_readers=end_readers,
-                    method=method,
-                    algorithm=chosen.name,
-                )
-                store.check_override(self.connection, allow_overlap, reason)
-            submission = (dataset, method, chosen.name, params or {})
-            if queue.may_compute(self.connection):
-                result = self._at_once(lambda holder: queue.submit_run(holder, *submission, seed=seed), progress)
-            else:
-                self._demand_worker()
-                result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
-            # Outside: a run that could not be published is verified all the same.
-            return self._publish_result(
-                result,
-                publish,
-                progress,
-                replace=replace,
-                allow_overlap=allow_overlap,
-                reason=reason,
-                end_readers=end_readers,
-            )
-
-    def submit(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-    ) -> int:
-        """Queue a run for the next worker that is free; arguments as for `run`. Returns its id at once."""
-        with store.errors_translated():
-            return queue.submit_run(self.connection, dataset, method, algorithm, params or {}, seed=seed)
-
-    def plan(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-    ) -> tuple[store.PlanItem, ...]:
-        """Say what `run` would meet with the same arguments, without writing anything."""
-        with store.errors_translated():
-            return store.plan_run(self.connection, dataset, method, algorithm, params or {})
-
-    def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
-        """Attack the stored rows of a run again and record the verdict."""
-        with store.errors_translated():
-            if queue.may_compute(self.connection):
-
-                def ask(holder: store.Connection) -> int:
-                    queue.ask_verification(holder, run_id)
-                    return run_id
-
-                return self._at_once(ask, progress)
-            self._demand_worker()
-            before = store.last_verification(self.connection, run_id)
-            queue.ask_verification(self.connection, run_id)
-            return self.wait(run_id, after=before, progress=progress)
-
-    def wait(self, run_id: int, *, after: int = 0, progress: Progress = silent) -> RunResult:
-        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
-
-        Parameters
-        ----------
-        run_id : int
-        after : int
-            Id of the last verification that does not count.
-        progress : callable, optional
-        """
-        with store.errors_translated():
-            try:
-                while (state := queue.state(self.connection, run_id)).todo is not None:
-                    progress(state.progress or "waiting", state.done, state.total)
-                    queue.reap_runs(self.connection)
-                    time.sleep(_POLL_S)
-                return running.stored_result(self.connection, run_id, after=after)
-            except KeyboardInterrupt:
-                # On a connection of its own: the interrupted one may still be in the middle of a statement.
-                with suppress(DbanonError, psycopg.Error), store.connect(self.target.url) as fresh:
-                    queue.cancel_run(fresh, run_id)
-                raise
-            except psycopg.OperationalError as error:
-                if not self.connection.closed:
-                    raise
-                raise StoreError(
-                    f"The server must stay up to tell how run {run_id} ends. The connection was lost; the run goes on "
-                    "without it, see `dbanon runs`."
-                ) from error
-
-    def cancel(self, run_id: int) -> str:
-        """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""
-        with store.errors_translated():
-            return queue.cancel_run(self.connection, run_id)
-
-    def take(
-        self, holder: store.Connection, worker: str, *, progress: Progress = silent, **watching: Any
-    ) -> RunResult | None:
-        """Take the oldest run that waits and do it, as a worker does.
-
-        Parameters
-        ----------
-        holder : psycopg.Connection
-            Will hold the run's lock; goes straight to the server.
-        worker : str
-            Who takes it.
-        progress : callable, optional
-        **watching
-            See `dbanon._watching.Watch`.
-
-        Returns
-        -------
-        RunResult or None
-            None if nothing waits.
-        """
-        with store.errors_translated():
-            claim = queue.claim_run(holder, worker)
-            return None if claim is None else self._work(holder, claim, progress, **watching)
-
-    def _demand_worker(self) -> None:
-        """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
-        if not queue.has_worker(self.connection):
-            raise queue.no_worker()
-
-    def _at_once(self, ask: Callable[[store.Connection], int], progress: Progress) -> RunResult:
-        """Submit what `ask` submits, take it, and do it in this process.
-
-        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
-        session finds it running without a holder.
-        """
-        with store.connect_to_hold(self.lock_url) as holder:
-            queue.reap_runs(holder)
-            with holder.transaction():
-                run_id = ask(holder)
-                claim = queue.claim_run(holder, queue.process_name(), run_id)
-            if claim is None:
-                raise queue.lost(run_id)
-            return self._work(holder, claim, progress)
-
-    def _work(self, holder: store.Connection, claim: queue.Claim, progress: Progress, **watching: Any) -> RunResult:
-        watch = Watch(holder, claim, progress, **watching)
-        return running.work(self.connection, self.target.url, holder, claim, watch)
-
-    def publish(
-        self,
-        run_id: int,
-        name: str,
-        *,
-        replace: bool = False,
-        allow_overlap: bool = False,
-        reason: str | None = None,
-        end_readers: bool = False,
-    ) -> tuple[int, tuple[str, ...]]:
-        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
-
-        Parameters
-        ----------
-        run_id : int
-        name : str
-            Of the view.
-        replace : bool
-            Take the place of the live release of that name, if there is one.
-        allow_overlap : bool
-            Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
-        reason : str, optional
-            Why that is allowed, in three words or more; it is recorded.
-        end_readers : bool
-            With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
-
-        Raises
-        ------
-        DbanonError
-            If it is refused, which `runs` and ``dbanon.audit`` say too.
-        """
-        with store.errors_translated():
-            return store.publish(
-                self.connection,
-                run_id,
-                name,
-                replace=replace,
-                allow_overlap=allow_overlap,
-                reason=reason,
-                end_readers=end_readers,
-            )
-
-    def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
-        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
-
-        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
-        superusers keep a part of it for a while. Returns the server's notices.
-        """
-        with store.errors_translated():
-            return store.unpublish(self.connection, name, end_readers=end_readers)
-
-    def runs(self) -> list[dict[str, Any]]:
-        """List all runs, newest last."""
-        with store.errors_translated():
-            queue.reap_runs(self.connection)
-            return store.list_runs(self.connection)
-
-    def card(self, name: str) -> dict[str, Any]:
-        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
-        return _admin.release_card(self.connection, name)
-
-    def releases(self) -> list[dict[str, Any]]:
-        """List all releases, withdrawn ones too, newest last."""
-        return _admin.list_releases(self.connection)
-
-    def drop(self, run_id: int) -> int:
-        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
-        return _admin.drop_run(self.connection, run_id)
-
-    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
-        return _admin.forget_subject(self.connection, dataset, subject)
-
-    def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Read rows of a published view with the analyst's rights."""
-        with store.errors_translated():
-            return store.release_rows(self.connection, name, limit)
-
-    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
-        if name is None or not result.verdict.passed:
-            return result
-        progress("publishing", 0, None)
-        try:
-            rows, notices = self.publish(result.run_id, name, **options)
-        except DbanonError as error:
-            remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
-            error.args = (f"{error} {remains}", *error.args[1:])
-            raise
-        return changed(result, release=name, rows_published=rows, notices=notices)
+_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # whoever pressed Ctrl-C is waiting
+_AGAIN = "run it again, and report it if it is refused again."
 
 
-def _check_seed(seed: int) -> None:
-    if not 0 <= seed < 2**63:
-        raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
-
-
-def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:
-    """Resolve a DSN, migrate the embedded server if that is what is used, check the schema of any other.
+def work(connection: Connection, url: str, holder: Connection, claim: queue.Claim, watch: Watch) -> runs.RunResult:
+    """Do what is to be done for a claimed run.
 
     Parameters
     ----------
-    dsn : str, optional
-        See `dbanon.connect`.
-    announce : callable, optional
-        Told which server is used, before anything is done there.
+    connection : psycopg.Connection
+        Reads and writes; may go through a pooler.
+    url : str
+        For the bulk reads, which use another driver.
+    holder : psycopg.Connection
+        Holds the run's lock; lets it go at the end.
+    claim : queue.Claim
+    watch : Watch
+        Not yet entered.
+
+    Returns
+    -------
+    runs.RunResult
+        Its `status` is ``verified`` or ``refused``.
 
     Raises
     ------
-    SchemaMismatch
-        If the schema is missing or of another revision.
+    DbanonError
+        If the run failed; it is recorded.
+    KeyboardInterrupt
+        If it was interrupted; a worker that was told to stop has given the run back to the queue.
     """
-    target = server.resolve(dsn)
-    if announce is not None:
-        announce(target.label)
-    with store.errors_translated():
-        database = Database(target)
-        try:
-            _check_or_migrate(database)
-        except BaseException:
-            database.close()
-            raise
-    return database
+    try:
+        with _ending(connection, claim, watch), watch:
+            run = _Run(connection, url, claim, runs.run_row(connection, claim.run_id), watch)
+            return run.compute() if claim.todo == "compute" else run.verify()
+    finally:
+        queue.unlock(holder, claim)
 
 
-def synth_files(
-    directory: str | Path, *, replace: bool = False, progress: Progress = silent, **plan: Any
-) -> "SynthReport":
-    """Generate moving objects and their requests into CSV files; no database is used."""
-    from dbanon import synth
+class _Run:
+    """The steps of one claimed run, in their order."""
 
-    return synth.into_files(Path(directory), synth.Plan.of(**plan), replace=replace, progress=progress)
+    def __init__(self, connection: Connection, url: str, claim: queue.Claim, row: runs.RunRow, watch: Watch) -> None:
+        self.connection, self.url, self.claim, self.row, self.watch = connection, url, claim, row, watch
+        self.progress = watch.progress
+        self.family = methods.method(row.method)
+        self.stopwatch = _Stopwatch()
+
+    def compute(self) -> runs.RunResult:
+        began = time.perf_counter()
+        _memory.forget_peak()
+        params = self.family.parse(self.row.params, self.row.algorithm)
+        self.progress("reading trajectories", 0, None)
+        dataset, read = self._read(params)
+        self.progress("computing cloaks", 0, None)
+        with self.stopwatch("compute_s"):
+            rng = np.random.default_rng(self.row.seed)
+            cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, read.places)
+            if read.requests is not None:
+                cloaks = self.family.attach(cloaks, read.trajectories, read.requests)
+        del read
+        self.progress("writing cloaks", 0, len(cloaks.record_id))
+        with self.stopwatch("write_s"):
+            self._write(dataset, cloaks)
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        self.stopwatch.seconds["total_s"] = time.perf_counter() - began
+        refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=_memory.peak_mb())
+        return self._result(verdict, refusal, metrics=cloaks.metrics, suppressed=cloaks.suppressed)
+
+    def verify(self) -> runs.RunResult:
+        """Attack the stored rows of a run that was computed before."""
+        verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
+        refusal = self._record(verdict, digest)
+        return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
+
+    def _result(self, verdict: Verdict, refusal: str | None, **known: Any) -> runs.RunResult:
+        return runs.RunResult(
+            run_id=self.claim.run_id,
+            method=self.row.method,
+            algorithm=self.row.algorithm,
+            status="refused" if refusal else "verified",
+            verdict=verdict,
+            timings=self.stopwatch.seconds,
+            peak_rss_mb=_memory.peak_mb(),
+            refusal=refusal,
+            **known,
+        )
+
+    def _read(self, params: Any) -> tuple[reading.DatasetRow, "_Read"]:
+        """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
+        ready = in_background(self.family.prepare, self.row.algorithm, params)
+        with self.stopwatch("load_s"), reading.open_reader(self.url) as reader:
+            dataset = reader.dataset(self.row.dataset_id)
+            queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
+            read = _Read(
+                trajectories=reader.trajectories(dataset.dataset_id),
+                requests=reader.requests(dataset.dataset_id) if self.family.reads_requests else None,
+                places=reader.places(dataset.dataset_id) if self.family.reads_places else None,
+            )
+        with self.stopwatch("compile_s"):
+            ready.result()
+        return dataset, read
+
+    def _write(self, dataset: reading.DatasetRow, cloaks: Cloaks) -> None:
+        with self.connection.transaction():
+            runs.demand_unchanged(self.connection, dataset)
+            writing.write_cloaks(self.connection, self.claim.run_id, dataset, cloaks, self.progress)
+            queue.set_status(
+                self.connection,
+                self.claim,
+                "computed",
+                metrics=cloaks.metrics,
+                suppressed=cloaks.suppressed,
+                rows=len(cloaks.record_id),
+            )
+
+    def _attack(self) -> tuple[Verdict, bytes, float]:
+        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
+        began = time.perf_counter()
+        self.progress("attacking the stored rows", 0, None)
+        digest = runs.run_digest(self.connection, self.claim.run_id)
+        verdict = _judge(self.family.attack, self.url, self.claim.run_id)
+        return verdict, digest, time.perf_counter() - began
+
+    def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
+        """Store verdict and status together; returns why the run is refused, if it is."""
+        status = "verified" if verdict.passed else "refused"
+        with self.connection.transaction():
+            queue.lock_run(self.connection, self.claim)  # nobody publishes it between the sentence and the status
+            refusal = None if verdict.passed else self._refusal(verdict)
+            runs.add_verification(self.connection, self.claim.run_id, verdict, digest)
+            queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
+        self.watch.settle()
+        return refusal
+
+    def _refusal(self, verdict: Verdict) -> str:
+        broken = " ".join(f"[{c.name}] {c.sentence}" for c in verdict.clauses if not c.passed)
+        live = runs.live_releases(self.connection, self.claim.run_id)
+        return (
+            f"Run {self.row.run_id} must withstand the {verdict.attack} attack to be published. It did not: {broken} "
+            + (f"What it was published as stays live: {', '.join(live)}; " if live else "Nothing was published; ")
+            + self._remedy(live)
+        )
+
+    def _remedy(self, live: list[str]) -> str:
+        """Say what to do if the run is refused: data that changed since are reason enough."""
+        if live:
+            return "replace or withdraw it unless the data only changed afterwards."
+        if self.family.algorithm(self.row.algorithm).comparison_only:
+            return "use an algorithm that is not for comparison only."
+        read = runs.run_row(self.connection, self.claim.run_id).dataset_revision
+        changed = read != runs.dataset_row(self.connection, self.row.dataset).revision
+        return "the dataset has changed since that run: start another." if changed else _AGAIN
 
 
-def _check_or_migrate(database: Database) -> None:
-    """Check the schema; only the embedded server is migrated unasked."""
-    if database.target.embedded and not schema.is_current(database.target.url):
-        schema.upgrade(database.target.url, restrict_public=True)
-    schema.check(database.connection)
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """What a run computes on; None is what its family does not read."""
+
+    trajectories: Trajectories
+    requests: Requests | None
+    places: Places | None
+
+
+class _Stopwatch:
+    """Seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[phase] = time.perf_counter() - began
+
+
+def _judge(name: str, url: str, run_id: int) -> Verdict:
+    """Run an attack; whatever keeps it from deciding is a refusal."""
+    try:
+        with reading.open_reader(url) as reader:
+            evidence = reader.evidence(run_id)
+        return ATTACKS[name](evidence)
+    except StoreError:  # the server went away: nothing was decided, and nothing is recorded
+        raise
+    except Exception as error:
+        told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
+        clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
+        return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
+
+
+# ---- how a run ends that does not come to its end --------------------------------------------------------------------
+
+
+@contextmanager
+def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
+    """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not come to an end."""
+    try:
+        yield
+    except BaseException as error:
+        if watch.why == "lost":
+            raise (translate(watch.error) if watch.error else queue.lost(claim.run_id)) from None
+        if watch.why == "stop":
+            with suppress(psycopg.Error), connection.transaction():
+                connection.execute(_IMPATIENT)
+                queue.requeue_run(connection, claim)
+            raise KeyboardInterrupt from None
+        if watch.why == "cancel" or isinstance(error, queue.CancelledError):
+            asked = queue.cancelled(connection, claim) or queue.lost(claim.run_id)
+            _give_up(connection, claim, "cancelled", str(asked))
+            raise asked from None
+        if isinstance(error, KeyboardInterrupt):
+            _give_up(connection, claim, "cancelled", "The run was interrupted.")
+        else:
+            _fail(connection, claim, error, watch)
+        raise
+
+
+def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watch: Watch) -> None:
+    kind = error if isinstance(error, DbanonError) else None
+    if isinstance(error, psycopg.Error):
+        kind = translate(error)
+    cancelled = (
+        isinstance(kind, StoreError) and kind.sqlstate == _sqlstate.CANCELLED
+    )  # which the bulk reads make of Ctrl-C
+    if isinstance(kind, StoreError) and (_sqlstate.is_passing(kind) or (cancelled and watch.for_worker)):
+        with suppress(psycopg.Error):
+            queue.note_error(connection, claim, str(kind))
+        watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
+        return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
+    told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
+    name = next((name for family, name in runs.ERROR_KINDS.items() if isinstance(kind, family)), "other")
+    _give_up(connection, claim, "cancelled" if cancelled else "failed", told, None if cancelled else name)
+
+
+def _give_up(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None = None) -> None:
+    """Record how a run ended and delete its rows; if interrupted in that, begin once more."""
+    try:
+        _undo(connection, claim, status, error, kind)
+    except KeyboardInterrupt:  # the driver of the bulk reads had swallowed the first Ctrl-C
+        _undo(connection, claim, "cancelled", "The run was interrupted.", None)
+        raise
+
+
+def _undo(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None) -> None:
+    """Record how a run ended and delete its rows; if the connection is gone, `queue.reap_runs` does so later.
+
+    A run that was only to be verified keeps its rows and its status.
+    """
+    with suppress(psycopg.Error, StoreError), connection.transaction():
+        connection.execute(_IMPATIENT)
+        if claim.todo == "compute":
+            runs.delete_rows(connection, claim.run_id)
+            queue.set_status(connection, claim, status, error=error, error_kind=kind)
+        else:
+            queue.set_status(connection, claim, None)

@@ -17,8 +17,8 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from dbanon import _sqlstate
+from dbanon.connection import Connection, jsonb, one
 from dbanon.errors import StoreError
-from dbanon.store import Connection, jsonb, one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
+    from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
-    from dbanon.pipeline import RunResult
-    from dbanon.store import PlanItem
+    from dbanon.runs import PlanItem
     from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]

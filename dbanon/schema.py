@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from dbanon import _connection, _public_rights, _roles, _uninstall, store
+from dbanon import _public_rights, _roles, _uninstall
+from dbanon.connection import Connection, connect, errors_translated
 from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.methods import METHODS, Method, describe
 
@@ -70,7 +71,7 @@ def _revision(connection: psycopg.Connection) -> str | None:
 
 def is_current(url: str) -> bool:
     """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
-    with _connection.connect(url) as connection:
+    with connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
 
@@ -123,7 +124,7 @@ def upgrade(
     )
     try:
         with engine.begin() as wrapped:
-            connection: store.Connection = wrapped.connection.driver_connection  # type: ignore[assignment]
+            connection: Connection = wrapped.connection.driver_connection  # type: ignore[assignment]
             before, names = _prepare(connection, role_prefix, share=share_roles)
             _migrate(wrapped, connection, names)
             _roles.record(connection, names)
@@ -145,7 +146,7 @@ def upgrade(
     except (DBAPIError, psycopg.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, psycopg.errors.LockNotAvailable):
-            with store.connect(url) as connection:
+            with connect(url) as connection:
                 raise _in_use(connection) from error
         raise _failure(cause) from error
     finally:
@@ -173,7 +174,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
     StoreError
         If the login may not do it, another session uses what is to be deleted, or more has been built on it meanwhile.
     """
-    with store.errors_translated(), _open(url) as connection:
+    with errors_translated(), _open(url) as connection:
         found = _uninstall.inventory(connection)
         connection.rollback()
         if found is None or not confirm(found):
@@ -193,7 +194,7 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
             raise _in_use(connection) from error
 
 
-def _in_use(connection: store.Connection) -> StoreError:
+def _in_use(connection: Connection) -> StoreError:
     """Name the sessions that hold something of dbanon's."""
     holders = _roles.ask(
         connection,
@@ -209,8 +210,8 @@ def _in_use(connection: store.Connection) -> StoreError:
     )
 
 
-def _open(url: str) -> store.Connection:
-    connection = _connection.connect(url)
+def _open(url: str) -> Connection:
+    connection = connect(url)
     # The owner of a database decides as which role sessions begin there: not those of a superuser.
     if _roles.ask(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = session_user"):
         connection.execute("SET ROLE NONE")
@@ -219,7 +220,7 @@ def _open(url: str) -> store.Connection:
 
 
 def _prepare(
-    connection: store.Connection, role_prefix: str | None, *, share: bool
+    connection: Connection, role_prefix: str | None, *, share: bool
 ) -> tuple[_roles.Names | None, _roles.Names]:
     """Do what comes before the revisions, and become the role that owns everything; returns old and new names."""
     connection.execute("SET LOCAL client_min_messages = warning")
@@ -243,7 +244,7 @@ def _prepare(
     return before[0] if before else None, names
 
 
-def _wait_for_turn(connection: store.Connection) -> None:
+def _wait_for_turn(connection: Connection) -> None:
     """Keep other upgrades and removals away until the transaction ends; the key is no secret, so not for ever."""
     until = time.monotonic() + _LOCK_WAIT_S
     while not _roles.ask(connection, "SELECT pg_try_advisory_xact_lock(%s)", _UPGRADE_LOCK):
@@ -264,7 +265,7 @@ def _wait_for_turn(connection: store.Connection) -> None:
         time.sleep(0.1)
 
 
-def _demand_upgradable(connection: store.Connection) -> None:
+def _demand_upgradable(connection: Connection) -> None:
     revision = _revision(connection)
     if revision is not None and revision < _OLDEST_REVISION:
         raise SchemaMismatch(
@@ -278,7 +279,7 @@ def _demand_upgradable(connection: store.Connection) -> None:
         )
 
 
-def _demand_closed_schema(connection: store.Connection, schema: str, names: _roles.Names) -> None:
+def _demand_closed_schema(connection: Connection, schema: str, names: _roles.Names) -> None:
     """Refuse a schema for PostGIS in which others may put functions beside its own, or own it."""
     rows = connection.execute(
         """
@@ -305,7 +306,7 @@ def _demand_closed_schema(connection: store.Connection, schema: str, names: _rol
         )
 
 
-def _settle_choice(connection: store.Connection, wanted: bool | None) -> tuple[bool, bool]:
+def _settle_choice(connection: Connection, wanted: bool | None) -> tuple[bool, bool]:
     """Write down whether rights are to be taken from PUBLIC; returns what was chosen before, and what is now."""
     before = _public_rights.is_restricted(connection)
     restricted = before if wanted is None else wanted
@@ -314,7 +315,7 @@ def _settle_choice(connection: store.Connection, wanted: bool | None) -> tuple[b
 
 
 def _settle_public(
-    connection: store.Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
+    connection: Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
 ) -> None:
     """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
     if restricted and not before:
@@ -341,7 +342,7 @@ def _settle_public(
         )
 
 
-def _create_postgis(connection: store.Connection) -> None:
+def _create_postgis(connection: Connection) -> None:
     try:
         connection.execute("CREATE EXTENSION postgis SCHEMA public")
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName) as error:
@@ -358,7 +359,7 @@ def _create_postgis(connection: store.Connection) -> None:
         ) from error
 
 
-def _migrate(wrapped: "sqlalchemy.Connection", connection: store.Connection, names: _roles.Names) -> None:
+def _migrate(wrapped: "sqlalchemy.Connection", connection: Connection, names: _roles.Names) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -398,7 +399,7 @@ def _stamp() -> str:
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
 
 
-def _sync_methods(connection: store.Connection) -> None:
+def _sync_methods(connection: Connection) -> None:
     for method in METHODS.values():
         connection.execute(
             "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns,"
@@ -413,7 +414,7 @@ def _sync_methods(connection: store.Connection) -> None:
         )
 
 
-def _describe_releases(connection: store.Connection) -> None:
+def _describe_releases(connection: Connection) -> None:
     """Let live releases say what this version says of releases; after the methods, whose words they use."""
     connection.execute(
         "SELECT dbanon.describe_release(l.release_id) FROM dbanon.release l"

@@ -18,10 +18,11 @@ from types import FrameType
 
 from psycopg import sql
 
-from dbanon import _sqlstate, queue, report, store
+from dbanon import _sqlstate, queue, report
 from dbanon._progress import silent
+from dbanon.connection import Connection, connect_to_hold, errors_translated
+from dbanon.database import Database, RunResult, open_database
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
-from dbanon.pipeline import Database, RunResult, open_database
 
 MOST_JOBS = 64
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
@@ -70,7 +71,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     SchemaMismatch
         If the schema is of another revision.
     """
-    with open_database(dsn, announce=say) as database, store.connect_to_hold(database.lock_url):
+    with open_database(dsn, announce=say) as database, connect_to_hold(database.lock_url):
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
@@ -172,8 +173,8 @@ class _Process:
             try:
                 with (
                     open_database(self.orders.dsn) as database,
-                    store.connect_to_hold(database.lock_url) as holder,
-                    store.errors_translated(),
+                    connect_to_hold(database.lock_url) as holder,
+                    errors_translated(),
                 ):
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
@@ -190,7 +191,7 @@ class _Process:
                 continue
         return 0
 
-    def _serve(self, database: Database, holder: store.Connection, channel: str) -> None:
+    def _serve(self, database: Database, holder: Connection, channel: str) -> None:
         holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         while not self.told.is_set():
             queue.reap_runs(holder)
@@ -198,14 +199,14 @@ class _Process:
                 pass
             self._idle(holder)
 
-    def _idle(self, holder: store.Connection) -> None:
+    def _idle(self, holder: Connection) -> None:
         """Wait until somebody wakes the worker, or for a while; in short pieces, so that it can be told to stop."""
         until = time.monotonic() + _IDLE_S
         while not self.told.is_set() and time.monotonic() < until:
             if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
                 return
 
-    def _take(self, database: Database, holder: store.Connection) -> bool:
+    def _take(self, database: Database, holder: Connection) -> bool:
         """Do the next run; whether there was one. What is wrong with a run is recorded with the run."""
         began = time.perf_counter()
         try:
@@ -226,9 +227,9 @@ class _Process:
         return result is not None
 
 
-def _demand_alive(*connections: store.Connection) -> None:
+def _demand_alive(*connections: Connection) -> None:
     """Raise `StoreError` if a connection is gone: then all begin anew."""
-    with store.errors_translated():
+    with errors_translated():
         for connection in connections:
             connection.execute("SELECT 1")
 

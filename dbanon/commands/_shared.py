@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from dbanon.pipeline import Database
+    from dbanon.database import Database
 
 GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 
@@ -61,10 +61,10 @@ def _everywhere(
 
 
 def open_database() -> "Database":
-    from dbanon import pipeline
+    from dbanon import database
     from dbanon.report import stderr_line
 
-    return pipeline.open_database(options.dsn, announce=stderr_line)
+    return database.open_database(options.dsn, announce=stderr_line)
 
 
 def show(text: Callable[[], str], value: Callable[[], Any]) -> None:

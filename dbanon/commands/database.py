@@ -8,10 +8,11 @@ from dbanon.commands._shared import GLOBAL, db_app, options, show
 
 
 def _warn_of_dumps(url: str) -> None:
-    from dbanon import server, store
+    from dbanon import server
+    from dbanon.connection import errors_translated
     from dbanon.report import stderr_line
 
-    with store.errors_translated():
+    with errors_translated():
         if server.dumps_lack_postgis(url):
             stderr_line(
                 "A dump of this database lacks the extension postgis, whose OID is below 16384, and does not restore "
@@ -90,12 +91,13 @@ def db_upgrade(
     ] = None,
 ) -> None:
     """Create or upgrade dbanon's schema on the chosen server."""
-    from dbanon import schema, server, store
+    from dbanon import schema, server
+    from dbanon.connection import errors_translated
     from dbanon.report import stderr_line
 
     target = server.resolve(options.dsn)
     stderr_line(target.label)
-    with store.errors_translated():
+    with errors_translated():
         revision = schema.upgrade(
             target.url,
             role_prefix=role_prefix,

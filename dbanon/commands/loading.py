@@ -10,9 +10,9 @@ from dbanon.commands._shared import GLOBAL, Dataset, app, load_app, open_databas
 from dbanon.errors import ParameterError
 
 if TYPE_CHECKING:
+    from dbanon.database import Database
     from dbanon.load import LoadReport
-    from dbanon.loading._datasets import Mode
-    from dbanon.pipeline import Database
+    from dbanon.load.datasets import Mode
 
 
 Subject = Annotated[str, typer.Option("--subject", help="Column of the person or vehicle; '-' makes each row its own.")]
@@ -263,7 +263,7 @@ def synth(
     given as two files. Nobody in the data is real.
     """
     from dbanon import report
-    from dbanon.pipeline import synth_files
+    from dbanon.database import synth_files
 
     if (dataset is None) == (csv is None):
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbanon.errors import ParameterError
-from dbanon.methods import _values
+from dbanon.methods import _parsing
 from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
 
@@ -266,16 +266,16 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return ParameterError(f"There is no {what} named {_values.quoted(name)}. {hint}")
+    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {hint}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
-    value = _values.plain(given)
+    value = _parsing.plain(given)
     if value is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = _values.converted(item.metadata, value)
+    converted = _parsing.converted(item.metadata, value)
     if converted is None:
-        must, got = requirement(item.metadata), _values.shown(value)
+        must, got = requirement(item.metadata), _parsing.shown(value)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dbanon import synth
+from dbanon.database import Database, open_database
 from dbanon.load import Columns
-from dbanon.pipeline import Database, open_database
 from dbanon.server import Target, parse
 from dbanon.testing import cloned_database
 

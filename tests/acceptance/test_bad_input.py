@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbanon.commands import loading
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 from dbanon.report import visible
 from dbanon.server import Target
 from dbanon.testing import cloned_database

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 from dbanon.server import EmbeddedServer
 from tests.acceptance.chaos import Attempt
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _postgres, queue, schema, store, synth
+from dbanon import _postgres, queue, reading, schema, synth
+from dbanon.connection import connect, one
+from dbanon.database import open_database
 from dbanon.errors import StoreError
 from dbanon.load import Columns
-from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
@@ -56,10 +57,6 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
     return own_server
 
 
-def one(connection: psycopg.Connection, query: str, *params: object) -> object:
-    return store.one(connection, query, list(params))
-
-
 # ---- what the server says --------------------------------------------------------------------------------------------
 
 
@@ -89,7 +86,7 @@ def test_who_is_refused_is_told_the_servers_reason(
     done = call(url, "runs")
     assert done.code == 1
     assert done.sentence.startswith(said)
-    with pytest.raises(StoreError) as caught, store.reading(url):
+    with pytest.raises(StoreError) as caught, reading.open_reader(url):
         pass
     assert (caught.value.sqlstate, str(caught.value).startswith(said)) == (state, True)
 
@@ -127,10 +124,10 @@ def test_a_run_without_a_connection_is_begun_again_up_to_three_times(
             until(lambda: "too many clients" in worker.said(), 30, worker)
             if lasting:
                 until(lambda: city.execute(seen, [run]).fetchone() == ("failed", 3), 60, worker)
-                error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", run))
+                error = str(one(city, "SELECT error FROM dbanon.runs WHERE run_id = %s", [run]))
                 assert error.startswith("The server refused: sorry, too many clients already.")
             else:
-                assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", run) == 1
+                assert one(city, "SELECT attempts FROM dbanon.run WHERE run_id = %s", [run]) == 1
         if not lasting:
             until(lambda: city.execute(seen, [run]).fetchone() == ("verified", 2), 30, worker)
         workers.stop(worker)
@@ -162,13 +159,13 @@ def test_a_standby_lists_runs_and_sends_a_worker_away(city_server: EmbeddedServe
     copy = Standby(directory / "copy", city_server)
     try:
         url = copy.start().url
-        with store.connect(city_server.url) as primary, store.connect(url) as reading:
+        with connect(city_server.url) as primary, connect(url) as reading:
             run = one(primary, SUBMIT)
             claim = queue.claim_run(primary, "host 1")
             assert claim is not None
             queue.register_worker(primary, "host 1")
             written = one(primary, "SELECT pg_current_wal_insert_lsn()")
-            until(lambda: one(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written))
+            until(lambda: one(reading, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", [written]))
             for where in (city_server.url, url):  # its session is on the primary alone
                 listed = json_of(call(where, "--json", "runs"))["runs"]
                 assert [(r["run_id"], r["status"], r["worker"]) for r in listed][-1] == (run, "running", "host 1")

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from dbanon import schema, synth
+from dbanon.database import open_database
 from dbanon.load import Columns
-from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness

@@ -19,8 +19,8 @@ import pytest
 
 from dbanon import synth
 from dbanon._background import in_background
+from dbanon.database import open_database
 from dbanon.load import Columns
-from dbanon.pipeline import open_database
 from dbanon.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting

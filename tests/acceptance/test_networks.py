@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.pipeline import Database, open_database
+from dbanon.database import Database, open_database
 
 from .conftest import REAL_DATA
 

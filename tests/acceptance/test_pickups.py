@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pytest
 
+from dbanon.database import Database, open_database
 from dbanon.load import Columns, SiteColumns
-from dbanon.pipeline import Database, open_database
 
 from .conftest import REAL_DATA
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dbanon.pipeline import Database
+from dbanon.database import Database
 from tests.acceptance.commands import call, json_of
 
 pytestmark = pytest.mark.db

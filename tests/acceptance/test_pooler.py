@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import store
+from dbanon.connection import connect_to_hold
 from dbanon.errors import ParameterError
 from tests import wholeness
 from tests.acceptance import workers
@@ -51,7 +51,7 @@ def test_locks_are_not_held_through_a_pooler(city_url: str) -> None:
         with psycopg.connect(pool.own_url, autocommit=True, prepare_threshold=None) as connection:
             assert connection.info.backend_pid > 0  # made up, and no session's
         with pytest.raises(ParameterError, match="must go straight to the server"):
-            store.connect_to_hold(pool.own_url)
+            connect_to_hold(pool.own_url)
         for command in (("worker",), ("run", "tp-aware", "--dataset", "city"), ("verify", "1")):
             done = call(pool.own_url, *command)
             assert done.code == 2

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import attacks, methods, queue, running, server, store
+from dbanon import attacks, methods, pipeline, queue, reading, releases, runs, server, writing
+from dbanon.connection import connect_to_hold
+from dbanon.database import Database, open_database
 from dbanon.errors import ParameterError, StoreError, VerificationFailed
-from dbanon.pipeline import Database, open_database
 
 from .commands import call
 from .workers import until
@@ -56,9 +57,9 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
 @pytest.mark.parametrize(
     ("place", "step"),
     [
-        (store, "write_cloaks"),
-        (store.Reader, "requests"),
-        (store.Reader, "evidence"),
+        (writing, "write_cloaks"),
+        (reading.Reader, "requests"),
+        (reading.Reader, "evidence"),
     ],
 )
 def test_a_worker_may_be_idle_in_a_transaction_longer_than_its_login(
@@ -83,7 +84,7 @@ def test_a_run_that_cannot_be_published_stays_verified(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    monkeypatch.setattr(store, "check_release", lambda *_, **__: None)  # somebody takes the name while it is computed
+    monkeypatch.setattr(releases, "check_release", lambda *_, **__: None)  # taken meanwhile
     database.publish(1, "taken")
     with pytest.raises(ParameterError, match="free"):
         database.run("tp-aware", dataset="city", publish="taken")
@@ -94,14 +95,14 @@ def test_a_dataset_that_changes_during_a_run_fails_the_run_and_leaves_no_rows(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    read = store.Reader.trajectories
+    read = reading.Reader.trajectories
 
-    def read_and_change(reader: store.Reader, dataset_id: int) -> object:
+    def read_and_change(reader: reading.Reader, dataset_id: int) -> object:
         data = read(reader, dataset_id)
         database.connection.execute("DELETE FROM dbanon.request WHERE request_id = 1")
         return data
 
-    monkeypatch.setattr(store.Reader, "trajectories", read_and_change)
+    monkeypatch.setattr(reading.Reader, "trajectories", read_and_change)
     with pytest.raises(StoreError, match="during a run"):
         database.run("tp-aware", dataset="city")
     assert ending(database) == ("failed", 0, 0)
@@ -119,7 +120,7 @@ def test_a_run_that_ends_in_its_verification_leaves_no_rows(
     def gone(*_: object) -> object:
         raise thrown("gone")
 
-    monkeypatch.setattr(store.Reader, "evidence", gone)
+    monkeypatch.setattr(reading.Reader, "evidence", gone)
     with pytest.raises(thrown):
         database.run("tp-aware", dataset="city")
     assert ending(database) == (status, 0, 0)
@@ -143,7 +144,7 @@ def test_a_run_interrupted_while_its_method_gets_ready_does_not_wait_for_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(methods.Method, "prepare", prepare)
-    monkeypatch.setattr(store.Reader, "requests", interrupt)
+    monkeypatch.setattr(reading.Reader, "requests", interrupt)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
     waited = stuck.is_set()
@@ -156,7 +157,7 @@ def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, _ = verified_city
-    delete, told = store.delete_rows, []
+    delete, told = runs.delete_rows, []
 
     def interrupted_once(connection: psycopg.Connection, run_id: int) -> None:
         told.append(run_id)
@@ -167,8 +168,8 @@ def test_a_run_interrupted_again_while_it_is_cancelled_is_cancelled(
     def cancelled(*_: object) -> object:
         raise psycopg.errors.QueryCanceled
 
-    monkeypatch.setattr(store, "delete_rows", interrupted_once)
-    monkeypatch.setattr(store.Reader, "evidence", cancelled)
+    monkeypatch.setattr(runs, "delete_rows", interrupted_once)
+    monkeypatch.setattr(reading.Reader, "evidence", cancelled)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
     assert ending(database) == ("cancelled", 0, 0)
@@ -181,7 +182,7 @@ def test_an_attack_that_breaks_down_is_a_refusal(
         raise ZeroDivisionError
 
     database, run_id = verified_city
-    monkeypatch.setitem(running.ATTACKS, "tp-aware", breaks)
+    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", breaks)
     result = database.verify(run_id)
     assert result.status == "refused"
     assert [c.name for c in result.verdict.clauses] == ["decidable"]
@@ -193,14 +194,14 @@ def test_a_verdict_is_about_the_rows_as_they_were_before_the_attack(
     verified_city: tuple[Database, int], city_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, run_id = verified_city
-    attack = running.ATTACKS["tp-aware"]
+    attack = pipeline.ATTACKS["tp-aware"]
 
     def attack_while_somebody_writes(evidence: attacks.Evidence) -> attacks.Verdict:
         with psycopg.connect(city_url) as other:
             other.execute("UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE (record_id, seq) = (1, 1)")
         return attack(evidence)
 
-    monkeypatch.setitem(running.ATTACKS, "tp-aware", attack_while_somebody_writes)
+    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", attack_while_somebody_writes)
     assert database.verify(run_id).status == "verified"
     with pytest.raises(VerificationFailed, match="changed since its verification") as caught:
         database.publish(run_id, "changed")
@@ -245,7 +246,7 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
     told = "SELECT status, todo, worker, attempts, error, finished_at FROM dbanon.run WHERE run_id = 2"
     before: list[tuple[object, ...] | None] = []
 
-    with store.connect_to_hold(city_url) as holder:
+    with connect_to_hold(city_url) as holder:
 
         def attack(evidence: attacks.Evidence) -> attacks.Verdict:
             before.append(database.connection.execute(told).fetchone())
@@ -253,7 +254,7 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
             time.sleep(30)
             raise AssertionError("the attack was not interrupted")
 
-        monkeypatch.setitem(running.ATTACKS, "tp-aware", attack)
+        monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", attack)
         database.submit("tp-aware", dataset="city")
         with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
             database.take(holder, "here", stopping=threading.Event())

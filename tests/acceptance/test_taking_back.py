@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from dbanon import server
+from dbanon.database import Database
 from dbanon.errors import ParameterError
-from dbanon.pipeline import Database
 from tests.acceptance.commands import call, json_of
 
 pytestmark = pytest.mark.db

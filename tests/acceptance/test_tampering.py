@@ -5,9 +5,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon import store
+from dbanon.connection import connect
+from dbanon.database import Database
 from dbanon.errors import VerificationFailed
-from dbanon.pipeline import Database
 
 pytestmark = pytest.mark.db
 
@@ -130,5 +130,5 @@ def test_nobody_but_a_worker_can_forge_a_verdict(
     url = login("dbanon_operator")
     columns = "(run_id, attack, passed, figures, digest)"
     forgery = f"INSERT INTO dbanon.verification {columns} VALUES (%s, 'tp-aware', true, '{{}}', '')"
-    with store.connect(url) as operator, pytest.raises(psycopg.errors.InsufficientPrivilege):
+    with connect(url) as operator, pytest.raises(psycopg.errors.InsufficientPrivilege):
         operator.execute(forgery, [run_id])

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from dbanon.database import Database, open_database
 from dbanon.load import Columns
-from dbanon.pipeline import Database, open_database
 
 from .conftest import REAL_DATA
 

@@ -14,7 +14,7 @@ import pytest
 
 from dbanon import server
 from dbanon import worker as processes
-from dbanon.pipeline import open_database
+from dbanon.database import open_database
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting

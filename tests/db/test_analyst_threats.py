@@ -13,7 +13,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import schema, store
+from dbanon import schema
+from dbanon.connection import errors_translated
 from dbanon.errors import StoreError
 from dbanon.server import parse
 from dbanon.testing import cloned_database
@@ -286,7 +287,7 @@ def test_the_servers_own_words_about_a_row_reach_nobody(connection: psycopg.Conn
         " FROM dbanon.trajectory WHERE subject = 'p3'",
     )
     for statement in statements:
-        with pytest.raises(StoreError) as caught, store.errors_translated():
+        with pytest.raises(StoreError) as caught, errors_translated():
             connection.execute(statement)
         assert "p3" in str(caught.value.__cause__)  # what is kept back
         assert "p3" not in str(caught.value)

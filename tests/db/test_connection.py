@@ -6,7 +6,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import load, store
+from dbanon import load, reading, runs
+from dbanon.connection import connect
 from dbanon.errors import DataError
 from dbanon.server import parse
 from dbanon.testing import database_url
@@ -67,18 +68,18 @@ def _settings(connection: psycopg.Connection) -> dict[str, str]:
 
 
 def test_a_connection_has_the_settings_that_the_program_needs(strange: str) -> None:
-    with store.connect(strange) as connection:
+    with connect(strange) as connection:
         found = _settings(connection)
         assert found == {name: STRANGE[name][1] for name in found}
         assert connection.info.encoding == "utf-8"
     given = database_url(strange, options="-c search_path=public -c standard_conforming_strings=off")
-    with store.connect(given) as connection:
+    with connect(given) as connection:
         found = _settings(connection)
         assert found == {name: STRANGE[name][1] for name in found}
 
 
 def test_through_a_pooler_each_transaction_has_them_and_leaves_none_behind(pool: Pooler) -> None:
-    with store.connect(pool.own_url) as connection:
+    with connect(pool.own_url) as connection:
         for _ in range(5):
             found = _settings(connection)
             assert found == {name: STRANGE[name][1] for name in found}
@@ -92,14 +93,14 @@ def test_through_a_pooler_each_transaction_has_them_and_leaves_none_behind(pool:
 def test_a_pooler_that_refuses_options_is_asked_for_none(pool: Pooler, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):
         psycopg.connect(database_url(pool.own_url, options="-c search_path=public"))
-    with store.connect(pool.own_url) as connection, store.reading(pool.own_url):
-        assert store.list_runs(connection) == []
+    with connect(pool.own_url) as connection, reading.open_reader(pool.own_url):
+        assert runs.list_runs(connection) == []
 
 
 def test_lists_are_read_with_the_styles_of_any_login(strange: str, connection: psycopg.Connection, run: int) -> None:
     connection.execute("UPDATE dbanon.run SET started_at = now(), finished_at = now() + interval '1 day 2 hours'")
-    with store.connect(strange) as operator:
-        assert store.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
+    with connect(strange) as operator:
+        assert runs.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
 
 
 def test_every_routine_pins_its_path_or_was_bound_when_it_was_made(connection: psycopg.Connection) -> None:
@@ -170,7 +171,7 @@ def tables(database: str, strange: str) -> str:
 def test_a_table_is_looked_up_along_the_logins_own_path(
     tables: str, database: str, name: str, subject: str, pooled: bool
 ) -> None:
-    with pooler(tables, 1) as pool, store.connect(pool.own_url if pooled else tables) as connection:
+    with pooler(tables, 1) as pool, connect(pool.own_url if pooled else tables) as connection:
         load.import_trajectories(connection, name, columns=_NAMED, dataset="d")
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     with psycopg.connect(database) as owner:
@@ -180,20 +181,20 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
 
 @pytest.mark.parametrize("name", ["hidden", "Mixed Case", "pg_class", '"GPS"', "a.b.c.d", "gps; SELECT 1", ""])
 def test_what_that_path_does_not_lead_to_is_not_there(tables: str, name: str) -> None:
-    with store.connect(tables) as connection:
+    with connect(tables) as connection:
         with pytest.raises(DataError):
             load.import_trajectories(connection, name, columns=_NAMED, dataset="d")
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
 
 
 def test_a_temporary_table_of_the_same_session_is_found_first(tables: str) -> None:
-    with store.connect(tables) as connection:
+    with connect(tables) as connection:
         connection.execute("CREATE TEMP TABLE gps AS SELECT 'temporary' AS subject, t, place FROM public.gps")
         load.import_trajectories(connection, "gps", columns=_NAMED, dataset="d")
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("temporary",)]
 
 
 def test_options_of_the_connection_lead_the_way_too(tables: str) -> None:
-    with store.connect(database_url(tables, options="-c search_path=other")) as connection:
+    with connect(database_url(tables, options="-c search_path=other")) as connection:
         load.import_trajectories(connection, "hidden", columns=_NAMED, dataset="d")
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("other/hidden",)]

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from dbanon import schema, store
+from dbanon import reading, schema
 from dbanon.testing import database_url
 from tests.clients import client
 
@@ -290,7 +290,7 @@ READ = (
 
 def read_by_the_program(url: str) -> list[object]:
     """What a run computes on and what an attack is given, as lists that can be compared."""
-    with store.reading(url) as reader:
+    with reading.open_reader(url) as reader:
         found = (reader.trajectories(1), reader.requests(1), reader.places(1), reader.evidence(2))
         return [[np.asarray(part).tolist() for part in vars(item).values() if np.ndim(part)] for item in found]
 

@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from dbanon import load, store
+from dbanon import load, reading, runs
 from dbanon.errors import DataError, ParameterError, StoreError
 
 COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
@@ -319,8 +319,8 @@ def test_the_rectangle_is_that_of_the_reprojected_shape(areas):
 def test_a_run_reads_the_sides_of_shapes(database, areas):
     connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
     _import(connection, srid=32632)
-    with store.reading(database) as reader:
-        places = reader.places(store.dataset_row(connection, "d").dataset_id)
+    with reading.open_reader(database) as reader:
+        places = reader.places(runs.dataset_row(connection, "d").dataset_id)
     assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
     (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
     assert places.shape_trajectory.tolist() == [key]

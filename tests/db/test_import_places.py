@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.loading import _staging
+from dbanon.load import _staging
 from tests.importing import (
     CELLS,
     POIS,

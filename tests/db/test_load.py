@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, queue, store
+from dbanon import load, queue, releases, runs
+from dbanon.connection import connect
 from dbanon.errors import DataError, ParameterError, StoreError
 
 HEAD = "subject,time,x,y\n"
@@ -345,9 +346,9 @@ def test_an_unknown_dataset_names_the_nearest(connection, write):
 
 def test_appending_adds_on_the_datasets_own_grid(connection, write):
     _load(connection, write(GOOD), grid_m=10, grid_s=60)
-    before = store.dataset_row(connection, "d")
+    before = runs.dataset_row(connection, "d")
     _load(connection, write(HEAD + "c,0,13.4,52.5\n"), mode="append")
-    after = store.dataset_row(connection, "d")
+    after = runs.dataset_row(connection, "d")
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
     assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
@@ -359,13 +360,13 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
 def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(connection, write):
     _load(connection, write(GOOD))
     load.load_requests(connection, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
-    data = store.dataset_row(connection, "d")
+    data = runs.dataset_row(connection, "d")
     queued = queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
     with pytest.raises(StoreError, match=f"Run {queued} is waiting to be worked on"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
-    after = store.dataset_row(connection, "d")
+    after = runs.dataset_row(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)
     assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
     assert _all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]
@@ -374,9 +375,9 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_replacing_what_was_ever_published_is_refused(connection, run, write, withdrawn):
-    store.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people")
     if withdrawn:
-        store.unpublish(connection, "ten_people")
+        releases.unpublish(connection, "ten_people")
     with pytest.raises(ParameterError, match="stays known"):
         _load(connection, write(GOOD), dataset="ten", mode="replace")
     assert _all(connection, "SELECT count(*) FROM dbanon.trajectory") == [(10,)]
@@ -387,7 +388,7 @@ def test_two_loads_of_one_new_dataset_at_once_end_with_one(database, connection,
     ends = []
 
     def go():
-        with store.connect(database) as own:
+        with connect(database) as own:
             try:
                 ends.append(_load(own, path).kept)
             except ParameterError as error:
@@ -409,18 +410,18 @@ def test_a_load_whose_server_goes_away_half_way_leaves_nothing(database, connect
         if stage == "making trajectories":
             connection.execute("SELECT pg_terminate_backend(%s)", [own.info.backend_pid])
 
-    own = store.connect(database)
+    own = connect(database)
     with own, pytest.raises(StoreError, match="connection was lost"):
         _load(own, path, progress=cut)
     assert _stored(connection) == [0] * 5
 
 
 def test_an_operator_may_load_and_append_and_a_worker_may_not(connection, login, write):
-    with store.connect(login("dbanon_operator")) as operator:
+    with connect(login("dbanon_operator")) as operator:
         assert _load(operator, write(GOOD + "a,0,-33,0\nb,x,1,1\n")).kept == 3
         assert _load(operator, write(HEAD + "c,0,-33,0\nc,1,-122.4,37.7\n"), mode="append").kept == 1
         load.load_requests(operator, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
-    with store.connect(login("dbanon_worker")) as worker, pytest.raises(StoreError, match="rights"):
+    with connect(login("dbanon_worker")) as worker, pytest.raises(StoreError, match="rights"):
         _load(worker, write(GOOD), dataset="e")
 
 

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, store
+from dbanon import load, reading, runs
+from dbanon.connection import connect
 from dbanon.errors import DataError, ParameterError, StoreError
 
 HEAD = "x,y,name\n"
@@ -73,11 +74,11 @@ def _quarantine(connection):
 
 
 def test_sites_are_stored_where_postgis_puts_them_and_recorded(town, write):
-    before = store.dataset_row(town, "town").revision
+    before = runs.dataset_row(town, "town").revision
     report = _load(town, write(CLINICS))
     assert (report.kind, report.read, report.kept, report.quarantined, report.far) == ("sites", 2, 2, {}, {})
     assert (report.srid, report.trajectories, report.subjects, report.notices) == (32632, 0, 0, ())
-    assert store.dataset_row(town, "town").revision > before
+    assert runs.dataset_row(town, "town").revision > before
     off = _all(
         town,
         "SELECT s.name, ST_SRID(geom), "
@@ -94,8 +95,8 @@ def test_sites_are_stored_where_postgis_puts_them_and_recorded(town, write):
 def test_a_run_reads_the_bounds_of_what_was_loaded(database, plane, write):
     rows = f'name,area\nward,"{SQUARE}"\ndoor,POINT (7 8)\nfence,"LINESTRING (10 20, 30 5)"\n'
     _metres(plane, write(rows), SHAPE)
-    with store.reading(database) as reader:
-        places = reader.places(store.dataset_row(plane, "town").dataset_id)
+    with reading.open_reader(database) as reader:
+        places = reader.places(runs.dataset_row(plane, "town").dataset_id)
     assert places.site_bounds.tolist() == [[100, 100, 140, 130], [7, 8, 7, 8], [10, 5, 30, 20]]
 
 
@@ -295,11 +296,11 @@ def test_adding_keeps_what_is_there_and_replacing_does_not(plane, write):
 @pytest.mark.parametrize("rows", ["", "x,y,name\n", "x,y,name\nnowhere,1,a\n", "x,y\n1,1\n"])
 def test_a_file_that_cannot_be_used_replaces_nothing(plane, write, rows):
     _metres(plane, write(HEAD + "1,1,a\n"))
-    revision = store.dataset_row(plane, "town").revision
+    revision = runs.dataset_row(plane, "town").revision
     with pytest.raises(DataError):
         _metres(plane, write(rows), replace=True)
     assert _sites(plane) == [("a", "POINT(1 1)")]
-    assert store.dataset_row(plane, "town").revision == revision
+    assert runs.dataset_row(plane, "town").revision == revision
 
 
 def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write):
@@ -346,17 +347,17 @@ def test_a_transaction_of_the_caller_decides(database, plane, write):
 
 def test_an_operator_loads_sites_a_worker_reads_them_and_an_analyst_sees_nothing(plane, login, write):
     rows = write(HEAD + "1,1,a\n1,1,a\n2,nan,b\n")
-    with store.connect(login("dbanon_operator")) as operator:
+    with connect(login("dbanon_operator")) as operator:
         assert _metres(operator, rows).kept == 1
         assert _metres(operator, rows, replace=True).kept == 1
-    with store.connect(login("dbanon_worker")) as worker:
+    with connect(login("dbanon_worker")) as worker:
         assert _sites(worker) == [("a", "POINT(1 1)")]
         with pytest.raises(StoreError, match="rights"):
             _metres(worker, rows, replace=True)
         for statement in ("DELETE FROM dbanon.site", "UPDATE dbanon.site SET name = 'b'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 worker.execute(statement)
-    with store.connect(login("dbanon_analyst")) as analyst:
+    with connect(login("dbanon_analyst")) as analyst:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             analyst.execute("SELECT FROM dbanon.site")
         with pytest.raises(StoreError, match="rights"):

@@ -9,10 +9,11 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from dbanon import store
+from dbanon import runs, writing
 from dbanon.errors import DbanonError, InfeasibleError
-from dbanon.methods import METHODS, _snapshot, sensitive_sites, tp_aware
-from dbanon.methods._values import LATEST_S
+from dbanon.methods import METHODS, sensitive_sites, tp_aware
+from dbanon.methods._parsing import LATEST_S
+from dbanon.methods.sensitive_sites import _snapshot
 from dbanon.trajectory import Places, Requests, Trajectories
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
@@ -97,7 +98,7 @@ def stored(connection, data, requests=None, places=None, name="d"):
 
 
 def planned(connection, method, params=None, algorithm=None, dataset="d"):
-    items = store.plan_run(connection, dataset, method, algorithm, params or {})
+    items = runs.plan_run(connection, dataset, method, algorithm, params or {})
     return {i.item: i for i in items}
 
 
@@ -115,7 +116,7 @@ def demand_foretold(plan, family, cloaks):
     assert plan["members"].value == len(cloaks.member_record)
     assert len(cloaks.record_id) <= (most(plan["rows"]) if family == "tp-aware" else plan["rows"].value)
     letters = sum(len(cloaks.extras[e]) for e in cloaks.extra.tolist() if e >= 0)
-    size = len(cloaks.record_id) * store._CLOAK_BYTES + len(cloaks.member_record) * store._MEMBER_BYTES + letters
+    size = len(cloaks.record_id) * writing._CLOAK_BYTES + len(cloaks.member_record) * writing._MEMBER_BYTES + letters
     assert size <= most(plan["bytes"])
     assert (plan["exit_code"].value, plan["exit_code"].exact) == (0, True)
 
@@ -360,11 +361,11 @@ def test_limits_and_sizes_are_those_of_the_program(scratch):
     assert rates["limits"] == {
         "time_s": LATEST_S, "windows": tp_aware.MOST_WINDOWS, "cells": 2**tp_aware.MOST_LEVELS,
         "domain": sensitive_sites._LARGEST_COST, "local_users": sensitive_sites.MOST_USERS_LOCAL,
-        "local_sites": sensitive_sites.MOST_SITES_LOCAL, "bytes": store.LARGEST_RUN_BYTES,
+        "local_sites": sensitive_sites.MOST_SITES_LOCAL, "bytes": writing.LARGEST_RUN_BYTES,
     }  # fmt: skip
     assert rates["limits"]["cells"] == _snapshot.LARGEST_SIDE
     assert rates["stored"] == {
-        "row": store._CLOAK_BYTES, "member": store._MEMBER_BYTES, "requests": len('{"requests": []}') - len(", "),
+        "row": writing._CLOAK_BYTES, "member": writing._MEMBER_BYTES, "requests": len('{"requests": []}') - len(", "),
         "cloaked": len(sensitive_sites._CLOAKED),
     }  # fmt: skip
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from dbanon import queue, store
+from dbanon import queue, runs
+from dbanon.connection import connect, errors_translated
 from dbanon.errors import ParameterError, StoreError
 
 LOST = "The lock on run 2 must be held until it is done"
@@ -21,14 +22,14 @@ def waiting(connection: psycopg.Connection, run: int) -> int:
 
 @pytest.fixture
 def other(database: str) -> Iterator[psycopg.Connection]:
-    with store.connect(database) as opened:
+    with connect(database) as opened:
         yield opened
 
 
 @contextmanager
 def worker(connection: psycopg.Connection, database: str) -> Iterator[psycopg.Connection]:
     """A session that goes away: the server lets its locks go a moment after the client has closed it."""
-    with store.connect(database) as opened:
+    with connect(database) as opened:
         pid = opened.info.backend_pid
         yield opened
     alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
@@ -59,7 +60,7 @@ def with_rows(connection: psycopg.Connection, run_id: int) -> None:
 
 def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
     assert shown(connection, waiting) == ("queued", "waiting for a worker")
-    row = store.run_row(connection, waiting)
+    row = runs.run_row(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
     assert 0 <= row.seed < 2**48
@@ -75,7 +76,7 @@ def test_what_cannot_run_is_not_queued(connection: psycopg.Connection, run: int)
         (("ten", "tp-aware", None, {}, -1), "The seed must be an integer >= 0"),
     ):
         dataset, method, algorithm, params, seed = arguments
-        with pytest.raises(ParameterError, match=message), store.errors_translated():
+        with pytest.raises(ParameterError, match=message), errors_translated():
             queue.submit_run(connection, dataset, method, algorithm, params, seed=seed)
     assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)
 
@@ -120,11 +121,11 @@ def test_a_waiting_run_is_cancelled_at_once_and_a_running_one_is_asked_to_end(
     assert queue.cancel_run(connection, waiting) == "being cancelled"
     assert shown(connection, waiting) == ("running", "being cancelled")
     assert queue.watch_run(other, claim, None, 0, None) == "cancel"
-    with pytest.raises(StoreError, match=r"must wait or be worked on\. Run 1 is verified"), store.errors_translated():
+    with pytest.raises(StoreError, match=r"must wait or be worked on\. Run 1 is verified"), errors_translated():
         queue.cancel_run(connection, 1)
     drop = "SELECT dbanon.drop_run(1) deletes it."
     assert (failing(connection, "SELECT dbanon.cancel_run(1)").message_hint or "").endswith(drop)
-    with pytest.raises(ParameterError, match="no run 99"), store.errors_translated():
+    with pytest.raises(ParameterError, match="no run 99"), errors_translated():
         queue.cancel_run(connection, 99)
 
 
@@ -205,7 +206,7 @@ def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
     queue.ask_verification(connection, run)
-    with pytest.raises(StoreError, match="Nobody else may work on run 1"), store.errors_translated():
+    with pytest.raises(StoreError, match="Nobody else may work on run 1"), errors_translated():
         queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     queue.ask_verification(connection, run)
@@ -230,7 +231,7 @@ def test_a_verification_is_queued_and_keeps_rows_and_status_whatever_happens(
 def test_only_what_was_computed_is_verified(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
     told = rf"must have been computed to be verified\. Run 1 is {status}"
-    with pytest.raises(ParameterError, match=told), store.errors_translated():
+    with pytest.raises(ParameterError, match=told), errors_translated():
         queue.ask_verification(connection, run)
 
 
@@ -313,7 +314,7 @@ def test_what_would_fail_later_fails_first(
 def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
     connection: psycopg.Connection, run: int, login: Callable[[str], str]
 ) -> None:
-    with store.connect(login("dbanon_operator")) as operator, store.connect(login("dbanon_worker")) as session:
+    with connect(login("dbanon_operator")) as operator, connect(login("dbanon_worker")) as session:
         run_id = queue.submit_run(operator, "ten", "tp-aware", None, {}, seed=1)
         claim = queue.claim_run(session, "w")
         assert claim is not None

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from dbanon import queue, store
+from dbanon import queue
+from dbanon.connection import connect
 
 from .test_queue import shown, worker
 
@@ -37,7 +38,7 @@ def test_a_lock_that_outlives_its_work_is_in_nobodys_way(
     connection: psycopg.Connection, database: str, run: int
 ) -> None:
     first = submitted(connection)
-    with store.connect(database) as finishing:
+    with connect(database) as finishing:
         queue.requeue_run(connection, claimed(finishing, first))  # it lets the lock go a moment later
         again = claimed(connection, first)
         assert (again.attempt, queue.watch_run(connection, again, None, 0, None)) == (2, "go on")
@@ -68,8 +69,8 @@ def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str,
 
 
 def test_seeds_that_are_drawn_differ_and_fit_into_48_bits(connection: psycopg.Connection, run: int) -> None:
-    runs = [submitted(connection) for _ in range(40)]
-    seeds = [store.run_row(connection, run_id).seed or 0 for run_id in runs]
+    ids = [submitted(connection) for _ in range(40)]
+    seeds = [runs.run_row(connection, run_id).seed or 0 for run_id in ids]
     assert len(set(seeds)) == 40
     assert 2**40 < max(seeds) < 2**48
 
@@ -82,7 +83,7 @@ def test_a_run_that_somebody_cancelled_does_not_move_on(
     connection: psycopg.Connection, database: str, run: int, status: str
 ) -> None:
     waiting = submitted(connection)
-    with store.connect(database) as session:
+    with connect(database) as session:
         claim = claimed(session, waiting)
         assert queue.cancel_run(connection, waiting) == "being cancelled"
         with pytest.raises(queue.CancelledError, match=r"^The run must be left to end\. .* cancelled it\.$"):
@@ -97,7 +98,7 @@ def test_another_verification_forgets_that_the_last_was_cancelled(
     connection: psycopg.Connection, database: str, run: int, taken: bool
 ) -> None:
     queue.ask_verification(connection, run)
-    with store.connect(database) as session:
+    with connect(database) as session:
         if taken:
             claim = claimed(session, run)
             assert queue.cancel_run(connection, run) == "being cancelled"
@@ -150,7 +151,7 @@ def test_cancelling_leaves_one_line_with_the_login(
         queue.ask_verification(connection, run)
     else:
         run_id = submitted(connection)
-    with store.connect(database) as session, store.connect(login("dbanon_operator")) as operator:
+    with connect(database) as session, connect(login("dbanon_operator")) as operator:
         claim = claimed(session, run_id) if "running" in what else None
         with lines(connection) as added:
             queue.cancel_run(operator, run_id)
@@ -165,7 +166,7 @@ def test_cancelling_leaves_one_line_with_the_login(
 def test_asking_for_a_verification_leaves_one_line_with_the_login(
     connection: psycopg.Connection, database: str, login: Login, run: int
 ) -> None:
-    with store.connect(database) as session, store.connect(login("dbanon_operator")) as operator:
+    with connect(database) as session, connect(login("dbanon_operator")) as operator:
         for _ in range(2):  # the second after a cancelled one
             with lines(connection) as added:
                 queue.ask_verification(operator, run)

@@ -8,11 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon import queue, running, store
+from dbanon import pipeline, queue, runs
 from dbanon._progress import silent
-from dbanon._watching import Watch
+from dbanon.connection import connect
+from dbanon.database import open_database
 from dbanon.errors import StoreError
-from dbanon.pipeline import open_database
+from dbanon.watch import Watch
 
 from .test_queue import shown, with_rows, worker
 from .test_queue_edges import claimed, submitted, value
@@ -66,7 +67,7 @@ def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
     assert queue.watch_run(connection, claim, "computing", 1, 2) == "go on"
     queue.set_status(connection, claim, "running")
     assert queue.reap_runs(connection) == 0
-    with store.connect(database) as other:
+    with connect(database) as other:
         other.execute("SET statement_timeout = '10s'")
         assert queue.cancel_run(other, alive) == "being cancelled"
 
@@ -95,20 +96,20 @@ def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, r
 
 
 def test_a_verification_that_was_cancelled_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
-    before = store.last_verification(connection, run)
+    before = runs.last_verification(connection, run)
     assert before > 0
     queue.ask_verification(connection, run)
     assert queue.cancel_run(connection, run) == "verified"
     with pytest.raises(queue.CancelledError, match="cancelled it"):
-        running.stored_result(connection, run, after=before)
-    assert running.stored_result(connection, run).status == "verified"
+        runs.stored_result(connection, run, after=before)
+    assert runs.stored_result(connection, run).status == "verified"
 
 
 def test_a_verification_that_died_is_no_verdict(connection: psycopg.Connection, run: int) -> None:
     queue.ask_verification(connection, run)
     connection.execute("UPDATE dbanon.run SET todo = NULL")
     with pytest.raises(StoreError, match=r"must come to its end\. It did not; verify it again"):
-        running.stored_result(connection, run, after=store.last_verification(connection, run))
+        runs.stored_result(connection, run, after=runs.last_verification(connection, run))
 
 
 def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
@@ -128,14 +129,14 @@ def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
 def test_another_verification_asked_for_at_the_end_disturbs_nobody(
     connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending = running._Run._result
+    ending = pipeline._Run._result
 
-    def late(self: running._Run, *verdict: Any, **known: Any) -> running.RunResult:
+    def late(self: pipeline._Run, *verdict: Any, **known: Any) -> runs.RunResult:
         queue.ask_verification(connection, self.claim.run_id)
         time.sleep(1.2)  # two looks
         return ending(self, *verdict, **known)
 
-    monkeypatch.setattr(running._Run, "_result", late)
+    monkeypatch.setattr(pipeline._Run, "_result", late)
     with open_database(database) as opened:
         assert opened.run("tp-aware", dataset="ten", params={"k": 5}, publish="mine").release == "mine"
 
@@ -145,21 +146,21 @@ def test_nobody_publishes_a_run_between_its_refusal_and_the_reason(
 ) -> None:
     waited: list[str | None] = []
 
-    def refusal(self: running._Run, verdict: object) -> str:
+    def refusal(self: pipeline._Run, verdict: object) -> str:
         connection.execute("SET lock_timeout = '50ms'")
         with pytest.raises(psycopg.Error) as caught:
             connection.execute("UPDATE dbanon.run SET status = status WHERE run_id = %s", [self.claim.run_id])
         waited.append(caught.value.sqlstate)
         return "Refused."
 
-    monkeypatch.setattr(running._Run, "_refusal", refusal)
-    monkeypatch.setattr(running, "_judge", lambda name, url, run_id: REFUSED)
+    monkeypatch.setattr(pipeline._Run, "_refusal", refusal)
+    monkeypatch.setattr(pipeline, "_judge", lambda name, url, run_id: REFUSED)
     with open_database(database) as opened:
         assert opened.verify(run).status == "refused"
     assert waited == ["55P03"]
 
 
-REFUSED = running.Verdict(attack="tp-aware", passed=False, figures={}, clauses=())
+REFUSED = pipeline.Verdict(attack="tp-aware", passed=False, figures={}, clauses=())
 
 
 def test_a_watch_that_is_interrupted_at_its_end_gives_nothing_up(
@@ -171,7 +172,7 @@ def test_a_watch_that_is_interrupted_at_its_end_gives_nothing_up(
     monkeypatch.setattr(Watch, "settle", interrupted)
     given_up = threading.Event()
     claim = claimed(connection, submitted(connection))
-    with store.connect(database) as holder:
+    with connect(database) as holder:
         watch = Watch(holder, claim, silent, give_up=given_up.set)
         with pytest.raises(KeyboardInterrupt), watch:
             pass

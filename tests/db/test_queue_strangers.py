@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from dbanon import queue, store
+from dbanon import queue
+from dbanon.connection import connect
 from dbanon.testing import database_url
 
 from .test_queue import shown, worker
@@ -54,12 +55,12 @@ def test_the_keys_of_a_dead_worker_are_worth_nothing(
         assert len(keys) == 2
     thief.take(keys)
     for address in ("dbanon_operator", "dbanon_worker"):
-        with store.connect(login(address)) as other:
+        with connect(login(address)) as other:
             assert shown(other, taken, "status, progress, worker") == ("queued", "waiting for a worker", None)
             assert not queue.has_worker(other)
     assert queue.reap_runs(connection) == 1
     assert value(connection, "SELECT count(*) FROM dbanon.worker") == 0
-    with store.connect(login("dbanon_worker")) as second:
+    with connect(login("dbanon_worker")) as second:
         assert claimed(second, taken).attempt == 2
         assert shown(connection, taken, "status") == ("running",)
 
@@ -68,7 +69,7 @@ def test_who_holds_the_key_of_a_run_in_the_queue_keeps_nobody_from_it(
     connection: psycopg.Connection, run: int, login: Login, thief: Thief
 ) -> None:
     waiting = submitted(connection)
-    with store.connect(login("dbanon_worker")) as first:
+    with connect(login("dbanon_worker")) as first:
         first.execute("SET statement_timeout = '10s'")
         claim = claimed(first, waiting)
         (key,) = thief.sees()
@@ -84,7 +85,7 @@ def test_who_holds_the_key_of_a_run_in_the_queue_keeps_nobody_from_it(
 def test_a_process_number_that_was_given_out_anew_is_another_session(
     connection: psycopg.Connection, database: str, run: int, login: Login, thief: Thief
 ) -> None:
-    with store.connect(database) as holder:
+    with connect(database) as holder:
         claim = claimed(holder, submitted(connection))
         held = "SELECT dbanon.is_held(held_by) FROM dbanon.run WHERE run_id = %s"
         assert value(connection, held, claim.run_id) is True
@@ -92,7 +93,7 @@ def test_a_process_number_that_was_given_out_anew_is_another_session(
         thief.take([claim.lock_key])
         connection.execute("UPDATE dbanon.run SET held_by.pid = %s WHERE run_id = %s", [thief.pid, claim.run_id])
         assert value(connection, held, claim.run_id) is False
-        with store.connect(login("dbanon_operator")) as other:  # may not see when others' sessions began
+        with connect(login("dbanon_operator")) as other:  # may not see when others' sessions began
             assert value(other, held, claim.run_id) is False
         thief.here.execute("SELECT pg_advisory_unlock_all()")
         holder.execute("SELECT pg_advisory_lock(%s)", [claim.lock_key])
@@ -100,7 +101,7 @@ def test_a_process_number_that_was_given_out_anew_is_another_session(
         for start, same in (("(held_by).started_at", True), ("NULL", True), ("now()", False)):
             connection.execute(back.format(start), [holder.info.backend_pid, claim.run_id])
             assert value(connection, held, claim.run_id) is same
-        with store.connect(login("dbanon_operator")) as other:
+        with connect(login("dbanon_operator")) as other:
             assert value(other, held, claim.run_id) is True
 
 
@@ -123,7 +124,7 @@ def test_a_worker_that_came_during_a_transaction_is_seen_in_it(
     waiting = submitted(connection)
     with psycopg.connect(database) as earlier:
         earlier.execute("SELECT count(*) FROM pg_stat_activity")
-        with store.connect(database) as holder:
+        with connect(database) as holder:
             claim = claimed(holder, waiting)
             assert value(earlier, "SELECT dbanon.reap_runs()") == 0
             assert shown(earlier, claim.run_id) == ("running", "starting")
@@ -132,12 +133,12 @@ def test_a_worker_that_came_during_a_transaction_is_seen_in_it(
 def test_nobody_can_read_or_infer_the_channel_of_a_worker(
     connection: psycopg.Connection, run: int, login: Login, thief: Thief
 ) -> None:
-    with store.connect(login("dbanon_worker")) as up, store.connect(login("dbanon_worker")) as second:
+    with connect(login("dbanon_worker")) as up, connect(login("dbanon_worker")) as second:
         channel = queue.register_worker(up, "host 1")
         up.execute(f"LISTEN {channel}")
         for key in thief.sees():
             thief.here.execute(f'LISTEN "dbanon_{key}"')
-        with store.connect(login("dbanon_operator")) as operator:
+        with connect(login("dbanon_operator")) as operator:
             for curious in (operator, second, thief.here):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     curious.execute("SELECT channel FROM dbanon.worker")

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon import store
+from dbanon import releases
+from dbanon.connection import errors_translated
 from dbanon.errors import ParameterError
 
 NOTE = "SELECT dbanon.note_refusal(%s, %s, %s, %s)"
@@ -62,11 +63,11 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
-        with pytest.raises(ParameterError, match="There is a 'ten' already"), store.errors_translated():
-            store.publish(connection, run, "ten")
+        with pytest.raises(ParameterError, match="There is a 'ten' already"), errors_translated():
+            releases.publish(connection, run, "ten")
     row = connection.execute(KEPT).fetchone()
     assert row is not None
     assert (row[0], row[1][0][2]) == (None, "DA003")
     connection.execute("DROP FUNCTION dbanon.note_refusal(bigint, text, text, text)")
-    with pytest.raises(ParameterError, match="There is a 'ten' already"), store.errors_translated():
-        store.publish(connection, run, "ten")
+    with pytest.raises(ParameterError, match="There is a 'ten' already"), errors_translated():
+        releases.publish(connection, run, "ten")

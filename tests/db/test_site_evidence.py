@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import store
+from dbanon import reading
 from dbanon.attacks import ATTACKS, SiteEvidence
 from dbanon.errors import DataError
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
@@ -246,7 +246,7 @@ def written(connection: psycopg.Connection, small: SiteWorld, evidence: SiteEvid
 
 
 def read(url: str, run: int) -> SiteEvidence:
-    with store.reading(url) as reader:
+    with reading.open_reader(url) as reader:
         evidence = reader.evidence(run)
     assert isinstance(evidence, SiteEvidence)
     return evidence

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from dbanon import _utm, binary_copy, load, synth
+from dbanon.database import Database, open_database
 from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.pipeline import Database, open_database
 from dbanon.synth import Plan, World
 
 ROWS = "SELECT subject, ST_AsEWKB(path) FROM dbanon.trajectory WHERE dataset_id = {} ORDER BY subject"

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon import schema, store
+from dbanon import releases, schema
+from dbanon.connection import errors_translated
+from dbanon.database import open_database
 from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
-from dbanon.pipeline import open_database
 
 
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
@@ -44,18 +45,18 @@ def test_an_analyst_cannot_hold_up_a_publication(
 def test_a_dataset_with_trajectories_keeps_its_srid_and_a_new_grid_is_a_new_revision(
     connection: psycopg.Connection, run: int
 ) -> None:
-    with pytest.raises(DataError, match="SRID"), store.errors_translated():
+    with pytest.raises(DataError, match="SRID"), errors_translated():
         connection.execute("UPDATE dbanon.dataset SET srid = 3857")
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m * 2")
     connection.execute("UPDATE dbanon.dataset SET grid_m = grid_m / 2")
-    with pytest.raises(VerificationFailed, match="changed"), store.errors_translated():
-        store.publish(connection, run, "ten")
+    with pytest.raises(VerificationFailed, match="changed"), errors_translated():
+        releases.publish(connection, run, "ten")
 
 
 def test_what_a_run_says_it_left_out_is_part_of_what_was_verified(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_some_instant": 7}}'""")
-    with pytest.raises(VerificationFailed, match="changed"), store.errors_translated():
-        store.publish(connection, run, "ten")
+    with pytest.raises(VerificationFailed, match="changed"), errors_translated():
+        releases.publish(connection, run, "ten")
 
 
 @pytest.mark.parametrize("shape", ["ST_Force3DM(region)", "ST_ForceCurve(region)", "ST_Multi(region)"])

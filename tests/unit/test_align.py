@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods import _align
+from dbanon.methods.kernels import align as kernel
 from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
 
@@ -43,12 +43,12 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
     for _ in range(60):
         data = trajectories(rng, grid_s=grid_s)
         gap = rng.choice([0, 5, 10, 60])
-        instants = _align.Instants(start=5, step_s=5, count=4, mode=_align.MODES[align], max_gap_s=gap)
-        line = _align.merge(data)
+        instants = kernel.Instants(start=5, step_s=5, count=4, mode=kernel.MODES[align], max_gap_s=gap)
+        line = kernel.merge(data)
         everyone = np.arange(len(line.subject), dtype=np.int32)
-        x, y = _align.positions(line, instants, everyone)
-        rows, which = _align.suppliers(line, instants, everyone) if not line.single else (None, None)
-        found, present, extent = _align.survey(line, instants, 1.0)
+        x, y = kernel.positions(line, instants, everyone)
+        rows, which = kernel.suppliers(line, instants, everyone) if not line.single else (None, None)
+        found, present, extent = kernel.survey(line, instants, 1.0)
         cells = []
         for row, subject in enumerate(line.subject.tolist()):
             fixes = fixes_of(data, subject)
@@ -73,9 +73,9 @@ def test_positions_and_their_suppliers_are_those_of_the_plain_rules(align, grid_
 
 def test_cells_are_floors_relative_to_the_root():
     data = one_subject(t=[0.0, 60.0], x=[-0.5, 25.0], y=[9.99, 10.0])
-    instants = _align.Instants(start=0, step_s=60, count=2, mode=_align.LAST, max_gap_s=0)
-    line = _align.merge(data)
-    x, y = _align.cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
+    instants = kernel.Instants(start=0, step_s=60, count=2, mode=kernel.LAST, max_gap_s=0)
+    line = kernel.merge(data)
+    x, y = kernel.cells(line, instants, np.array([0], np.int32), 10.0, (-1.0, 0.0))
     assert (x.tolist(), y.tolist()) == ([[0, 3]], [[0, 1]])
 
 
@@ -88,23 +88,23 @@ def one_subject(t, x, y):
 
 def test_of_fixes_in_one_slot_the_latest_gives_the_position():
     data = one_subject(t=[0.1, 0.9], x=[1.0, 2.0], y=[1.0, 2.0])
-    instants = _align.Instants(start=0, step_s=60, count=1, mode=_align.EXACT, max_gap_s=0)
-    line = _align.merge(data)
-    x, _ = _align.positions(line, instants, np.array([0], np.int32))
+    instants = kernel.Instants(start=0, step_s=60, count=1, mode=kernel.EXACT, max_gap_s=0)
+    line = kernel.merge(data)
+    x, _ = kernel.positions(line, instants, np.array([0], np.int32))
     assert x.tolist() == [[2.0]]
 
 
 def test_the_gap_is_measured_from_the_slot_and_includes_its_limit():
     data = one_subject(t=[0.9], x=[1.0], y=[1.0])
     for gap, found in ((59, 0), (60, 1)):
-        instants = _align.Instants(start=60, step_s=60, count=1, mode=_align.LAST, max_gap_s=gap)
-        assert _align.survey(_align.merge(data), instants, 1.0)[0].tolist() == [found]
+        instants = kernel.Instants(start=60, step_s=60, count=1, mode=kernel.LAST, max_gap_s=gap)
+        assert kernel.survey(kernel.merge(data), instants, 1.0)[0].tolist() == [found]
 
 
 def test_only_windows_that_a_fix_reaches_are_looked_at():
     data = one_subject(t=[0.0, 1000.0], x=[1.0, 1.0], y=[1.0, 1.0])
-    windows = [_align.Instants(start=100 * w, step_s=10, count=10, mode=_align.LAST, max_gap_s=150) for w in range(11)]
-    assert np.flatnonzero(_align.reached(_align.merge(data), windows)).tolist() == [0, 1, 10]
+    windows = [kernel.Instants(start=100 * w, step_s=10, count=10, mode=kernel.LAST, max_gap_s=150) for w in range(11)]
+    assert np.flatnonzero(kernel.reached(kernel.merge(data), windows)).tolist() == [0, 1, 10]
 
 
 def test_no_trajectories_make_an_empty_timeline():
@@ -113,4 +113,4 @@ def test_no_trajectories_make_an_empty_timeline():
         trajectory_id=none.astype(int), subject=none.astype(int), offset=np.array([0]),
         t=none, x=none, y=none, srid=32610, grid_m=1.0, grid_s=1,
     )  # fmt: skip
-    assert len(_align.merge(data).subject) == 0
+    assert len(kernel.merge(data).subject) == 0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.attacks import ATTACKS, Evidence, _replay
-from dbanon.attacks._replay import Timetable, replay
+from dbanon.attacks import ATTACKS, Evidence, shared
+from dbanon.attacks.shared.replay import Timetable, replay
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
@@ -463,7 +463,7 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
     timetable = Timetable(grid_s=5, first=world.start // 5, step=step, count=len(world.instants), length=length)
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_replay, "ELEMENTS", elements)
+        patch.setattr(shared.replay, "ELEMENTS", elements)
         for sighting in replay(world.data, timetable, world.params["align"], world.params["max_gap_s"]):
             for pair, column in zip(*np.nonzero(sighting.there), strict=True):
                 key = (int(sighting.subject[pair]), int(sighting.window[pair] * length + column))

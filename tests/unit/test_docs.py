@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dbanon import methods
-from dbanon.loading import _staging
+from dbanon.load import _staging
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dbanon.generating import _journeys, _network
-from dbanon.generating._journeys import OBJECT_CLASSES, Fixes, Routes, Timetable
+from dbanon.synth import _journeys, _network
+from dbanon.synth._journeys import OBJECT_CLASSES, Fixes, Routes, Timetable
 
 CAR, PEDESTRIAN = 0, 3
 SECONDS = Timetable(start_s=1_767_600_000, instants=400, step_s=1, whole_share=0.5)

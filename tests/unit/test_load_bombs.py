@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbanon.errors import DataError
-from dbanon.loading import _cells, _files, _parquet
+from dbanon.load import _files, _parquet, _parse
 
 NAMES = ["subject", "time", "x", "y"]
 MOST_MB = 450
@@ -20,14 +20,14 @@ import sys
 from pathlib import Path
 from dbanon import _memory
 from dbanon.errors import DataError
-from dbanon.loading import _cells, _files
+from dbanon.load import _files, _parse
 rows = 0
 try:
     for batch in _files.batches(Path(sys.argv[1]), {NAMES}, options="--subject"):
         rows += len(batch)
-        subject = _cells.texts(batch.columns["subject"])
-        assert _cells.too_long(subject).any()
-        _cells.as_json(batch.columns)
+        subject = _parse.texts(batch.columns["subject"])
+        assert _parse.too_long(subject).any()
+        _parse.as_json(batch.columns)
 except DataError as error:
     print(error)
 print(rows, _memory.peak_mb())
@@ -106,9 +106,9 @@ def test_slices_hold_the_rows_of_the_file_in_their_order(tmp_path: Path, monkeyp
     for dictionary in (True, False):
         path = _write(tmp_path / "slices.parquet", pa.array(names), use_dictionary=dictionary, row_group_size=1_777)
         read = list(_files.batches(path, NAMES, options="--subject"))
-        assert [name for batch in read for name in _cells.texts(batch.columns["subject"]).to_pylist()] == names
+        assert [name for batch in read for name in _parse.texts(batch.columns["subject"]).to_pylist()] == names
         assert [line for batch in read for line in batch.line.to_pylist()] == list(range(2, 5_002))
-        texts = [_cells.texts(batch.columns["subject"]).drop_null().to_pylist() for batch in read]
+        texts = [_parse.texts(batch.columns["subject"]).drop_null().to_pylist() for batch in read]
         assert max(len("".join(part)) for part in texts) <= 1_000 + 90
 
 
@@ -123,7 +123,7 @@ def test_texts_are_read_however_they_are_written(tmp_path: Path, encoding: str, 
     pq.write_table(
         pa.table({"s": pa.array(cells, kind)}), path, data_page_version=version, row_group_size=50, **options
     )
-    read = [_cells.texts(batch.columns["s"]).to_pylist() for batch in _files.batches(path, ["s"], options="--s")]
+    read = [_parse.texts(batch.columns["s"]).to_pylist() for batch in _files.batches(path, ["s"], options="--s")]
     assert [name for names in read for name in names] == ["b", None, "\u00e9", None] * 40
 
 

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.load import SiteColumns
-from dbanon.loading import _boxes, _cells, _files, _sites
+from dbanon.load import SiteColumns, _bbox, _files, _parse, _sites
 
 
 def _read(path, *names):
@@ -27,87 +26,87 @@ def _refusal(path, *names):
 
 def test_numbers_are_read_with_signs_exponents_and_blanks():
     cells = pa.array(["1", " -2.5 ", "+3", "1e2", ".5", "5."])
-    assert _cells.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
+    assert _parse.numbers(cells).to_pylist() == [1.0, -2.5, 3.0, 100.0, 0.5, 5.0]
 
 
 def test_cells_that_are_no_numbers_are_null_and_the_others_stay():
     cells = pa.array(["1", "", None, "x", "0x10", "1_0", "1,5", "--1", "2"])
-    assert _cells.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
+    assert _parse.numbers(cells).to_pylist() == [1.0, *[None] * 7, 2.0]
 
 
 def test_nan_and_infinity_are_numbers_that_are_not_finite():
-    cells = _cells.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
+    cells = _parse.numbers(pa.array(["nan", "NaN", "-inf", "Infinity", "1e999", "bad"])).to_pylist()
     assert [cell is not None and not math.isfinite(cell) for cell in cells] == [True] * 5 + [False]
 
 
 def test_unix_seconds_and_iso_times_may_stand_in_one_column():
     cells = pa.array(["1212562884", "1212562884.25", "2008-06-04T07:01:24Z", "2008-06-04 09:01:24.5+02:00"])
-    assert _cells.Times(None).seconds(cells).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
+    assert _parse.Times(None).seconds(cells).to_pylist() == [1212562884, 1212562884.25, 1212562884, 1212562884.5]
 
 
 @pytest.mark.parametrize(
     "cell", ["2008-06-04t07:01:24", "yesterday", "2008-02-30T00:00:00Z", "2008-13-01T00:00:00Z", ""]
 )
 def test_a_time_that_does_not_exist_is_null(cell):
-    assert _cells.Times(None).seconds(pa.array([cell, "0"])).to_pylist() == [None, 0.0]
+    assert _parse.Times(None).seconds(pa.array([cell, "0"])).to_pylist() == [None, 0.0]
 
 
 def test_nanoseconds_and_a_small_z_are_understood():
     cells = pa.array(["1970-01-01T00:00:01.123456789z", "1970-01-01T00:01Z"])
-    assert _cells.Times(None).seconds(cells).to_pylist() == [1.123456, 60.0]
+    assert _parse.Times(None).seconds(cells).to_pylist() == [1.123456, 60.0]
 
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
 def test_seconds_and_finer_units_since_1970_are_told_by_their_size(unit):
     cells = pa.array([1212562884 * unit, 1212562885 * unit])
-    assert _cells.Times(None).seconds(cells).to_pylist() == pytest.approx([1212562884, 1212562885], abs=1e-5)
-    assert _cells.Times(None).seconds(cells.cast(pa.string())).to_pylist() == pytest.approx([1212562884, 1212562885])
+    assert _parse.Times(None).seconds(cells).to_pylist() == pytest.approx([1212562884, 1212562885], abs=1e-5)
+    assert _parse.Times(None).seconds(cells.cast(pa.string())).to_pylist() == pytest.approx([1212562884, 1212562885])
 
 
 def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
-    times = _cells.Times(None)
+    times = _parse.Times(None)
     first = times.seconds(pa.array(["1212562884", "1212562884000", "1212562885"]))
     assert first.to_pylist() == [1212562884, 1212562884000, 1212562885]
     assert times.seconds(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
-    assert _cells.out_of_range(first.to_numpy()).tolist() == [False, True, False]
+    assert _parse.out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
 def test_a_number_of_another_unit_is_no_time():
-    times = _cells.Times(None)
+    times = _parse.Times(None)
     first = times.seconds(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
-    assert _cells.out_of_range(first).tolist() == [False, False, False, True]
+    assert _parse.out_of_range(first).tolist() == [False, False, False, True]
 
 
 def test_dates_written_as_one_number_are_refused():
     with pytest.raises(DataError, match="YYYYMMDDhhmmss"):
-        _cells.Times(None).seconds(pa.array([20080604120000, 20080604120100]))
+        _parse.Times(None).seconds(pa.array([20080604120000, 20080604120100]))
 
 
 def test_a_time_that_clocks_left_out_is_none():
     cells = pa.array(["2023-03-12 01:59:59", "2023-03-12 02:30:00", "2023-03-12 03:00:00"])
-    assert _cells.Times("America/New_York").seconds(cells).to_pylist() == [1678604399, None, 1678604400]
+    assert _parse.Times("America/New_York").seconds(cells).to_pylist() == [1678604399, None, 1678604400]
 
 
 def test_timestamps_beyond_all_years_do_not_wrap_round():
     cells = pa.array([2**60, 1212562884], pa.timestamp("s"))
-    seconds = _cells.Times("UTC").seconds(cells).to_numpy()
-    assert _cells.out_of_range(seconds).tolist() == [True, False]
+    seconds = _parse.Times("UTC").seconds(cells).to_numpy()
+    assert _parse.out_of_range(seconds).tolist() == [True, False]
     assert seconds[1] == 1212562884
 
 
 def test_a_column_of_dates_is_midnight_in_the_zone_given():
     cells = pa.array([14034], pa.int32()).cast(pa.date32())
-    assert _cells.Times("UTC").seconds(cells).to_pylist() == [14034 * 86400]
+    assert _parse.Times("UTC").seconds(cells).to_pylist() == [14034 * 86400]
     with pytest.raises(ParameterError, match="--tz"):
-        _cells.Times(None).seconds(cells)
+        _parse.Times(None).seconds(cells)
 
 
 def test_cells_as_json_are_what_they_were():
     awkward = ["plain", 'a "quoted" one', "back\\slash", "späti", None, ""]
-    rows = _cells.as_json({'na"me': pa.array(awkward), "n": pa.array([1.5, 2.0, None, -0.25, 3.0, 4.0])}).to_pylist()
+    rows = _parse.as_json({'na"me': pa.array(awkward), "n": pa.array([1.5, 2.0, None, -0.25, 3.0, 4.0])}).to_pylist()
     assert [json.loads(row)['na"me'] for row in rows] == awkward
     assert [json.loads(row)["n"] for row in rows] == ["1.5", "2", None, "-0.25", "3", "4"]
-    assert json.loads(_cells.as_json({"c": pa.array(["tab\there\0"])})[0].as_py()) == {"c": "tab here "}
+    assert json.loads(_parse.as_json({"c": pa.array(["tab\there\0"])})[0].as_py()) == {"c": "tab here "}
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
@@ -134,34 +133,34 @@ def test_utf_16_is_told_from_a_binary_file(tmp_path):
 def test_naive_times_need_a_zone():
     cells = pa.array(["2008-06-04T00:01:24"])
     with pytest.raises(ParameterError, match="--tz"):
-        _cells.Times(None).seconds(cells)
-    assert _cells.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1212562884]
+        _parse.Times(None).seconds(cells)
+    assert _parse.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1212562884]
 
 
 def test_an_hour_that_happens_twice_is_the_first_of_the_two():
     cells = pa.array(["2008-11-02T01:30:00"])
-    assert _cells.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1225614600]
+    assert _parse.Times("America/Los_Angeles").seconds(cells).to_pylist() == [1225614600]
 
 
 def test_a_zone_that_does_not_exist_is_refused():
     with pytest.raises(ParameterError, match="Mars/Olympus"):
-        _cells.check_zone("Mars/Olympus")
-    _cells.check_zone(None)
-    _cells.check_zone("Europe/Berlin")
+        _parse.check_zone("Mars/Olympus")
+    _parse.check_zone(None)
+    _parse.check_zone("Europe/Berlin")
 
 
 def test_parquet_timestamps_are_read_with_and_without_a_zone():
     aware = pa.array([1_500_000], pa.timestamp("ms", "Europe/Berlin"))
     naive = pa.array([1_500_000, None], pa.timestamp("ns"))
-    assert _cells.Times(None).seconds(aware).to_pylist() == [1500.0]
-    assert _cells.Times("UTC").seconds(naive).to_pylist() == [0.0015, None]
+    assert _parse.Times(None).seconds(aware).to_pylist() == [1500.0]
+    assert _parse.Times("UTC").seconds(naive).to_pylist() == [0.0015, None]
     with pytest.raises(ParameterError):
-        _cells.Times(None).seconds(naive)
+        _parse.Times(None).seconds(naive)
 
 
 def test_subjects_lose_blanks_and_empty_ones_are_null():
-    assert _cells.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
-    assert _cells.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
+    assert _parse.texts(pa.array([" a ", "", "  ", None])).to_pylist() == ["a", None, None, None]
+    assert _parse.texts(pa.array([7, None], pa.int16())).to_pylist() == ["7", None]
 
 
 def test_lines_count_from_the_header_over_several_batches(tmp_path, monkeypatch):
@@ -312,5 +311,5 @@ def test_shapes_that_cannot_be_read_are_null_and_endless_ones_not_finite():
 
 def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():
     x, y = np.array([179.5, -179.5, 0.0]), np.zeros(3)
-    assert _boxes.inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
-    assert _boxes.inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]
+    assert _bbox.inside(x, y, (179, -1, -179, 1)).tolist() == [True, True, False]
+    assert _bbox.inside(x, y, (-179.6, -1, 1, 1)).tolist() == [False, True, True]

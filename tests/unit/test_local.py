@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from dbanon.methods import _local
-from dbanon.methods._boxes import Boxes
+from dbanon.methods.sensitive_sites import _local
+from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 20070801

@@ -8,7 +8,7 @@ import pytest
 
 from dbanon import _utm
 from dbanon.errors import DataError, ParameterError
-from dbanon.generating import _network
+from dbanon.synth import _network
 
 NODES = "id,lon,lat\na,8.20,53.10\nb,8.21,53.10\nc,8.21,53.11\nd,9.0,53.5\ne,9.01,53.5\n"
 EDGES = "from,to,length,class\na,b,700,3\nb,c,1200,0\nd,e,900,3\n"

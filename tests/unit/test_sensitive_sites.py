@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dbanon.errors import DataError, InfeasibleError, ParameterError
-from dbanon.methods import _bichromatic, _guards, _improve, _monochromatic, _snapshot, sensitive_sites
-from dbanon.methods._boxes import Boxes
+from dbanon.methods import sensitive_sites
+from dbanon.methods.sensitive_sites import _bichromatic, _guards, _improve, _monochromatic, _snapshot
+from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit.sensitive_sites_instances import instance
 from tests.unit.sensitive_sites_runs import FAMILY, rows, run, sites, users
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods import _bichromatic, _hilbert, _monochromatic, _nearest_users, _threads
-from dbanon.methods._boxes import Boxes
+from dbanon.methods.sensitive_sites import _bichromatic, _hilbert, _monochromatic, _nearest_users, _threads
+from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit import oracles_sensitive_sites as oracle
 from tests.unit.sensitive_sites_instances import instance
 

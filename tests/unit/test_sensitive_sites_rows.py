@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dbanon.methods import _snapshot
+from dbanon.methods.sensitive_sites import _snapshot
 from dbanon.trajectory import Trajectories
 from tests.unit.sensitive_sites_runs import run, sites, users
 

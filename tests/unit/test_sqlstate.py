@@ -57,7 +57,7 @@ def sentences(file: Path) -> list[str]:
 
 
 # What a run ends with is stored once, for psql and the command line: docs/decisions.md, "Hints are written in SQL".
-@pytest.mark.parametrize("package", ["methods", "attacks", "trajectory.py", "running.py"])
+@pytest.mark.parametrize("package", ["methods", "attacks", "trajectory.py", "pipeline.py"])
 def test_what_a_run_ends_with_is_right_in_psql_and_on_the_command_line(package: str) -> None:
     found = ROOT / "dbanon" / package
     files = sorted(found.glob("*.py")) if found.is_dir() else [found]

@@ -11,9 +11,8 @@ import pytest
 
 from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
-from dbanon.generating import _journeys, _network, _wishes
-from dbanon.generating._wishes import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
-from dbanon.synth import Plan, World
+from dbanon.synth import Plan, World, _journeys, _network, _requests
+from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +33,7 @@ def world() -> World:
 
 
 @pytest.fixture(scope="module")
-def made(world: World) -> tuple[_journeys.Fixes, _wishes.Sent]:
+def made(world: World) -> tuple[_journeys.Fixes, _requests.Sent]:
     return world.made(np.arange(400))
 
 
@@ -89,7 +88,7 @@ def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:
 
 
 def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
-    made: tuple[_journeys.Fixes, _wishes.Sent],
+    made: tuple[_journeys.Fixes, _requests.Sent],
 ) -> None:
     fixes, sent = made
     number = np.repeat(fixes.number, np.diff(fixes.offset))
@@ -105,7 +104,7 @@ def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
 
 
 def test_requests_do_not_depend_on_which_objects_are_made_together(
-    world: World, made: tuple[_journeys.Fixes, _wishes.Sent]
+    world: World, made: tuple[_journeys.Fixes, _requests.Sent]
 ) -> None:
     parts = [world.made(part)[1] for part in np.split(np.arange(400), [1, 250])]
     together = sorted(zip(made[1].number.tolist(), made[1].t.tolist(), made[1].poi.tolist(), strict=True))
@@ -117,7 +116,7 @@ def test_requests_do_not_depend_on_which_objects_are_made_together(
 
 @pytest.mark.parametrize("mean", [0.3, 2.0, 50.0, 1000.0])
 def test_the_number_of_requests_is_poisson(mean: float) -> None:
-    count = _wishes._poisson(_journeys.hashed(1, np.arange(50_000)), mean)
+    count = _requests._poisson(_journeys.hashed(1, np.arange(50_000)), mean)
     assert count.mean() == pytest.approx(mean, rel=0.03)
     assert count.var() == pytest.approx(mean, rel=0.05)
 
@@ -130,13 +129,13 @@ def test_no_requests_are_none_at_all() -> None:
 def test_districts_ask_for_different_things() -> None:
     uniform = _journeys.hashed(1, np.arange(20_000))
     for number, (name, share) in enumerate(DISTRICTS.items()):
-        asked = np.bincount(_wishes._wishes(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
+        asked = np.bincount(_requests._wishes(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
         np.testing.assert_allclose(asked, np.array(share) / sum(share), atol=0.02, err_msg=name)
 
 
 def test_every_district_gives_one_share_to_each_category() -> None:
     assert all(len(share) == len(POI_CATEGORIES) for share in DISTRICTS.values())
-    assert len(DISTRICTS) == len(_wishes._PLACES) + 1 == len(_wishes._RADII) + 1
+    assert len(DISTRICTS) == len(_requests._PLACES) + 1 == len(_requests._RADII) + 1
 
 
 def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(world: World) -> None:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.methods import _binary_us_tree as tree
+from dbanon.methods.tp_aware import _binary_us_tree as tree
 from tests.unit import oracles_tp_aware as oracle
 
 SEED = 20120905

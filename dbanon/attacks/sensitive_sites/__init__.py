@@ -1,0 +1,335 @@
+"""The adversary who joins published places with sensitive sites.
+
+It knows who everybody is (the worst case of the paper), finds who is nearest to each site, and asks whether anybody can
+be tied to it among fewer than k. Beside that, what is published must be true: exact places and rectangles that hold
+their users, one row each, nobody missing. Invariant: a verdict passes only if every clause was decided and none broken.
+
+References
+----------
+Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
+2008, Definition 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from dbanon.attacks import SiteEvidence, Verdict
+from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
+from dbanon.attacks.shared.claims import UndecidableError, decided, undecided
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
+from dbanon.attacks.shared.replay import runs
+from dbanon.trajectory import Int
+
+NAME = "sensitive-sites"
+PROMISING = ("bk", "mk", "knn")
+"""Where another happens to share nobody, that is chance, and whoever knows the algorithm knows it."""
+
+_NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """The stored rows.
+
+    Attributes
+    ----------
+    owner : int64[c]
+        Index of the user (into `Snapshot.subject`) whose row it is; -1 where it is not known whose.
+    published : int64[p]
+        The users with a position who have a row, distinct.
+    cells : int64[c, 4]
+        Of the region; nowhere if it has none.
+    sound : bool[c]
+        Whether the region is one rectangle on the grid in the dataset's SRID.
+    cloaked : bool[c]
+        Whether the row says that it is no exact place.
+    faults : int
+        Rows and memberships that are not one row of one user each.
+    """
+
+    owner: Int
+    published: Int
+    cells: Int
+    sound: Bool
+    cloaked: Bool
+    faults: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Regions:
+    """The distinct (region, period) of cloaked rows.
+
+    Attributes
+    ----------
+    of : int64[c]
+        The region of each row; -1 for rows that are not cloaked.
+    cells : int64[g, 4]
+    crowd : int64[g]
+        Distinct users published with it.
+    """
+
+    of: Int
+    cells: Int
+    crowd: Int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sites:
+    """What the adversary finds at each site, and which rectangles hold it.
+
+    Attributes
+    ----------
+    seen : int64[m]
+        Rows at distance 0.
+    tied : int
+        Sites at which a row is exact, or no region is shared by k rows.
+    near : int
+        Exact rows nearer than the guard to a site, counted at each.
+    served : int
+        Sites that can be given a rectangle of their own.
+    idle : int
+        Cloaked rectangles that hold no site.
+    alone : int
+        Cloaked rectangles that are no larger than a site in them: whoever is there is at the site.
+    """
+
+    seen: Int
+    tied: int
+    near: int
+    served: int
+    idle: int
+    alone: int
+
+
+def attack(evidence: SiteEvidence) -> Verdict:
+    """Decide whether any site can be tied to fewer than k users, and whether what is published is true.
+
+    Parameters
+    ----------
+    evidence : SiteEvidence
+        The stored rows, the data, the sites, and the spatial join of rows and sites.
+
+    Returns
+    -------
+    Verdict
+        With the clause `decidable` alone if the evidence makes no sense.
+
+    Notes
+    -----
+    O((fixes + rows) log) time, beside the matching of sites and the rectangles that hold them.
+    """
+    try:
+        rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
+    except UndecidableError as doubt:
+        return undecided(NAME, doubt)
+    return _decide(evidence, rules, stated)
+
+
+def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Verdict:
+    users = snapshot(evidence, rules)
+    rows = _rows(evidence, users)
+    regions = _regions(evidence, rows)
+    sites = _sites(evidence, rules, regions)
+    inside = int((meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
+    absent = {ABSENT: int((~users.there).sum())}
+    misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
+    off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
+    broken = {
+        "decidable": 0,
+        "promise": int(evidence.algorithm not in PROMISING),
+        "one-row": rows.faults,
+        "period": int(off_time.sum()),
+        "rectangle": int((~rows.sound).sum()),
+        "completeness": int(users.there.sum()) - len(rows.published),
+        "suppressed": misstated,
+        "exact": _inexact(evidence, users, rows),
+        "masking": _unmasked(users, rows),
+        "crowd-count": _miscounted(evidence, rows, regions),
+        "crowd-size": int((regions.crowd < rules.k).sum()),
+        "nearest": sites.tied,
+        "own-rectangle": len(sites.seen) - sites.served + sites.idle,
+        "guards": sites.near + (inside if rules.guard_inside else 0),
+        "no-other-columns": int(((evidence.cloak_other_keys != 0) | ~np.isin(evidence.cloak_cloaked, (0, 1))).sum()),
+    }
+    figures = _figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
+    return decided(NAME, _SENTENCES, broken, figures, rules.k)
+
+
+# What must hold, and what is counted that breaks it.
+_SENTENCES = {
+    "decidable": ("Parameters, data, sites and stored rows must make sense together", "contradictions"),
+    "promise": ("The run's algorithm must be one that gives every site k users of its own", "algorithms"),
+    "one-row": (
+        "Every record must be one row of one user, its membership single, whole and of the trajectory that supplies "
+        "the position, and no user may have two",
+        "rows or memberships",
+    ),
+    "period": ("Every row must have the snapshot's period", "rows"),
+    "rectangle": ("Every region must be one rectangle on the dataset's grid in its SRID", "rows"),
+    "completeness": ("Every user with a position must be published", "users"),
+    "suppressed": ("What the run says it left out must be what the data say was left out", "counts"),
+    "exact": ("Every row that is not cloaked must be exactly the cells of its user, with crowd 1", "rows"),
+    "masking": ("Every cloaked row must hold the cells of its user", "rows"),
+    "crowd-count": (
+        "Every row must stand for one user, and the crowd of a cloaked one be the number of users with its region",
+        "rows",
+    ),
+    "crowd-size": ("Every cloaked region must be shared by at least k = {k} users", "regions"),
+    "nearest": (
+        "All rows nearest to a site must be cloaked, and at least k = {k} of them have one region",
+        "sites",
+    ),
+    "own-rectangle": (
+        "Every site must have a rectangle that holds it, one of c users serving no more than c / {k} sites, and every "
+        "cloaked region hold a site",
+        "sites or regions",
+    ),
+    "guards": ("No exact row may be where the run's guards allow none", "rows, counted at each site"),
+    "no-other-columns": ("Rows must hold no columns but the method's, and these must be what they should be", "rows"),
+}
+
+
+def _figures(
+    evidence: SiteEvidence, users: Snapshot, rows: _Rows, regions: _Regions, sites: _Sites
+) -> dict[str, int | float]:
+    at_sites = meeting(users.cells[users.there], _site_cells(evidence)) > 0
+    return {
+        "users": len(users.subject),
+        "sites": len(sites.seen),
+        "published": len(rows.published),
+        "cloaked": int(rows.cloaked.sum()),
+        "exact": int((~rows.cloaked).sum()),
+        "absent": int((~users.there).sum()),
+        "rectangles": len(regions.crowd),
+        "smallest_crowd": int(regions.crowd.min()) if len(regions.crowd) else 0,
+        "largest_crowd": int(regions.crowd.max(initial=0)),
+        "users_at_sites": int(at_sites.sum()),
+        "sites_with_own_rectangle": sites.served,
+        "rectangles_of_their_site_alone": sites.alone,
+        "least_seen_at_a_site": int(sites.seen.min()),
+        "mean_seen_at_a_site": float(sites.seen.mean()),
+    }
+
+
+# The rows: whose they are, and whether they are true.
+
+
+def _rows(evidence: SiteEvidence, users: Snapshot) -> _Rows:
+    key = distinct(evidence.cloak_record)
+    record, user, faults = _members(evidence, users, key)
+    faults += len(evidence.cloak_record) - len(key) + int((evidence.cloak_seq != 1).sum())
+    owner = np.full(len(key), -1)
+    owner[record] = user
+    cells, on_grid = of_regions(evidence.cloak_bounds, evidence.trajectories.grid_m)
+    return _Rows(
+        owner=owner[find(key, evidence.cloak_record)],
+        published=distinct(user[users.there[user]]),
+        cells=cells,
+        sound=on_grid & evidence.cloak_rectangle & (evidence.cloak_srid == evidence.trajectories.srid),
+        cloaked=evidence.cloak_cloaked == 1,
+        faults=faults,
+    )
+
+
+def _members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, Int, int]:
+    """Give record and user of the memberships that are known, and count what keeps records from being a user each."""
+    record = find(key, evidence.member_record)
+    trajectory = find(evidence.trajectories.trajectory_id, evidence.member_trajectory)
+    known = (record >= 0) & (trajectory >= 0)
+    user = np.searchsorted(users.subject, evidence.trajectories.subject[trajectory])
+    right = known & evidence.member_whole & users.there[user] & (users.supplier[user] == trajectory)
+    record, user = record[known], user[known]
+    records, people = len(distinct(record)), len(distinct(user))
+    pairs = len(distinct(record * len(users.subject) + user))
+    faults = int((~right).sum()) + (len(key) - records) + (len(record) - records) + (pairs - people)
+    return record, user, faults
+
+
+def _inexact(evidence: SiteEvidence, users: Snapshot, rows: _Rows) -> int:
+    exact = np.flatnonzero(~rows.cloaked & (rows.owner >= 0))
+    same = (rows.cells[exact] == users.cells[rows.owner[exact]]).all(axis=1)
+    return int((~same | (evidence.cloak_crowd[exact] != 1)).sum())
+
+
+def _unmasked(users: Snapshot, rows: _Rows) -> int:
+    cloaked = np.flatnonzero(rows.cloaked & (rows.owner >= 0))
+    return int((~hold(rows.cells[cloaked], users.cells[rows.owner[cloaked]])).sum())
+
+
+def _miscounted(evidence: SiteEvidence, rows: _Rows, regions: _Regions) -> int:
+    wrong = evidence.cloak_subjects != 1
+    wrong[rows.cloaked] |= evidence.cloak_crowd[rows.cloaked] != regions.crowd[regions.of[rows.cloaked]]
+    return int(wrong.sum())
+
+
+def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
+    """Group the cloaked rows by all that an analyst can tell apart: the last bit of a bound is enough."""
+    cloaked = np.flatnonzero(rows.cloaked)
+    columns = (*evidence.cloak_bounds[cloaked].T, evidence.cloak_start_s[cloaked], evidence.cloak_end_s[cloaked])
+    order = np.lexsort(columns)
+    new = np.zeros(len(cloaked), dtype=bool)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[order[1:]] != column[order[:-1]]
+    of = np.full(len(rows.owner), -1)
+    of[cloaked[order]] = np.cumsum(new) - 1
+    owned = cloaked[rows.owner[cloaked] >= 0]
+    width = int(rows.owner.max(initial=0)) + 1
+    people = distinct(of[owned] * width + rows.owner[owned]) // width
+    crowd = np.bincount(people, minlength=int(new.sum()))
+    return _Regions(of=of, cells=rows.cells[cloaked[order[new]]], crowd=crowd)
+
+
+# The sites: who is nearest, and whether each has a rectangle of its own.
+
+
+def _site_cells(evidence: SiteEvidence) -> Int:
+    return of_bounds(evidence.places.site_bounds, evidence.trajectories.grid_m)
+
+
+def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
+    site_cells = _site_cells(evidence)
+    site = find(evidence.places.site_id, evidence.pair_site)
+    least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
+    seen, hidden, bare = (
+        np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)
+        for some in (least, least & cloaked & (evidence.pair_rows >= rules.k), least & ~cloaked)
+    )
+    distance_m = np.sqrt(evidence.pair_squared) * evidence.trajectories.grid_m
+    near = evidence.pair_rows[~cloaked & (distance_m < rules.guard_m * _NEARER)]
+    region, held = holding(regions.cells, site_cells)
+    return _Sites(
+        seen=seen,
+        tied=int(((hidden == 0) | (bare > 0)).sum()),
+        near=int(near.sum()),
+        served=_served(region, held, regions.crowd // rules.k, len(site_cells)),
+        idle=len(regions.crowd) - len(distinct(region)),
+        alone=len(distinct(region[(regions.cells[region] == site_cells[held]).all(axis=1)])),
+    )
+
+
+def _served(region: Int, site: Int, capacity: Int, sites: int) -> int:
+    """Count the sites that can be given a region that holds them, each region to so many sites (a largest matching).
+
+    A region counts as often as it can serve. Few have to serve several sites, so it is tried with few copies first:
+    memory is that of the pairs (region, site), times how many copies it takes.
+    """
+    copies = np.minimum(capacity, np.bincount(region, minlength=len(capacity)))
+    limit, most = 1, int(copies.max(initial=0))
+    while True:
+        few = np.minimum(copies, limit)
+        first = np.cumsum(few) - few
+        column = runs(first[region], few[region])
+        row = np.repeat(site, few[region])
+        graph = csr_array((np.ones(len(row), dtype=np.int8), (row, column)), shape=(sites, int(few.sum())))
+        served = int((maximum_bipartite_matching(graph, perm_type="column") >= 0).sum())
+        if served == sites or limit >= most:
+            return served
+        limit *= 2

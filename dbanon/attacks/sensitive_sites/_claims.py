@@ -1,0 +1,152 @@
+"""What a sensitive-sites run promised and left out, and where everybody was: made sense of anew from the data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import SiteEvidence
+from dbanon.attacks.shared.claims import demand_sane, get, in_slots, integer, length_m, moment, must, reasons, switch
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
+from dbanon.attacks.shared.replay import Timetable, replay, slots
+from dbanon.trajectory import Float, Int, Trajectories
+
+Bool = NDArray[np.bool_]
+
+_MALFORMED = "What the run left out must be whole counts of subjects by reason, and nothing else; it is not."
+ABSENT = "absent_at_instant"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The run's parameters, made sense of with the data: `at` is a slot, None if each user has one fix."""
+
+    k: int
+    at: int | None
+    max_gap_s: int
+    guard_m: float
+    guard_inside: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Where every user is, and when that is.
+
+    Attributes
+    ----------
+    subject : int64[u]
+        Codes of all subjects, ascending.
+    there : bool[u]
+        Whether the user has a position.
+    cells : int64[u, 4]
+        Arbitrary where it has none.
+    supplier : int64[u]
+        Index of the trajectory (into ``Trajectories.trajectory_id``) that supplies the position.
+    start_s, end_s : int
+        The period, in unix seconds.
+    """
+
+    subject: Int
+    there: Bool
+    cells: Int
+    supplier: Int
+    start_s: int
+    end_s: int
+
+
+def read_rules(evidence: SiteEvidence) -> Rules:
+    """Make sense of the parameters and the data they go with.
+
+    Raises
+    ------
+    UndecidableError
+        If a parameter is missing or absurd, or data and pairs do not go together.
+    """
+    demand_sane(evidence)
+    _demand_places(evidence)
+    _demand_pairs(evidence)
+    params, data = evidence.params, evidence.trajectories
+    at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
+    single = at is not None or bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
+    must(single, "Without 'at' every subject must have exactly one fix; some have more.")
+    return Rules(
+        k=integer(params, "k", 2),
+        at=at,
+        max_gap_s=integer(params, "max_gap_s", 0),
+        guard_m=length_m(params, "guard_m") or 0.0,
+        guard_inside=switch(params, "guard_inside"),
+    )
+
+
+def _demand_places(evidence: SiteEvidence) -> None:
+    data, places = evidence.trajectories, evidence.places
+    must(len(places.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
+    known = find(data.trajectory_id, places.shape_trajectory)
+    alone = bool((known >= 0).all() and (np.diff(data.offset)[known] == 1).all())
+    must(alone, "Every shape must be that of a trajectory of one fix; it is not.")
+    near = all(_near(values, data.grid_m) for values in (data.x, data.y, places.site_bounds, places.shape_bounds))
+    must(near, "Every coordinate must be so small that its cell can be numbered exactly; some are not.")
+
+
+def _near(metres: Float, grid_m: float) -> bool:
+    return not metres.size or max(-float(metres.min()), float(metres.max())) / grid_m < FURTHEST
+
+
+def _demand_pairs(evidence: SiteEvidence) -> None:
+    sites = bool((find(evidence.places.site_id, evidence.pair_site) >= 0).all())
+    must(sites, "Every pair of the spatial join must be of a site of the dataset; it is not.")
+    sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
+    must(sane, "Every pair of the spatial join must have rows and a distance; it has not.")
+
+
+def read_stated(suppressed: Mapping[str, object]) -> dict[str, int]:
+    """Make sense of what the run says it left out: subjects by reason.
+
+    Raises
+    ------
+    UndecidableError
+        If it is not what the method writes.
+    """
+    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects"}, _MALFORMED)
+    return reasons(suppressed, "subjects", _MALFORMED) if suppressed else {}
+
+
+def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
+    """Find where everybody is: in the slot `at`, or at their only fix."""
+    data = evidence.trajectories
+    if rules.at is None:
+        supplier = np.argsort(data.subject, kind="stable")
+        first, last = slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
+        subject, there = data.subject[supplier], np.ones(len(supplier), dtype=bool)
+        x, y = data.x[supplier], data.y[supplier]
+    else:
+        subject, there, supplier, x, y = _at(data, rules.at, rules.max_gap_s)
+        first = last = rules.at
+    cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
+    shape = np.full(len(data.trajectory_id), -1)
+    shape[find(data.trajectory_id, evidence.places.shape_trajectory)] = np.arange(len(evidence.places.shape_trajectory))
+    shaped = np.flatnonzero(shape[supplier] >= 0)
+    cells[shaped] = of_bounds(evidence.places.shape_bounds[shape[supplier[shaped]]], data.grid_m)
+    return Snapshot(
+        subject=subject,
+        there=there,
+        cells=cells,
+        supplier=supplier,
+        start_s=first * data.grid_s,
+        end_s=(last + 1) * data.grid_s,
+    )
+
+
+def _at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
+    """Give each subject, whether it has a `last` fix at a slot, whose trajectory's, and where."""
+    subject = distinct(data.subject)
+    there, supplier = np.zeros(len(subject), dtype=bool), np.zeros(len(subject), dtype=np.int64)
+    x, y = np.zeros((2, len(subject)))
+    instant = Timetable(grid_s=data.grid_s, first=at, step=1, count=1, length=1)
+    for sighting in replay(data, instant, "last", max_gap_s):
+        who = np.searchsorted(subject, sighting.subject)
+        there[who], supplier[who] = sighting.there[:, 0], sighting.before[:, 0]
+        x[who], y[who] = sighting.x[:, 0], sighting.y[:, 0]
+    return subject, there, supplier, x, y

@@ -1,0 +1,1 @@
+"""Steps that several attacks share; nothing here is shared with a method."""

@@ -1,0 +1,112 @@
+"""What a tp-aware run promised and what it says it left out, made sense of without any of the method's code."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.attacks import Evidence
+from dbanon.attacks.shared.claims import (
+    choice,
+    count,
+    demand_sane,
+    get,
+    in_slots,
+    integer,
+    length_m,
+    moment,
+    must,
+    reasons,
+)
+from dbanon.attacks.shared.replay import Timetable, slots
+from dbanon.trajectory import Trajectories
+
+_MOST_WINDOWS = 10_000_000
+_COUNTS = ("instants", "seen", "present", "published")
+_MALFORMED = (
+    "What the run left out must be whole counts by reason and by window, each window of the timetable once; it is not."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The run's parameters, made sense of with the data: `cell_m` is the side of a cell."""
+
+    k: int
+    align: str
+    max_gap_s: int
+    cell_m: float
+    timetable: Timetable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """``run.suppressed``: subject-windows by reason, counts by a window's start, requests left out (None: not said)."""
+
+    subjects: Mapping[str, int]
+    windows: Mapping[int, tuple[int, int, int, int]]
+    requests: int | None
+
+
+def read_rules(evidence: Evidence) -> Rules:
+    """Make sense of the parameters and the data they go with.
+
+    Raises
+    ------
+    UndecidableError
+        If a parameter is missing or absurd, or there is nothing to attack.
+    """
+    demand_sane(evidence)
+    params, data = evidence.params, evidence.trajectories
+    length = integer(params, "instants", 1)
+    step = in_slots(integer(params, "step_s", 1), "step_s", data.grid_s)
+    first = in_slots(_start(params, data, step * data.grid_s), "start", data.grid_s)
+    instants = (int(slots(data.t.max(keepdims=True), data.grid_s)[0]) - first) // step + 1
+    must(instants > 0, "The first instant must not lie after the data; it does.")
+    timetable = Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
+    must(timetable.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
+    choice(params, "cloak", ("mbr", "quadrant"))
+    return Rules(
+        k=integer(params, "k", 2),
+        align=choice(params, "align", ("last", "exact", "linear")),
+        max_gap_s=integer(params, "max_gap_s", 0),
+        cell_m=_cell_m(params, data.grid_m),
+        timetable=timetable,
+    )
+
+
+def _start(params: Mapping[str, Any], data: Trajectories, step_s: int) -> int:
+    if get(params, "start") is None:
+        return math.floor(float(data.t.min()) / step_s) * step_s
+    return moment(params, "start")
+
+
+def _cell_m(params: Mapping[str, Any], grid_m: float) -> float:
+    value = length_m(params, "min_cloak_m")
+    if value is None:
+        return grid_m
+    return float(max(1, math.ceil(value / grid_m - 1e-9)) * grid_m)
+
+
+def read_stated(suppressed: Mapping[str, Any], timetable: Timetable) -> Stated:
+    """Make sense of what the run says it left out.
+
+    Raises
+    ------
+    UndecidableError
+        If it is not what the method writes.
+    """
+    must(isinstance(suppressed, Mapping), _MALFORMED)
+    windows: dict[int, tuple[int, int, int, int]] = {}
+    listed = suppressed.get("windows")
+    must(isinstance(listed, list | tuple), _MALFORMED)
+    for entry in listed or ():
+        must(isinstance(entry, Mapping), _MALFORMED)
+        since_s = count(entry, "start", _MALFORMED, minimum=None) - timetable.first * timetable.grid_s
+        index, rest = divmod(since_s, timetable.length * timetable.step_s)
+        must(rest == 0 and 0 <= index < timetable.windows and index not in windows, _MALFORMED)
+        instants, seen, present, published = (count(entry, name, _MALFORMED) for name in _COUNTS)
+        windows[index] = (instants, seen, present, published)
+    requests = reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else None
+    left_out = None if requests is None else sum(requests.values())
+    return Stated(subjects=reasons(suppressed, "subjects", _MALFORMED), windows=windows, requests=left_out)

@@ -1,0 +1,458 @@
+"""From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
+
+Runs are done in `pipeline`; which run is done by whom is decided by the queue.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace as changed
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+
+from dbanon import load, methods, pipeline, queue, releases, runs, schema, server
+from dbanon._progress import Progress, silent
+from dbanon.connection import Connection, connect, connect_to_hold, errors_translated
+from dbanon.errors import DbanonError, ParameterError, StoreError
+from dbanon.runs import RunResult
+from dbanon.watch import Watch
+
+if TYPE_CHECKING:
+    from dbanon.load.datasets import Mode
+    from dbanon.synth import SynthReport
+
+__all__ = ["Database", "RunResult", "open_database", "synth_files"]
+
+_POLL_S = 0.2
+
+
+class Database:
+    """The verbs of the command line on one database.
+
+    Parameters
+    ----------
+    target : server.Target
+        Where it is.
+
+    Attributes
+    ----------
+    lock_url : str
+        Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
+        transaction another session.
+
+    Notes
+    -----
+    Made by `dbanon.connect`. Not safe for use from several threads at once; open one for each.
+    """
+
+    def __init__(self, target: server.Target) -> None:
+        self.target = target
+        direct = os.environ.get("DBANON_LOCK_DSN")
+        self.lock_url = server.external(direct).url if direct else target.url
+        self.connection: psycopg.Connection[Any] = connect(target.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; an embedded server stays up."""
+        self.connection.close()
+
+    def load_trajectories(
+        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = silent, **options: Any
+    ) -> load.LoadReport:
+        """Load one fix a row; options as for `dbanon.load.Options`."""
+        paths = [Path(f) for f in files]
+        with errors_translated():
+            return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
+
+    def import_trajectories(
+        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = silent, **options: Any
+    ) -> load.LoadReport:
+        """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
+        with errors_translated():
+            return load.import_trajectories(
+                self.connection, table, dataset=dataset, columns=columns, progress=progress, **options
+            )
+
+    def load_requests(
+        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = silent, **options: Any
+    ) -> load.LoadReport:
+        """Load LBS requests; the named columns become the name-value pairs."""
+        with errors_translated():
+            return load.load_requests(
+                self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
+            )
+
+    def load_sites(
+        self, file: str | Path, *, dataset: str, progress: Progress = silent, **options: Any
+    ) -> load.LoadReport:
+        """Load sensitive sites; options as for `dbanon.load.load_sites`, of which `columns` names the columns."""
+        with errors_translated():
+            return load.load_sites(self.connection, Path(file), dataset=dataset, progress=progress, **options)
+
+    def synth(
+        self,
+        dataset: str,
+        *,
+        grid_m: float = 1.0,
+        grid_s: int = 1,
+        mode: "Mode" = "create",
+        progress: Progress = silent,
+        **plan: Any,
+    ) -> "SynthReport":
+        """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
+        from dbanon import synth  # slow to import, and seldom needed
+
+        chosen = synth.Plan.of(**plan)
+        with errors_translated():
+            return synth.into_database(
+                self.connection, chosen, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
+            )
+
+    def run(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        publish: str | None = None,
+        replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
+        end_readers: bool = False,
+        progress: Progress = silent,
+    ) -> RunResult:
+        """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
+
+        Parameters
+        ----------
+        method, algorithm : str
+            See ``dbanon methods``; the algorithm defaults to the family's first.
+        dataset : str
+        params : mapping, optional
+            Parameter names and values.
+        seed : int, optional
+            Same data, parameters and seed: same cloaks. Drawn at random when not given.
+        publish : str, optional
+            Name of the release.
+        replace, allow_overlap, reason, end_readers
+            As for `publish`.
+        progress : callable, optional
+            Called with a stage, what is done and the total or None.
+
+        Returns
+        -------
+        RunResult
+            Its `status` is ``verified`` or ``refused``; a refused run is never published.
+        """
+        family = methods.method(method)
+        chosen = family.algorithm(algorithm)
+        family.parse(params or {}, chosen.name)
+        if seed is not None:
+            _check_seed(seed)
+        if publish is None and (replace or end_readers or allow_overlap or reason is not None):
+            raise ParameterError(
+                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
+                "add --publish."
+            )
+        with errors_translated():
+            if publish is not None:
+                releases.check_release(
+                    self.connection,
+                    publish,
+                    replace=replace,
+                    end_readers=end_readers,
+                    method=method,
+                    algorithm=chosen.name,
+                )
+                releases.check_override(self.connection, allow_overlap, reason)
+            submission = (dataset, method, chosen.name, params or {})
+            if queue.may_compute(self.connection):
+                result = self._at_once(lambda holder: queue.submit_run(holder, *submission, seed=seed), progress)
+            else:
+                self._demand_worker()
+                result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
+            # Outside: a run that could not be published is verified all the same.
+            return self._publish_result(
+                result,
+                publish,
+                progress,
+                replace=replace,
+                allow_overlap=allow_overlap,
+                reason=reason,
+                end_readers=end_readers,
+            )
+
+    def submit(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> int:
+        """Queue a run for the next worker that is free; arguments as for `run`. Returns its id at once."""
+        with errors_translated():
+            return queue.submit_run(self.connection, dataset, method, algorithm, params or {}, seed=seed)
+
+    def plan(
+        self,
+        method: str,
+        *,
+        dataset: str,
+        algorithm: str | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> tuple[runs.PlanItem, ...]:
+        """Say what `run` would meet with the same arguments, without writing anything."""
+        with errors_translated():
+            return runs.plan_run(self.connection, dataset, method, algorithm, params or {})
+
+    def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
+        """Attack the stored rows of a run again and record the verdict."""
+        with errors_translated():
+            if queue.may_compute(self.connection):
+
+                def ask(holder: Connection) -> int:
+                    queue.ask_verification(holder, run_id)
+                    return run_id
+
+                return self._at_once(ask, progress)
+            self._demand_worker()
+            before = runs.last_verification(self.connection, run_id)
+            queue.ask_verification(self.connection, run_id)
+            return self.wait(run_id, after=before, progress=progress)
+
+    def wait(self, run_id: int, *, after: int = 0, progress: Progress = silent) -> RunResult:
+        """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
+
+        Parameters
+        ----------
+        run_id : int
+        after : int
+            Id of the last verification that does not count.
+        progress : callable, optional
+        """
+        with errors_translated():
+            try:
+                while (state := queue.state(self.connection, run_id)).todo is not None:
+                    progress(state.progress or "waiting", state.done, state.total)
+                    queue.reap_runs(self.connection)
+                    time.sleep(_POLL_S)
+                return runs.stored_result(self.connection, run_id, after=after)
+            except KeyboardInterrupt:
+                # On a connection of its own: the interrupted one may still be in the middle of a statement.
+                with suppress(DbanonError, psycopg.Error), connect(self.target.url) as fresh:
+                    queue.cancel_run(fresh, run_id)
+                raise
+            except psycopg.OperationalError as error:
+                if not self.connection.closed:
+                    raise
+                raise StoreError(
+                    f"The server must stay up to tell how run {run_id} ends. The connection was lost; the run goes on "
+                    "without it, see `dbanon runs`."
+                ) from error
+
+    def cancel(self, run_id: int) -> str:
+        """Ask for the end of a run, or of its verification; returns its status, or ``being cancelled``."""
+        with errors_translated():
+            return queue.cancel_run(self.connection, run_id)
+
+    def take(
+        self, holder: Connection, worker: str, *, progress: Progress = silent, **watching: Any
+    ) -> RunResult | None:
+        """Take the oldest run that waits and do it, as a worker does.
+
+        Parameters
+        ----------
+        holder : psycopg.Connection
+            Will hold the run's lock; goes straight to the server.
+        worker : str
+            Who takes it.
+        progress : callable, optional
+        **watching
+            See `dbanon.watch.Watch`.
+
+        Returns
+        -------
+        RunResult or None
+            None if nothing waits.
+        """
+        with errors_translated():
+            claim = queue.claim_run(holder, worker)
+            return None if claim is None else self._work(holder, claim, progress, **watching)
+
+    def _demand_worker(self) -> None:
+        """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
+        if not queue.has_worker(self.connection):
+            raise queue.no_worker()
+
+    def _at_once(self, ask: Callable[[Connection], int], progress: Progress) -> RunResult:
+        """Submit what `ask` submits, take it, and do it in this process.
+
+        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
+        session finds it running without a holder.
+        """
+        with connect_to_hold(self.lock_url) as holder:
+            queue.reap_runs(holder)
+            with holder.transaction():
+                run_id = ask(holder)
+                claim = queue.claim_run(holder, queue.process_name(), run_id)
+            if claim is None:
+                raise queue.lost(run_id)
+            return self._work(holder, claim, progress)
+
+    def _work(self, holder: Connection, claim: queue.Claim, progress: Progress, **watching: Any) -> RunResult:
+        watch = Watch(holder, claim, progress, **watching)
+        return pipeline.work(self.connection, self.target.url, holder, claim, watch)
+
+    def publish(
+        self,
+        run_id: int,
+        name: str,
+        *,
+        replace: bool = False,
+        allow_overlap: bool = False,
+        reason: str | None = None,
+        end_readers: bool = False,
+    ) -> tuple[int, tuple[str, ...]]:
+        """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
+
+        Parameters
+        ----------
+        run_id : int
+        name : str
+            Of the view.
+        replace : bool
+            Take the place of the live release of that name, if there is one.
+        allow_overlap : bool
+            Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
+        reason : str, optional
+            Why that is allowed, in three words or more; it is recorded.
+        end_readers : bool
+            With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
+
+        Raises
+        ------
+        DbanonError
+            If it is refused, which `runs` and ``dbanon.audit`` say too.
+        """
+        with errors_translated():
+            return releases.publish(
+                self.connection,
+                run_id,
+                name,
+                replace=replace,
+                allow_overlap=allow_overlap,
+                reason=reason,
+                end_readers=end_readers,
+            )
+
+    def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+        """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
+
+        With `end_readers` the sessions that read it are ended, instead of giving up after 5 seconds; then only those of
+        superusers keep a part of it for a while. Returns the server's notices.
+        """
+        with errors_translated():
+            return releases.unpublish(self.connection, name, end_readers=end_readers)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """List all runs, newest last."""
+        with errors_translated():
+            queue.reap_runs(self.connection)
+            return runs.list_runs(self.connection)
+
+    def card(self, name: str) -> dict[str, Any]:
+        """Describe a release, live or withdrawn: promise, attack, what was left out, who and when."""
+        return releases.release_card(self.connection, name)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """List all releases, withdrawn ones too, newest last."""
+        return releases.list_releases(self.connection)
+
+    def drop(self, run_id: int) -> int:
+        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
+        return runs.drop_run(self.connection, run_id)
+
+    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
+        return releases.forget_subject(self.connection, dataset, subject)
+
+    def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Read rows of a published view with the analyst's rights."""
+        with errors_translated():
+            return releases.release_rows(self.connection, name, limit)
+
+    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
+        if name is None or not result.verdict.passed:
+            return result
+        progress("publishing", 0, None)
+        try:
+            rows, notices = self.publish(result.run_id, name, **options)
+        except DbanonError as error:
+            remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
+            error.args = (f"{error} {remains}", *error.args[1:])
+            raise
+        return changed(result, release=name, rows_published=rows, notices=notices)
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise ParameterError(f"The seed must be an integer >= 0 and < 2^63. Got {seed} instead; choose a smaller one.")
+
+
+def open_database(dsn: str | None = None, announce: Callable[[str], None] | None = None) -> Database:
+    """Resolve a DSN, migrate the embedded server if that is what is used, check the schema of any other.
+
+    Parameters
+    ----------
+    dsn : str, optional
+        See `dbanon.connect`.
+    announce : callable, optional
+        Told which server is used, before anything is done there.
+
+    Raises
+    ------
+    SchemaMismatch
+        If the schema is missing or of another revision.
+    """
+    target = server.resolve(dsn)
+    if announce is not None:
+        announce(target.label)
+    with errors_translated():
+        database = Database(target)
+        try:
+            _check_or_migrate(database)
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def synth_files(
+    directory: str | Path, *, replace: bool = False, progress: Progress = silent, **plan: Any
+) -> "SynthReport":
+    """Generate moving objects and their requests into CSV files; no database is used."""
+    from dbanon import synth
+
+    return synth.into_files(Path(directory), synth.Plan.of(**plan), replace=replace, progress=progress)
+
+
+def _check_or_migrate(database: Database) -> None:
+    """Check the schema; only the embedded server is migrated unasked."""
+    if database.target.embedded and not schema.is_current(database.target.url):
+        schema.upgrade(database.target.url, restrict_public=True)
+    schema.check(database.connection)

@@ -1,0 +1,401 @@
+"""From files and tables to trajectories, requests and sites: stage, sort out, reproject, store; in one transaction.
+
+Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
+and never both; fixes of a subject that contradict each other are decided by their order in the source; what is staged
+is judged, made into lines and reprojected by SQL functions (``sql/33_staging.sql`` to ``36_import.sql``), which read
+tables by themselves. No message holds a coordinate or a subject.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from dbanon import binary_copy, runs
+from dbanon._progress import Progress, silent
+from dbanon.connection import PIN_PATH, errors_translated
+from dbanon.errors import DataError, ParameterError
+from dbanon.load import _files, _parse, _staging, _trajectories, datasets
+from dbanon.load._bbox import Box
+from dbanon.load._sites import SiteColumns, load_sites
+from dbanon.load._staging import LoadReport
+from dbanon.load._trajectories import Columns, Files
+from dbanon.load.datasets import Mode
+
+__all__ = [
+    "Columns",
+    "LoadReport",
+    "Options",
+    "SiteColumns",
+    "TableColumns",
+    "import_trajectories",
+    "load_requests",
+    "load_sites",
+    "load_trajectories",
+]
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """Which column of a table holds what; `geom` is a point or shape, `trip` tells a subject's trajectories apart."""
+
+    subject: str
+    time: str
+    geom: str
+    trip: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How trajectories are loaded; the SQL functions check it.
+
+    Attributes
+    ----------
+    dataset : str
+    crs : str, optional
+        Reference system of x and y in the source; EPSG:4326 for files, the table's own for tables.
+    srid : int, optional
+        Projected metric reference system of the dataset; the UTM zone of the data's median by default.
+    grid_m, grid_s
+        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
+    mode : {"create", "append", "replace"}
+    tz : str, optional
+        Zone of times that name none.
+    split_gap_s : float, optional
+        A subject's fixes are cut into trajectories where more seconds lie between two of them.
+    bbox : tuple of float, optional
+        Least x, least y, greatest x, greatest y, in units of the source; what lies outside is left out.
+    drop_outliers : bool
+        Leave out what lies far outside the rest, in place or time, and not only count it.
+    """
+
+    dataset: str
+    crs: str | None = None
+    srid: int | None = None
+    grid_m: float = 1.0
+    grid_s: int = 1
+    mode: Mode = "create"
+    tz: str | None = None
+    split_gap_s: float | None = None
+    bbox: Box | None = None
+    drop_outliers: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Name them as the SQL functions do."""
+        return {
+            **vars(self),
+            "srid": None if self.srid is None else min(self.srid, 2**31 - 1),  # a larger one exists as little
+            "bbox": None if self.bbox is None else [float(side) for side in self.bbox],
+        }
+
+
+# ---- trajectories ----------------------------------------------------------------------------------------------------
+
+_BEGIN = """SELECT geographic, first_number FROM dbanon.begin_load(
+    %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::float8, %(split_gap_s)s::float8,
+    %(bbox)s::float8[])"""
+_MADE = """rows_kept, quarantined, trajectories, subjects, far, first_time AT TIME ZONE 'UTC' AS first_time,
+    last_time AT TIME ZONE 'UTC' AS last_time"""
+_FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon.finish_load(
+    %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
+    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s)"""
+_IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
+    %(table)s::oid, %(dataset)s, %(subject)s, %(time)s, %(geom)s, %(trip)s, %(crs)s, %(srid)s::integer,
+    %(grid_m)s::float8, least(%(grid_s)s::numeric, 2147483647)::integer, %(mode)s, %(split_gap_s)s::float8, %(tz)s,
+    %(bbox)s::float8[], %(drop_outliers)s)"""
+
+
+def load_trajectories(
+    connection: Connection,
+    files: Sequence[Path],
+    *,
+    columns: Columns | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> LoadReport:
+    """Load one fix a row from CSV (also gzipped) or Parquet files.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    files : sequence of Path
+        In the order that decides between contradicting fixes.
+    columns : Columns, optional
+        Subject ``-`` makes every row a subject of its own.
+    progress : callable, optional
+        Called with a stage, what is done and the total or None.
+    **options
+        See `Options`.
+
+    Returns
+    -------
+    LoadReport
+
+    Raises
+    ------
+    ParameterError
+        For names, modes and reference systems that cannot be used, and for x and y that are the wrong way round.
+    DataError
+        If a file is no table or no row is usable; nothing is stored then.
+    """
+    chosen, columns, progress = Options(**options), columns or Columns(), progress or silent
+    _parse.check_zone(chosen.tz)
+    _trajectories.check_files(files)
+    columns.check()
+    _trajectories.refuse_names_of_each_other(columns.x, columns.y)
+    source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
+    arguments = {**chosen.arguments(), "crs": chosen.crs or "EPSG:4326"}
+    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        begun = connection.execute(_BEGIN, arguments).fetchone()
+        geographic, first = cast("tuple[bool, int]", begun)
+        staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
+        source.stage(staging, progress, geographic=geographic, first=first)
+        arguments |= {
+            "sources": source.sources,
+            "read": staging.read,
+            "cells": Jsonb(staging.cells),
+            "alone": columns.subject == _trajectories.ITS_OWN,
+            "swap": source.remedy,
+            "none": staging.remedy,
+        }
+        with connection.cursor(row_factory=dict_row) as cursor:
+            loads = cursor.execute(_FINISH, arguments).fetchall()
+        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
+    return _report(chosen.dataset, source.sources, loads, notices)
+
+
+def import_trajectories(
+    connection: Connection, table: str, *, columns: TableColumns, progress: Progress | None = None, **options: Any
+) -> LoadReport:
+    """Load one fix a row from a table or view of the same database, without leaving the server.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    table : str
+        As in SQL, with its schema where the search path does not lead to it.
+    columns : TableColumns
+        Subject ``-`` makes every row a subject of its own.
+    progress : callable, optional
+    **options
+        See `Options`.
+
+    Returns
+    -------
+    LoadReport
+
+    Raises
+    ------
+    ParameterError, DataError
+        As for `load_trajectories`, and for columns of the wrong type.
+    StoreError
+        If the login may not read the table.
+    """
+    chosen, progress = Options(**options), progress or silent
+    arguments = {**chosen.arguments(), **vars(columns)}
+    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        arguments["table"] = _found(connection, table)
+        with connection.cursor(row_factory=dict_row) as cursor:
+            loads = cursor.execute(_IMPORT, arguments).fetchall()
+        query = "SELECT source FROM dbanon.load WHERE load_id = %s"
+        sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
+        progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
+    return _report(chosen.dataset, sources, loads, notices)
+
+
+def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
+    """Tell what became of trajectories: `loads` has a row for each source."""
+    quarantined, kept = _staging.totals([(load["rows_kept"], load["quarantined"]) for load in loads])
+    made = loads[0]
+    first, last = (cast("datetime", made[name]).replace(tzinfo=UTC) for name in ("first_time", "last_time"))
+    return LoadReport(
+        dataset=dataset,
+        kind="trajectories",
+        source=sources,
+        read=sum(load["rows_read"] for load in loads),
+        kept=kept,
+        quarantined=quarantined,
+        trajectories=made["trajectories"],
+        subjects=made["subjects"],
+        srid=made["srid"],
+        far=dict(sorted(made["far"].items())),
+        first_time=first,
+        last_time=last,
+        notices=tuple(notices),
+    )
+
+
+def _found(connection: Connection, table: str) -> int:
+    """Look a table or view up by its name, along the login's own path; the SQL functions take it by its OID.
+
+    Raises
+    ------
+    DataError
+        If there is none, naming the nearest.
+    """
+    row = None
+    try:
+        with connection.transaction():
+            # Nothing but the name is looked up along that path: this function and this type are named in full.
+            connection.execute("SET LOCAL search_path TO DEFAULT")
+            row = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [table]).fetchone()
+            connection.execute(PIN_PATH)
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
+        pass
+    if row is None or row[0] is None:
+        raise DataError(f"The table to import must exist. There is no '{table}'. {_nearest(connection, table)}")
+    return int(row[0])
+
+
+def _nearest(connection: Connection, name: str) -> str:
+    known = [
+        row[0]
+        for row in connection.execute(
+            "SELECT DISTINCT format('%I.%I', n.nspname, c.relname) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_type t ON t.oid = a.atttypid "
+            "WHERE t.typname IN ('geometry', 'geography') AND c.relkind IN ('r', 'p', 'v', 'm', 'f') "
+            "AND n.nspname NOT IN ('dbanon', 'published') ORDER BY 1 LIMIT 1000"
+        )
+    ]
+    near = difflib.get_close_matches(name, [*known, *(k.split(".")[-1] for k in known)], n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else "Name it with its schema, such as public.gps."
+
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+
+def load_requests(
+    connection: Connection,
+    file: Path,
+    *,
+    dataset: str,
+    subject: str = "subject",
+    time: str = "time",
+    columns: tuple[str, ...],
+    tz: str | None = None,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
+
+    Requests are kept whenever they were sent and whoever sent them: a run counts those it cannot use.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    file : Path
+    dataset : str
+        One that exists.
+    subject, time : str
+        Column names.
+    columns : tuple of str
+    tz : str, optional
+        Zone of times that name none.
+    progress : callable, optional
+
+    Returns
+    -------
+    LoadReport
+        `trajectories` is 0, `subjects` counts the senders.
+    """
+    progress = progress or silent
+    columns = tuple(columns)
+    if not columns:
+        raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")
+    telling = [name for name in columns if name in (subject, time)]
+    if telling:
+        raise ParameterError(
+            f"The content of a request must not name who sent it or when. Got column '{telling[0]}'; leave it out of "
+            "--columns."
+        )
+    _trajectories.check_differ(list(columns), "the content")
+    _parse.check_zone(tz)
+    with errors_translated(), connection.transaction():
+        datasets.lock(connection, dataset)
+        known = runs.dataset_row(connection, dataset)
+        told = {subject: "subject", time: "sent_at", **{name: f"cell_{i}" for i, name in enumerate(columns)}}
+        staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
+        staging.remedy = "Check which columns are named, and the times."
+        types = "subject text, sent_at timestamptz, " + _cell_columns(columns, " text")
+        connection.execute("SELECT dbanon.make_staging(%s)", [types])
+        rows = 0
+        times = _parse.Times(tz)
+        wanted, options = [subject, time, *columns], "--subject, --time or --columns"
+        for batch in _trajectories.tracked(file, wanted, progress, options=options, may_break=columns):
+            _stage_requests(staging, batch, subject, times.seconds(batch.columns[time]), columns=columns)
+            rows += len(batch)
+        staging.read.append(rows)
+        staging.demand_some()
+        progress("storing requests", 0, None)
+        subjects = _insert_requests(staging, known.dataset_id, columns)
+        staging.demand_some()
+        quarantined, kept = staging.write_load(known.dataset_id, "requests", [str(file)])
+        progress("storing requests", kept, kept)
+    return LoadReport(
+        dataset=dataset,
+        kind="requests",
+        source=[str(file)],
+        read=rows,
+        kept=kept,
+        quarantined=quarantined,
+        trajectories=0,
+        subjects=subjects,
+        srid=known.srid,
+        far={},
+    )
+
+
+def _cell_columns(columns: Sequence[str], suffix: str = "") -> str:
+    """Names of the staging table's text columns: numbered, since a file may call its columns anything."""
+    return ", ".join(f"cell_{i}{suffix}" for i in range(len(columns)))
+
+
+def _stage_requests(
+    staging: _staging.Staging, batch: _files.Batch, subject: str, t: pa.Array, *, columns: Sequence[str]
+) -> None:
+    sender = _parse.texts(batch.columns[subject])
+    cells = [_parse.texts(batch.columns[name]) for name in columns]
+    reasons = _staging.Reasons(len(batch))
+    _trajectories.mark_events(reasons, sender, t)
+    reasons.mark("empty-request", np.logical_and.reduce([_staging.is_null(cell) for cell in cells]))
+    staging.reject(batch, reasons)
+    keep = pa.array(reasons.kept)
+    sent_at = binary_copy.timestamps(_staging.floats(t)[reasons.kept])
+    line = batch.line.to_numpy()[reasons.kept].astype(np.int64)
+    file = np.zeros(len(line), np.int32)
+    staging.stage([file, line, sender.filter(keep), sent_at, *(cell.filter(keep) for cell in cells)])
+
+
+def _insert_requests(staging: _staging.Staging, dataset_id: int, columns: Sequence[str]) -> int:
+    """Store the staged requests that the dataset has not got; returns how many subjects sent them."""
+    connection = staging.connection
+    pairs = [
+        sql.SQL("{}::text, {}").format(sql.Literal(name), sql.Identifier(f"cell_{i}")) for i, name in enumerate(columns)
+    ]
+    content = sql.SQL("jsonb_strip_nulls(jsonb_build_object({}))").format(sql.SQL(", ").join(pairs))
+    connection.execute(
+        sql.SQL(
+            "WITH there AS (SELECT DISTINCT subject, sent_at, content FROM dbanon.request "
+            "               WHERE dataset_id = {dataset}), "
+            "gone AS (DELETE FROM dbanon_staged s USING there t WHERE s.subject = t.subject "
+            "         AND s.sent_at = t.sent_at AND {content} = t.content RETURNING s.*) "
+            "INSERT INTO dbanon_rejected SELECT file, line, 'duplicate-request', {told} FROM gone"
+        ).format(dataset=dataset_id, content=content, told=staging.content())
+    )
+    statement = sql.SQL(
+        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT {}, subject, sent_at, {} "
+        "FROM dbanon_staged ORDER BY line"
+    )
+    connection.execute(statement.format(dataset_id, content))
+    return int((connection.execute("SELECT count(DISTINCT subject) FROM dbanon_staged").fetchone() or [0])[0])

@@ -1,0 +1,217 @@
+"""Rows of CSV and Parquet files in batches of bounded size.
+
+A file that is no table at all is an error, told in one sentence that quotes no cell.
+"""
+
+import csv
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from dbanon.errors import DataError
+from dbanon.load import _parquet
+
+BLOCK_BYTES = 4 * 1024**2
+HEAD_BYTES = 65_536
+
+_KINDS = {
+    stat.S_IFDIR: "a directory; name the files in it",
+    stat.S_IFIFO: "a pipe; write it to a file first",
+    stat.S_IFSOCK: "a socket; write what it says to a file first",
+}
+_SEPARATORS = ",;\t|"
+_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is told of a header, which may hold somebody's data
+_VALUE = re.compile(r"\d\.\d|\d{3}")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a file: the line of each (the header is line 1) and the columns asked for, as text or numbers."""
+
+    line: pa.Array
+    columns: dict[str, pa.Array]
+    done_bytes: int
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+
+def batches(path: Path, names: Sequence[str], *, options: str, may_break: Collection[str] = ()) -> Iterator[Batch]:
+    """Read the named columns of a CSV (also gzipped) or Parquet file; `options` are those that name them.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or it is empty, no table, cut off or lacks a column; or if a cell holds a line break
+        in a column that is not among `may_break`: a quote that was opened and not closed swallows whole rows.
+    """
+    names = list(dict.fromkeys(names))
+    first = 2
+    for columns, done in _parts(path, names, options, may_break):
+        rows = len(columns[0])
+        yield Batch(pa.array(np.arange(first, first + rows)), dict(zip(names, columns, strict=True)), done)
+        first += rows
+    if first == 2:
+        raise DataError(f"{path.name} must hold rows below its header. Got none; check the file.")
+
+
+def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) -> None:
+    broken = pc.or_(pc.match_substring(column, "\n"), pc.match_substring(column, "\r"))
+    at = pc.index(broken, True).as_py()
+    if at >= 0:
+        raise DataError(
+            f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not; a "
+            "quote may be open there, mend it."
+        )
+
+
+def _parts(
+    path: Path, names: list[str], options: str, may_break: Collection[str]
+) -> Iterator[tuple[list[pa.Array], int]]:
+    with _readable(path):
+        _demand_file(path)
+        with path.open("rb") as raw:
+            magic = raw.read(4)
+        if magic == b"PAR1":
+            yield from _parquet_parts(path, names, options)
+        else:
+            yield from _csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
+
+
+def _demand_file(path: Path) -> None:
+    """Refuse what is no file with bytes in it, without opening it: reading from it might never end."""
+    there = path.stat()
+    if not stat.S_ISREG(there.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device; name another")
+        raise DataError(f"The file to load must be a file. {path} is {kind}.")
+    if not there.st_size:  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what the readers say of a broken file into one sentence that quotes nothing of it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"The file to load must exist. There is no {path}; check its name.") from None
+    except PermissionError:
+        raise DataError(f"The file to load must be readable. {path} is not; check its permissions.") from None
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path.name} must be a whole CSV or Parquet file. {_complaint(str(error))}") from None
+
+
+def _complaint(words: str) -> str:
+    row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
+    if row:
+        cells = "1 cell" if row[3] == "1" else f"{row[3]} cells"
+        return f"Line {row[1]} has {cells} where the header has {row[2]}; mend or remove it."
+    if "UTF8" in words or "utf-8" in words:
+        return "Got text that is not UTF-8; convert it, for example with iconv."
+    if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
+        return "Got a damaged or cut off gzip file; copy it again."
+    return "Got a file that breaks off or is of another kind; check it."
+
+
+def _parquet_parts(path: Path, names: list[str], options: str) -> Iterator[tuple[list[pa.Array], int]]:
+    with pq.ParquetFile(path) as file:
+        _check_columns(path, file.schema_arrow.names, names, options)
+        size, rows = path.stat().st_size, max(file.metadata.num_rows, 1)
+        for columns, done in _parquet.columns(path, file, names):
+            yield columns, size * done // rows
+
+
+def _csv(
+    path: Path, names: list[str], options: str, *, may_break: Collection[str], zipped: bool
+) -> Iterator[tuple[list[pa.Array], int]]:
+    with _stream(path, zipped=zipped)[0] as stream:
+        head = stream.read(HEAD_BYTES)
+    first = _first_line(path, head)
+    if len(head) < HEAD_BYTES and not head.partition(first.encode())[2].strip():
+        return  # a header alone, which Arrow would call broken
+    separator = _separator(first, names)
+    _check_columns(path, next(csv.reader([first], delimiter=separator)), names, options)
+    stream, file = _stream(path, zipped=zipped)
+    with stream:
+        reader = pacsv.open_csv(  # on one thread, because only then an error names its line
+            stream,
+            pacsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            pacsv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            pacsv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string())),
+        )
+        line = 2
+        for batch in reader:
+            if batch.num_rows:
+                for name, column in zip(names, batch.columns, strict=True):
+                    if name not in may_break:
+                        _demand_single_lines(path, name, column, line)
+                yield batch.columns, file.tell()
+                line += batch.num_rows
+
+
+def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
+    """Open a file; returns the stream of its text, and the file whose position tells how far it was read."""
+    file = pa.OSFile(str(path))
+    return (pa.CompressedInputStream(file, "gzip") if zipped else file), file
+
+
+def _first_line(path: Path, head: bytes) -> str:
+    """Find the first line that is not blank, in a file that is text."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and _is_wide(head)):
+        raise _not_utf_8(path)
+    lines = (line for line in re.split(rb"\r\n|\r|\n", head.removeprefix(b"\xef\xbb\xbf")) if line.strip())
+    header = next(lines, b"")
+    if b"\0" in head or _CONTROL.search(header):
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got a binary file of another kind.")
+    try:
+        first = header.decode()
+    except UnicodeDecodeError:
+        raise _not_utf_8(path) from None
+    if not first:
+        raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
+    return first
+
+
+def _is_wide(head: bytes) -> bool:
+    """Whether text of two bytes a character is likely: every other byte is zero."""
+    half = len(head) // 2
+    return half > 0 and max(head[0::2].count(0), head[1::2].count(0)) > 0.8 * half
+
+
+def _not_utf_8(path: Path) -> DataError:
+    return DataError(f"{path.name} must be a whole CSV or Parquet file. {_complaint('utf-8')}")
+
+
+def _separator(first: str, names: Sequence[str]) -> str:
+    """What separates the cells: the sign that makes the wanted columns of the header, else the one that makes most."""
+    columns = {sign: next(csv.reader([first], delimiter=sign)) for sign in _SEPARATORS}
+    fits = (sign for sign, found in columns.items() if set(names) <= set(found))
+    return next(fits, max(_SEPARATORS, key=lambda sign: len(columns[sign])))
+
+
+def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str], options: str) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing and any(re.match(r"\s*[+-]?\.?[0-9]", name) for name in found):
+        raise DataError(
+            f"The first line of {path.name} must name its columns. It holds values instead; put a header above them."
+        )
+    if missing:
+        names = [name for name in found if _NAME.fullmatch(name) and not _VALUE.search(name)][:40]
+        shown = ": " + ", ".join(names) if names else f" {len(found)} others"
+        raise DataError(
+            f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one ({options})."
+        )
+    twice = [name for name in wanted if list(found).count(name) > 1]
+    if twice:
+        raise DataError(f"{path.name} must have one column '{twice[0]}'. It has several; rename the others.")

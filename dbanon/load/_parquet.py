@@ -1,0 +1,283 @@
+"""Columns of Parquet files in slices of bounded size, whatever the file makes of few bytes.
+
+A page says in its header how large it is unpacked. All headers are read first: they bound the memory that reading
+takes, and a file that would take too much is refused before a page is unpacked. A text that many rows have in common is
+kept once.
+"""
+
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError
+from dbanon.load import _parse
+
+ROWS = 65_536
+SLICE_BYTES = 32 * 1024**2
+MOST_BYTES = 10**9
+MOST_TIMES = 1000
+
+_HEADER_BYTES = (1024, 16 * 1024**2)  # most headers are short; Arrow reads none that is longer
+_SHARED = {0, 2, 8}  # encodings of values: one by one, or of a dictionary; others share the beginnings of texts
+_TEXT_COPIES, _DICTIONARY_COPIES = 4, 6  # how often what is unpacked is in memory at once, measured
+
+
+@dataclass
+class _Column:
+    """What the headers of the pages of a column say: sizes in bytes; encodings of values."""
+
+    name: str
+    is_text: bool
+    width: float
+    page: int = 0
+    dictionary: int = 0
+    encodings: set[int] = field(default_factory=set)
+
+    def meet(self, header: dict[int, Any]) -> int:
+        """Take note of a page; returns how many values it has."""
+        size = header[2]
+        if header[1] == 2:
+            self.dictionary = max(self.dictionary, size)
+            return 0
+        # Those of the second version name their encoding after the counts of nulls and rows.
+        told, encoding = (header[8], 4) if 8 in header else (header[5], 2)
+        self.encodings.add(told[encoding])
+        self.page = max(self.page, size)
+        self.width = max(self.width, size / max(told[1], 1))
+        return int(told[1])
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether Arrow can keep each text once."""
+        return self.is_text and self.encodings <= _SHARED
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row, unless some are much longer than others."""
+        if self.is_text and not self.is_shared:  # a text may be in the file once and have many rows
+            return max(self.page, self.dictionary) / 3
+        return self.width
+
+    @property
+    def needed(self) -> int:
+        """Bytes that reading takes at most."""
+        return self.page * (_TEXT_COPIES if self.is_text else 1) + self.dictionary * _DICTIONARY_COPIES
+
+
+def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[tuple[list[pa.Array], int]]:
+    """Read the named columns: texts, each once where Arrow can (as dictionaries), numbers and times.
+
+    Yields
+    ------
+    list of arrays, int
+        Rows of at most `SLICE_BYTES` or one, and the number of the last.
+    """
+    found = _surveyed(path, file, names)
+    needed = sum(column.needed for column in found)
+    if needed > MOST_BYTES:
+        raise DataError(
+            f"Reading a file must take at most {MOST_BYTES // 10**6:,} MB of memory. {path.name} would take some "
+            f"{needed // 10**6:,} MB, since its pages are large when unpacked; write it with smaller ones."
+        )
+    rows = int(SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
+    shared = [column.name for column in found if column.is_shared]
+    packed, unpacked, done = path.stat().st_size, 0, 0
+    with pq.ParquetFile(path, metadata=file.metadata, read_dictionary=shared) as reader:
+        for batch in _gathered(reader.iter_batches(min(max(rows, 1), ROWS), columns=list(names))):
+            read = [_plain(path, name, batch.column(name)) for name in names]
+            size = _sizes(read)
+            unpacked += int(size.sum())
+            if unpacked > max(MOST_BYTES, MOST_TIMES * packed):
+                raise DataError(
+                    f"A file must unpack to at most {MOST_TIMES:,} times its size. The texts of {path.name} are "
+                    "larger; check what it holds."
+                )
+            for cut in _slices(size):
+                done += cut.stop - cut.start
+                yield [column[cut.start : cut.stop] for column in read], done
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches together: had they been read as one, they might not have been small."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= ROWS or size >= SLICE_BYTES / 2:
+            yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+            held, rows, size = [], 0, 0
+    if held:
+        yield from pa.Table.from_batches(held).combine_chunks().to_batches()
+
+
+def _surveyed(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> list[_Column]:
+    with path.open("rb") as raw:
+        groups = _row_groups(raw)
+        return [_survey(path, file, name, raw, groups) for name in names]
+
+
+def _survey(
+    path: Path, file: pq.ParquetFile, name: str, raw: io.BufferedReader, groups: Sequence[dict[int, Any]]
+) -> _Column:
+    kind = _stored(file.schema_arrow.field(name).type)
+    leaves = [i for i in range(len(file.schema)) if file.schema.column(i).path == name]
+    if pa.types.is_nested(kind) or len(leaves) != 1:
+        what = "structures" if pa.types.is_struct(kind) else "lists"
+        raise DataError(f"Column '{name}' of {path.name} must hold one value a row. It holds {what}; take them apart.")
+    leaf = file.schema.column(leaves[0])
+    column = _Column(name, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
+    with _broken():
+        for group in groups:
+            chunk = group[1][leaves[0]][3]
+            at, values = chunk[9], 0
+            if 0 < chunk.get(11, 0) < at:
+                at = chunk[11]
+            while values < chunk[5]:
+                header, length = _header(raw, at)
+                values += column.meet(header)
+                at += length + header[3]
+    return column
+
+
+@contextmanager
+def _broken() -> Iterator[None]:
+    """Turn what is no Thrift, or lacks a field, into Arrow's error of a broken file."""
+    try:
+        yield
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise pa.ArrowInvalid("the file has no such headers") from error
+
+
+def _row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
+    """Read what the file's footer says of its row groups; asked for a column of one, Arrow may abort the process."""
+    with _broken():
+        raw.seek(-8, io.SEEK_END)
+        length = int.from_bytes(raw.read(4), "little")
+        raw.seek(-8 - length, io.SEEK_END)
+        return list(_fields(raw.read(length), 0)[0][4])
+
+
+def _header(raw: io.BufferedReader, at: int) -> tuple[dict[int, Any], int]:
+    """Read the header of a page: its fields by number, and its length."""
+    for most in _HEADER_BYTES:
+        raw.seek(at)
+        with suppress(IndexError):
+            header, length = _fields(raw.read(most), 0)
+            if header[2] < 0 or header[3] < 0:
+                raise ValueError
+            return header, length
+    raise ValueError
+
+
+def _fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]:
+    """Read a structure of Thrift's compact protocol: fields by number, and where it ends."""
+    found: dict[int, Any] = {}
+    number = 0
+    while data[at]:
+        step, kind = divmod(data[at], 16)
+        at += 1
+        if step:
+            number += step
+        else:
+            number, at = _integer(data, at)
+        found[number], at = (None, at) if kind in (1, 2) else _value(data, at, kind, depth)
+    return found, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """Read an integer, a structure or a list; texts, fractions and truth values are None."""
+    if not depth:
+        raise ValueError
+    if kind in (1, 2, 3):
+        return None, at + 1
+    if kind in (4, 5, 6):
+        return _integer(data, at)
+    if kind == 7:
+        return None, at + 8
+    if kind == 8:
+        length, at = _varint(data, at)
+        return None, at + length
+    if kind == 9:
+        count, each = divmod(data[at], 16)
+        count, at = _varint(data, at + 1) if count == 15 else (count, at + 1)
+        items = []
+        for _ in range(count):
+            item, at = _value(data, at, each, depth - 1)
+            data[at - 1]  # what ends beyond the data would make a list without end
+            items.append(item)
+        return items, at
+    if kind == 12:
+        return _fields(data, at, depth - 1)
+    raise ValueError
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if shift > 63:
+            raise ValueError
+    return value | data[at] << shift, at + 1
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return value >> 1 ^ -(value & 1), at
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _plain(path: Path, name: str, column: pa.Array) -> pa.Array:
+    """Make text of all that is neither a number nor a time, and raise ArrowInvalid for what is none."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if _parse.is_number(column.type) or pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.dictionary(pa.int32(), pa.string()))
+    else:
+        column = column.cast(pa.string())
+    column.validate(full=True)  # Arrow takes what a file calls text for UTF-8
+    return column
+
+
+def _sizes(read: Sequence[pa.Array]) -> NDArray[np.int64]:
+    """Bytes of the texts of each row; none where there are few in all."""
+    lengths = [(pc.binary_length(_values(column)), column) for column in read if _is_text(column)]
+    most = sum(pc.max(length).as_py() or 0 for length, _ in lengths)
+    size = np.zeros(len(read[0]), np.int64)
+    if most * len(size) > SLICE_BYTES:
+        for length, column in lengths:
+            rows = length.take(column.indices) if pa.types.is_dictionary(column.type) else length
+            size += pc.fill_null(rows, 0).to_numpy(zero_copy_only=False)
+    return size
+
+
+def _is_text(column: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(column.type) or pa.types.is_string(column.type))
+
+
+def _values(column: pa.Array) -> pa.Array:
+    return column.dictionary if pa.types.is_dictionary(column.type) else column
+
+
+def _slices(size: NDArray[np.int64]) -> Iterator[slice]:
+    """Cut rows of these sizes so that each part has few bytes, or one row."""
+    part = np.cumsum(size) // SLICE_BYTES
+    cuts = [0, *(int(cut) + 1 for cut in np.flatnonzero(np.diff(part))), len(size)]
+    for start, stop in itertools.pairwise(cuts):
+        yield slice(start, stop)

@@ -1,0 +1,371 @@
+"""Positions of subjects at common instants.
+
+The unit is the subject: the fixes of all its trajectories together, by time, then trajectory id. A position is made
+from one or two fixes, and membership names every trajectory that supplied one. Where every subject has one trajectory
+no fix is copied; else O(fixes) are held, and what is returned.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError
+from dbanon.methods._parsing import LATEST_S
+from dbanon.trajectory import Float, Int, Trajectories, _freeze
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+LAST, EXACT, LINEAR = 0, 1, 2
+MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instants:
+    """The instants of one window, and how a position is found at each.
+
+    Attributes
+    ----------
+    start : int
+        First instant, unix seconds, a multiple of the dataset's `grid_s`.
+    step_s, count : int
+        Seconds between instants, and how many there are.
+    mode : int
+        `LAST`, `EXACT` or `LINEAR`.
+    max_gap_s : int
+        Oldest fix that still gives a position (`LAST`), widest gap that is interpolated (`LINEAR`).
+    """
+
+    start: int
+    step_s: int
+    count: int
+    mode: int
+    max_gap_s: int
+
+    @property
+    def key(self) -> tuple[int, int, int, int, int]:
+        """The attributes in the order the kernels take them."""
+        return self.start, self.step_s, self.count, self.mode, self.max_gap_s
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timeline:
+    """The fixes of a dataset by subject.
+
+    Attributes
+    ----------
+    subject : int64[s]
+        Distinct subject codes, ascending.
+    begin, end : int64[s]
+        Fixes of subject i are ``[begin[i], end[i])``, by (time, trajectory id).
+    t, x, y : float64[m]
+        Unix seconds, metres.
+    trajectory : int32[m] or int32[s]
+        Index, in the dataset, of each fix's trajectory; where `single`, of each subject's.
+    single : bool
+        Every subject has exactly one trajectory.
+    grid_s : int
+        Length of the dataset's time slots.
+    """
+
+    subject: Int
+    begin: Int
+    end: Int
+    t: Float
+    x: Float
+    y: Float
+    trajectory: NDArray[np.int32]
+    single: bool
+    grid_s: int
+
+    def __post_init__(self) -> None:
+        _freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
+
+    @property
+    def fixes(self) -> tuple[Float, Float, Float, int]:
+        """What kernels take to find positions."""
+        return self.t, self.x, self.y, self.grid_s
+
+
+def demand_sane_times(data: Trajectories) -> None:
+    """Raise `DataError` if there are fixes at times that cannot be unix seconds."""
+    if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
+        wild = int((np.abs(data.t) > LATEST_S).sum())
+        raise DataError(
+            f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
+        )
+
+
+def merge(data: Trajectories) -> Timeline:
+    """Merge the fixes of each subject's trajectories; nothing is moved where every subject has one."""
+    by_subject = np.argsort(data.subject, kind="stable")
+    in_order = data.subject[by_subject]
+    first = np.flatnonzero(np.diff(in_order, prepend=in_order[:1] - 1))
+    subject = in_order[first]
+    trajectory = by_subject.astype(np.int32)
+    if len(subject) == len(in_order):
+        begin, end = data.offset[:-1][by_subject], data.offset[1:][by_subject]
+        t, x, y, single = data.t, data.x, data.y, True
+    else:
+        length = np.diff(data.offset)[by_subject]
+        trajectory = np.repeat(trajectory, length)
+        ends = np.concatenate([[0], np.cumsum(length)])
+        begin, end = ends[first], ends[np.append(first[1:], len(length))]
+        order = np.arange(len(data.t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
+        _order_by_time(data.t, order, trajectory, begin, end)
+        t, x, y, single = data.t[order], data.x[order], data.y[order], False
+    return Timeline(
+        subject=subject,
+        begin=begin,
+        end=end,
+        t=t,
+        x=x,
+        y=y,
+        trajectory=trajectory,
+        single=single,
+        grid_s=data.grid_s,
+    )
+
+
+def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
+    """Tell which of consecutive windows any fix can give a position in, so that a fix of a wild time costs nothing."""
+    first = windows[0]
+    gap_s = 0 if first.mode == EXACT else first.max_gap_s
+    change = np.zeros(len(windows) + 1, np.int64)
+    _reached(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
+    return np.cumsum(change[:-1]) > 0
+
+
+def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDArray[np.int32], Float]:
+    """Count the instants at which each subject has a position, and find the cells of those who have all.
+
+    Returns
+    -------
+    found : int64[s]
+        Instants with a position, of `instants.count`.
+    present : int32[p]
+        Indices into `line.subject` of the subjects with a position at every instant.
+    extent : float64[4]
+        Least and greatest cell of the present subjects: xmin, ymin, xmax, ymax; infinite where there are none.
+    """
+    found = np.empty(len(line.subject), np.int64)
+    extent = np.array([np.inf, np.inf, -np.inf, -np.inf])
+    scratch = np.empty((2, instants.count), np.int64)
+    _survey(*line.fixes, line.begin, line.end, *instants.key, cell_m, scratch, found, extent)
+    return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
+
+
+def positions(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Float, Float]:
+    """Coordinates in metres of subjects at each instant, two float64[p, count]; NaN where there is none."""
+    x, y = np.full((2, len(who), instants.count), np.nan)
+    scratch = np.empty((2, instants.count), np.int64)
+    _positions(*line.fixes, line.begin[who], line.end[who], *instants.key, scratch, x, y)
+    return x, y
+
+
+def cells(
+    line: Timeline, instants: Instants, who: NDArray[np.int32], cell_m: float, root: tuple[float, float]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
+    x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
+    scratch = np.empty((2, instants.count), np.int64)
+    _cells(*line.fixes, line.begin[who], line.end[who], *instants.key, cell_m, *root, scratch, x, y)
+    return x, y
+
+
+def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tuple[Int, NDArray[np.int32]]:
+    """List every trajectory that gives a subject a position: (place in `who`, index of trajectory), distinct."""
+    if line.single:
+        return np.arange(len(who)), line.trajectory[who]
+    scratch = np.empty((2, instants.count), np.int64)
+    begin, end = line.begin[who], line.end[who]
+    times = line.t, line.trajectory, line.grid_s
+    row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
+    number = _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
+    _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
+    return row, trajectory
+
+
+# Kernels allocate nothing, call nothing of NumPy's and take few types: each of these costs a first run time to compile.
+
+
+@_kernel
+def _order_by_time(t: Any, order: Any, trajectory: Any, begin: Any, end: Any) -> None:
+    """Sort both by t within each subject; they come by trajectory, so a stable sort leaves ties by trajectory id."""
+    for i in range(len(begin)):
+        for f in range(begin[i] + 1, end[i]):
+            if t[order[f]] < t[order[f - 1]]:
+                _heap_sort(t, order, trajectory, begin[i], end[i])
+                break
+
+
+@_kernel
+def _heap_sort(t: Any, order: Any, trajectory: Any, lo: Any, hi: Any) -> None:
+    """Sort ``[lo, hi)`` by (t, trajectory); fixes of one trajectory have distinct times, so there are no ties."""
+    n = hi - lo
+    for heaped in range(n // 2 - 1, -n, -1):
+        root, size = heaped, n
+        if heaped < 0:  # a heap: the greatest goes behind the rest
+            root, size = 0, n + heaped
+            order[lo], order[lo + size] = order[lo + size], order[lo]
+            trajectory[lo], trajectory[lo + size] = trajectory[lo + size], trajectory[lo]
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and _earlier(t, order, trajectory, lo + child, lo + child + 1):
+                child += 1
+            if not _earlier(t, order, trajectory, lo + root, lo + child):
+                break
+            a, b = lo + root, lo + child
+            order[a], order[b] = order[b], order[a]
+            trajectory[a], trajectory[b] = trajectory[b], trajectory[a]
+            root = child
+
+
+@_kernel
+def _earlier(t: Any, order: Any, trajectory: Any, a: Any, b: Any) -> Any:
+    ta, tb = t[order[a]], t[order[b]]
+    return ta < tb or (ta == tb and trajectory[a] < trajectory[b])
+
+
+@_kernel
+def _slot(t: Any, grid: Any) -> Any:
+    return np.int64(np.floor(t / grid)) * grid
+
+
+@_kernel
+def _locate(
+    t: Any, lo: Any, hi: Any, grid: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any, scratch: Any
+) -> Any:
+    """Find the fixes that give one subject's position at each instant; the number of instants that have one.
+
+    ``scratch[0]`` gets the first fix, -1 where there is no position, ``scratch[1]`` the second, -1 where one gives it.
+    """
+    low, high = lo, hi
+    while low < high:
+        middle = (low + high) // 2
+        if _slot(t[middle], grid) <= start:
+            low = middle + 1
+        else:
+            high = middle
+    p = low
+    before = _slot(t[p - 1], grid) if p > lo else start
+    found = 0
+    for j in range(count):
+        at = start + j * step
+        after = before
+        while p < hi:
+            after = _slot(t[p], grid)
+            if after > at:
+                break
+            before = after
+            p += 1
+        scratch[0, j] = -1
+        scratch[1, j] = -1
+        # p - 1 is the latest fix at or before the instant, p the first one after it.
+        if p == lo:
+            continue
+        age = at - before
+        if age == 0 or (mode == LAST and age <= gap):
+            scratch[0, j] = p - 1
+            found += 1
+        elif mode == LINEAR and p < hi and after - before <= gap:
+            scratch[0, j] = p - 1
+            scratch[1, j] = p
+            found += 1
+    return found
+
+
+@_kernel
+def _between(t: Any, v: Any, a: Any, b: Any, grid: Any, at: Any) -> Any:
+    """Coordinate at an instant: of fix a, or on the straight line from a to b, in exactly the form the attack uses."""
+    if b < 0:
+        return v[a]
+    slot = _slot(t[a], grid)
+    return v[a] + (v[b] - v[a]) * ((at - slot) / (_slot(t[b], grid) - slot))
+
+
+@_kernel
+def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -> None:
+    """Add differences, from window to window, of how many fixes reach it."""
+    windows = len(change) - 1
+    for p in range(len(t)):
+        slot = _slot(t[p], grid)
+        begin, end = (slot - start) // width, (slot + gap - start) // width
+        if end >= 0 and begin < windows:
+            change[max(begin, 0)] += 1
+            change[min(end + 1, windows)] -= 1
+
+
+@_kernel
+def _survey(
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    cell_m: Any, scratch: Any, found: Any, extent: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        found[i] = _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        if found[i] < count:
+            continue
+        for j in range(count):
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+            cx = np.floor(_between(t, x, a, b, grid, at) / cell_m)
+            cy = np.floor(_between(t, y, a, b, grid, at) / cell_m)
+            extent[0] = min(extent[0], cx)
+            extent[1] = min(extent[1], cy)
+            extent[2] = max(extent[2], cx)
+            extent[3] = max(extent[3], cy)
+
+
+@_kernel
+def _positions(
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    scratch: Any, out_x: Any, out_y: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for j in range(count):
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+            if a >= 0:
+                out_x[i, j] = _between(t, x, a, b, grid, at)
+                out_y[i, j] = _between(t, y, a, b, grid, at)
+
+
+@_kernel
+def _cells(
+    t: Any, x: Any, y: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    cell_m: Any, root_x: Any, root_y: Any, scratch: Any, out_x: Any, out_y: Any,
+) -> None:  # fmt: skip
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for j in range(count):
+            a, b, at = scratch[0, j], scratch[1, j], start + j * step
+            out_x[i, j] = np.int32(np.floor(_between(t, x, a, b, grid, at) / cell_m) - root_x)
+            out_y[i, j] = np.int32(np.floor(_between(t, y, a, b, grid, at) / cell_m) - root_y)
+
+
+@_kernel
+def _suppliers(
+    t: Any, trajectory: Any, grid: Any, begin: Any, end: Any, start: Any, step: Any, count: Any, mode: Any, gap: Any,
+    scratch: Any, row: Any, which: Any,
+) -> Any:  # fmt: skip
+    """Count them, and write them into `row` and `which` where there is room for any."""
+    number = 0
+    for i in range(len(begin)):
+        _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        for place in range(2 * count):
+            f = scratch[place % 2, place // 2]
+            known = f < 0
+            for q in range(place - 1, -1, -1):  # the latest first: most often it is that one
+                g = scratch[q % 2, q // 2]
+                if known or (g >= 0 and trajectory[g] == trajectory[f]):
+                    known = True
+                    break
+            if not known:
+                if len(row):
+                    row[number], which[number] = i, trajectory[f]
+                number += 1
+    return number

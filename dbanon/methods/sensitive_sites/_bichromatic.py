@@ -1,0 +1,136 @@
+"""BK: k consecutive users of a curve for each of its sites in turn, at the least total area.
+
+Exact: the same optimum as the paper's matrices, with the same ties (the lowest start). Where the paper stores a start
+for every user and site, one bit is enough: whether a group that starts here is better than every earlier one. And a
+column, shifted by the users that earlier sites need at least, depends on the column before it only at the same place
+and on itself only at the place before: so columns are tabulated block by block, and ranges of columns follow one
+another through the blocks, each on a core of its own.
+
+Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
+SSDBM 2008, section 4.2.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.sensitive_sites import _threads
+from dbanon.methods.sensitive_sites._boxes import Boxes
+from dbanon.trajectory import Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+DECISION_BYTES = 512 * 1024**2
+"""Decisions held at once; where there are more, columns are tabulated a second time instead of being remembered."""
+
+_BLOCK = 8192  # starts: what a core works on stays in its cache; a multiple of 8, so that blocks share no byte
+_WORST = np.int64(2**62)
+
+
+def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
+    """Find where each site's group of k consecutive users starts, so that the total area is least.
+
+    Parameters
+    ----------
+    users, sites : Boxes
+        n and m, both in the order of the curve; n >= k m. The area of all of them times m is below 2^62.
+    k : int
+
+    Returns
+    -------
+    int64[m]
+        Index of the first user of each site's group, ascending by k or more; of several optima the one with the
+        lowest starts, decided from the last site to the first.
+
+    Notes
+    -----
+    O(m (n - k m)) time; m (n - k m) bits up to `DECISION_BYTES`, and 16 bytes a user.
+    """
+    windows, width = users.windows(k), len(users) + 1 - k * len(sites)
+    step = max(1, DECISION_BYTES // -(-width // 8))
+    cuts = [*range(0, len(sites), step), len(sites)]
+    costs = [np.zeros(width, np.int64)]
+    better: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
+    for low, high in pairwise(cuts):
+        costs.append(costs[-1].copy())
+        better = _tabulate(windows, sites, k, low, high, costs[-1])
+    start = np.empty(len(sites), np.int64)
+    at = width - 1
+    for number, (low, high) in reversed(list(enumerate(pairwise(cuts)))):
+        if high < len(sites):
+            better = _tabulate(windows, sites, k, low, high, costs[number].copy())
+        at = _trace(better, at, start[low:high])
+    return start + k * np.arange(len(sites))
+
+
+def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: Int) -> NDArray[np.uint8]:
+    """Turn the costs of column `low` - 1 into those of column `high` - 1; returns the decisions of those between.
+
+    The columns are cut into as many ranges as there are threads. In a round each range does one block, the
+    first range being ahead of the second by one, and so on.
+    """
+    threads = min(_threads.count(), high - low)
+    parts = list(pairwise(low + (high - low) * i // threads for i in range(threads + 1)))
+    edge = np.full(high - low, _WORST, np.int64)
+    better = np.zeros((high - low, -(-len(cost) // 8)), np.uint8)
+    scratch = np.empty((threads, _BLOCK), np.int64)
+    blocks = range(-(-len(cost) // _BLOCK))
+
+    def work(part: int, block: int) -> None:
+        if block in blocks:
+            first, last = parts[part]
+            begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(cost))
+            _columns(
+                *windows.columns, *sites.columns, k, low, first, last, begin, end, scratch[part], cost, edge, better
+            )
+
+    with ThreadPoolExecutor(threads) as pool:
+        for turn in range(len(blocks) + threads - 1):
+            list(pool.map(work, range(threads), range(turn, turn - threads, -1)))
+    return better
+
+
+@_kernel
+def _columns(
+    wx0: Any, wy0: Any, wx1: Any, wy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, k: Any, low: Any, first: Any,
+    last: Any, begin: Any, end: Any, scratch: Any, cost: Any, edge: Any, better: Any,
+) -> None:  # fmt: skip
+    """Equation (6) for the starts ``[begin, end)`` of columns ``[first, last)``; `edge` carries minima on to the next.
+
+    With t = i - j k, Cost_j[t] = min(Cost_j[t - 1], Cost_{j-1}[t] + GC(window t + j k, s_j)).
+    """
+    n = end - begin
+    for j in range(first, last):
+        shift = begin + j * k
+        a0, b0 = wx0[shift : shift + n], wy0[shift : shift + n]
+        a1, b1 = wx1[shift : shift + n], wy1[shift : shift + n]
+        column, left, bottom, right, top = cost[begin:end], sx0[j], sy0[j], sx1[j], sy1[j]
+        # Apart from the minima, and in int32 as long as it fits, so that it is vectorised.
+        for t in range(n):
+            wide = np.int64(np.int32(max(a1[t], right) - min(a0[t], left))) + 1
+            high = np.int64(np.int32(max(b1[t], top) - min(b0[t], bottom))) + 1
+            scratch[t] = column[t] + wide * high
+        best, row = edge[j - low], better[j - low]
+        for t in range(n):
+            found = scratch[t]
+            if found < best:
+                best = found
+                row[(begin + t) >> 3] |= np.uint8(1 << (t & 7))
+            column[t] = best
+        edge[j - low] = best
+
+
+@_kernel
+def _trace(better: Any, at: Any, start: Any) -> Any:
+    """Follow the decisions back: the best start at or before `at` is the last one that was better than all before."""
+    for j in range(len(start) - 1, -1, -1):
+        while not better[j, at >> 3] >> (at & 7) & 1:
+            at -= 1
+        start[j] = at
+    return at

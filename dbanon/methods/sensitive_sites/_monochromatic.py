@@ -1,0 +1,190 @@
+"""MK: users cut along a curve into groups of k to 2 k - 1 at the least total area, which sites then choose among.
+
+Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
+SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamoulis, VLDB 2007).
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.sensitive_sites import _threads
+from dbanon.methods.sensitive_sites._boxes import Boxes
+from dbanon.trajectory import Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+REMEMBERED = 32
+_WORST = np.int64(2**62)
+
+
+def partition(users: Boxes, k: int) -> Int:
+    """Cut users into groups of k to 2 k - 1 consecutive ones, so that the sum of the groups' areas is least.
+
+    Parameters
+    ----------
+    users : Boxes
+        In the order of the curve.
+    k : int
+
+    Returns
+    -------
+    int64[g + 1]
+        Group i holds the users ``[offset[i], offset[i + 1])``; of equal costs the shortest last group. There is no
+        group where there are fewer than k users.
+
+    Notes
+    -----
+    O(n k) time.
+    """
+    if len(users) < k:
+        return np.zeros(1, np.int64)
+    cost, size = np.full(len(users) + 1, _WORST, np.int64), np.zeros(len(users) + 1, np.int32)
+    _partition(*users.columns, k, cost, size)
+    ends = [len(users)]
+    while ends[-1]:
+        ends.append(ends[-1] - int(size[ends[-1]]))
+    return np.array(ends[::-1], np.int64)
+
+
+def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
+    """Give every site a group of its own, in stages: each takes the group that fits it best, then each group one site.
+
+    Parameters
+    ----------
+    users, sites : Boxes
+    offset : int64[g + 1]
+        Groups from `partition`, at least as many as sites.
+    priority : int64[m]
+        Distinct numbers; of the sites that fit a group equally well it takes the one with the lowest. The paper says
+        "a random site": draw them.
+
+    Returns
+    -------
+    int64[m]
+        Group of each site; of groups that fit a site equally well it wants the lowest.
+
+    Notes
+    -----
+    A stage serves at least one site, and mostly more than half of those left. A site looks through all g groups once,
+    and again when the `REMEMBERED` that fitted best are taken: O(m g) time, times m / `REMEMBERED` at worst.
+    """
+    boxes, taken = _bounds(users, offset), np.zeros(len(offset) - 1, np.bool_)
+    group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
+    wishes = _Wishes.none(len(sites))
+    while len(left):
+        wishes.renew(boxes, sites, left, taken)
+        wanted, area = wishes.first(left)
+        order = np.lexsort((priority[left], area, wanted))
+        served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
+        group[left[served]] = wanted[served]
+        taken[wanted[served]] = True
+        left = np.delete(left, served)
+    return group
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Wishes:
+    """The groups that fit each site best, the best first, and how many of them were taken by others."""
+
+    group: Int  # [m, REMEMBERED]
+    area: Int  # [m, REMEMBERED]
+    place: Int  # [m]
+
+    @classmethod
+    def none(cls, sites: int) -> "_Wishes":
+        """Begin with nothing remembered."""
+        shape = sites, REMEMBERED
+        return cls(group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED))
+
+    def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
+        """Go on to the best group that is not taken, for each of the sites left."""
+        parts = [part for part in np.array_split(left, _threads.count()) if len(part)]
+
+        def work(part: Int) -> None:
+            _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
+
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(work, parts))
+
+    def first(self, left: Int) -> tuple[Int, Int]:
+        """Give the group each site wants, and the area it takes with it."""
+        return self.group[left, self.place[left]], self.area[left, self.place[left]]
+
+
+def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
+    """Give every site k consecutive users of its own, out of MK's groups: those it takes the least area with.
+
+    Returns
+    -------
+    int64[m] or None
+        Index of the first user of each; None where there are fewer groups than sites.
+    """
+    offset = partition(users, k)
+    if len(offset) <= len(sites):
+        return None
+    group = assign(users, sites, offset, np.arange(len(sites)))
+    start, spans = offset[group].copy(), users.windows(k)
+    least = spans.take(start).joined(sites).areas()
+    for shift in range(1, k):  # a group has 2 k - 1 users at most
+        other = np.minimum(offset[group] + shift, offset[group + 1] - k)
+        area = spans.take(other).joined(sites).areas()
+        start, least = np.where(area < least, other, start), np.minimum(area, least)
+    return start
+
+
+def _bounds(users: Boxes, offset: Int) -> Boxes:
+    first = offset[:-1]
+    low = (np.minimum.reduceat(side, first) for side in (users.x0, users.y0))
+    high = (np.maximum.reduceat(side, first) for side in (users.x1, users.y1))
+    x0, y0, x1, y1 = *low, *high
+    return Boxes(x0=x0, y0=y0, x1=x1, y1=y1)
+
+
+@_kernel
+def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
+    """cost[i] is the least for the first i users, size[i] that of the last group among them."""
+    cost[0] = 0
+    for i in range(k, len(x0) + 1):
+        left, bottom, right, top = x0[i - 1], y0[i - 1], x1[i - 1], y1[i - 1]
+        for g in range(1, min(2 * k, i + 1)):
+            u = i - g
+            left, bottom = min(left, x0[u]), min(bottom, y0[u])
+            right, top = max(right, x1[u]), max(top, y1[u])
+            if g >= k and cost[u] < _WORST:
+                total = cost[u] + (np.int64(right) - left + 1) * (np.int64(top) - bottom + 1)
+                if total < cost[i]:
+                    cost[i] = total
+                    size[i] = g
+
+
+@_kernel
+def _renew(
+    gx0: Any, gy0: Any, gx1: Any, gy1: Any, sx0: Any, sy0: Any, sx1: Any, sy1: Any, left: Any, taken: Any, group: Any,
+    area: Any, place: Any,
+) -> None:  # fmt: skip
+    """Remembered groups come by (area, index); no group that was free when they were looked for is better."""
+    most = group.shape[1]
+    for s in left:
+        while place[s] < most and taken[group[s, place[s]]]:
+            place[s] += 1
+        if place[s] < most:
+            continue
+        found, place[s] = 0, 0
+        for g in range(len(gx0)):  # in int32 as long as it fits: twice as many at a time
+            wide = np.int64(np.int32(max(gx1[g], sx1[s]) - min(gx0[g], sx0[s]))) + 1
+            high = np.int64(np.int32(max(gy1[g], sy1[s]) - min(gy0[g], sy0[s]))) + 1
+            if taken[g] or (found == most and wide * high >= area[s, most - 1]):
+                continue
+            found = min(found + 1, most)
+            at = found - 1
+            while at > 0 and area[s, at - 1] > wide * high:
+                area[s, at], group[s, at] = area[s, at - 1], group[s, at - 1]
+                at -= 1
+            area[s, at], group[s, at] = wide * high, g

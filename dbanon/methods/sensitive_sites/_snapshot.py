@@ -1,0 +1,162 @@
+"""Users at one instant, and sites, as rectangles of cells in the order of a Hilbert curve."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError, ParameterError
+from dbanon.methods.kernels import align
+from dbanon.methods.sensitive_sites import _hilbert
+from dbanon.methods.sensitive_sites._boxes import Boxes
+from dbanon.trajectory import Float, Int, Places, Trajectories
+
+LARGEST_SIDE = 2**30
+"""Cells between any two users or sites, on either axis: differences then fit int32."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """Where users are in the snapshot.
+
+    Attributes
+    ----------
+    trajectory : int64[n]
+        Index, in the dataset, of the trajectory that tells where the user is.
+    bounds : float64[n, 4]
+        Metres; without extent where a user is a point.
+    start, end : int
+        The snapshot's period, unix seconds.
+    absent : int
+        Subjects without a position in it.
+    """
+
+    trajectory: Int
+    bounds: Float
+    start: int
+    end: int
+    absent: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """What the algorithms work on.
+
+    Attributes
+    ----------
+    users, sites : Boxes
+        In the order of the curve, cells relative to `root`.
+    trajectory : int64[n]
+        Index, in the dataset, of each user's trajectory.
+    site_rank : int64[m]
+        Place of each site in the order of the sites' ids.
+    root : float64[2]
+        The least cell of all.
+    domain : int
+        Cells in the bounding box of users and sites.
+    absent : int
+        Subjects without a position in the snapshot.
+    """
+
+    users: Boxes
+    sites: Boxes
+    trajectory: Int
+    site_rank: Int
+    root: Float
+    domain: int
+    absent: int
+
+
+def look(data: Trajectories, places: Places, at: int | None, max_gap_s: int) -> Seen:
+    """Find where users are: at an instant, or anywhere if each has one fix only.
+
+    Raises
+    ------
+    ParameterError
+        If somebody has several fixes and no instant is given, or it is no slot of the dataset.
+    """
+    if at is None:
+        return _only_fixes(data, places)
+    if at % data.grid_s:
+        raise ParameterError(
+            f"The 'at' parameter of sensitive-sites must be a multiple of the dataset's grid_s, {data.grid_s} s. "
+            "Got another time; choose the start of a slot."
+        )
+    line = align.merge(data)
+    instant = align.Instants(start=at, step_s=data.grid_s, count=1, mode=align.LAST, max_gap_s=max_gap_s)
+    found, _, _ = align.survey(line, instant, data.grid_m)
+    who = np.flatnonzero(found).astype(np.int32)
+    x, y = align.positions(line, instant, who)
+    trajectory = align.suppliers(line, instant, who)[1].astype(np.int64)
+    return Seen(
+        trajectory=trajectory,
+        bounds=_shaped(data, places, trajectory, x[:, 0], y[:, 0]),
+        start=at,
+        end=at + data.grid_s,
+        absent=len(line.subject) - len(who),
+    )
+
+
+def _only_fixes(data: Trajectories, places: Places) -> Seen:
+    if data.fixes > data.subjects:
+        raise ParameterError(
+            "Every subject must have one fix, or the 'at' parameter must say at which instant to look. "
+            f"Got {data.fixes} fixes of {data.subjects} subjects; give the 'at' parameter."
+        )
+    first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
+    start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
+    trajectory = np.argsort(data.subject, kind="stable")
+    bounds = _shaped(data, places, trajectory, data.x[trajectory], data.y[trajectory])
+    return Seen(trajectory=trajectory, bounds=bounds, start=start, end=slot + data.grid_s, absent=0)
+
+
+def _shaped(data: Trajectories, places: Places, trajectory: Int, x: Float, y: Float) -> Float:
+    """Bounds of users: of their shapes where they have one."""
+    bounds = np.column_stack([x, y, x, y])
+    ids = data.trajectory_id[trajectory]
+    at = np.minimum(np.searchsorted(places.shape_trajectory, ids), max(0, len(places.shape_trajectory) - 1))
+    if len(places.shape_trajectory):
+        shaped = places.shape_trajectory[at] == ids
+        bounds[shaped] = places.shape_bounds[at[shaped]]
+    return bounds
+
+
+def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | None) -> Scene:
+    """Snap users and sites to cells, and order both along the curve; ties by x, y, then id.
+
+    Raises
+    ------
+    DataError
+        If there is no site, or users and sites lie too far apart.
+    """
+    if not len(places.site_id):
+        raise DataError("The dataset must have sensitive sites. Got none; load some first.")
+    users, sites = np.floor(seen.bounds / data.grid_m), np.floor(places.site_bounds / data.grid_m)
+    both = np.concatenate([users, sites])
+    root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
+    if sides.max() > LARGEST_SIDE:
+        raise DataError(
+            f"Users and sites must lie within 2^30 cells of one another. Got {sides.max():.3g} cells. Keep wild "
+            "ones out when loading trajectories and sites: drop outliers, or keep to a box."
+        )
+    order = _hilbert.order_for(int(sides.max()))
+    user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (users, sites))
+    by_curve = _along(user_cells, data.trajectory_id[seen.trajectory], order, curve_order)
+    site_by_curve = _along(site_cells, places.site_id, order, curve_order)
+    return Scene(
+        users=Boxes.of(user_cells[by_curve]),
+        sites=Boxes.of(site_cells[site_by_curve]),
+        trajectory=seen.trajectory[by_curve],
+        site_rank=site_by_curve,
+        root=root,
+        domain=int(sides[0]) * int(sides[1]),
+        absent=seen.absent,
+    )
+
+
+def _along(cells: Int, ids: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
+    """Order rectangles by their middles along the curve of the order wanted, or of one that tells all cells apart."""
+    x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
+    coarser = 0 if wanted is None else max(0, order - wanted)
+    curve = _hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
+    return np.lexsort((ids, y, x, curve))

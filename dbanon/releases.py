@@ -1,0 +1,133 @@
+"""Releases: checked, published, withdrawn and looked up; and subjects forgotten.
+
+SQL functions do all of it; here they are called, and their errors and notices handed on.
+"""
+
+from contextlib import suppress
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from dbanon import _arrow
+from dbanon.connection import Connection, errors_translated, heard, one
+
+_MAY_BECOME = (
+    "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
+    " THEN 'MEMBER' ELSE 'SET' END) FROM pg_catalog.pg_roles r WHERE r.rolname = %s"
+)
+
+
+def check_release(
+    connection: Connection, name: str, *, replace: bool, end_readers: bool = False, method: str, algorithm: str | None
+) -> None:
+    """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
+    given = [name, replace, end_readers, method, algorithm]
+    one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s, %s)", given)
+
+
+def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
+    """Raise `ParameterError` if an overlap is allowed for no reason, or a reason given for nothing."""
+    with errors_translated():
+        one(connection, "SELECT dbanon.check_override(%s, %s)", [allow_overlap, reason])
+
+
+def publish(
+    connection: Connection,
+    run_id: int,
+    name: str,
+    *,
+    replace: bool = False,
+    allow_overlap: bool = False,
+    reason: str | None = None,
+    end_readers: bool = False,
+) -> tuple[int, tuple[str, ...]]:
+    """Publish a verified run; returns the number of rows and what the server has to say about them.
+
+    If the server refuses, a second statement records that in ``dbanon.runs`` and ``dbanon.audit``.
+
+    Raises
+    ------
+    VerificationFailed
+        If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
+    ParameterError
+        If there is no such run, or the name or the reason cannot be used.
+    """
+    with heard(connection) as notices:
+        given = [run_id, name, replace, allow_overlap, reason, end_readers]
+        try:
+            rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
+        except psycopg.Error as error:
+            _note_refusal(connection, run_id, name, error)
+            raise
+    return rows, tuple(notices)
+
+
+def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg.Error) -> None:
+    """Record why a run was not published; not where the login may not publish, or the connection is lost."""
+    with suppress(psycopg.Error):
+        given = [run_id, name, error.sqlstate, error.diag.message_primary]
+        connection.execute("SELECT dbanon.note_refusal(%s, %s, %s, %s)", given)
+
+
+def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
+    """Withdraw a release; returns what the server has to say about it."""
+    with heard(connection) as notices:
+        connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
+    return tuple(notices)
+
+
+def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Read the first rows of a release as an analyst would; geometries as WKT.
+
+    Where the login may become the analysts' role it does for this query: from version 16 on, not every member may.
+    """
+    with connection.transaction():
+        analyst = one(connection, "SELECT dbanon.role_name('analyst')")
+        if one(connection, _MAY_BECOME, [analyst]):
+            connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
+        view = sql.Identifier("published", name)
+        with connection.cursor() as cursor:
+            cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))
+            names = [column.name for column in cursor.description or ()]
+            as_text = sql.SQL("{}.ST_AsText(region, 1)").format(sql.Identifier(_arrow.postgis(connection)))
+            chosen = [as_text if name == "region" else sql.Identifier(name) for name in names]
+            query = sql.SQL("SELECT {} FROM {} ORDER BY cloak_id LIMIT {}")
+            rows = cursor.execute(query.format(sql.SQL(", ").join(chosen), view, limit)).fetchall()
+    return names, rows
+
+
+def release_card(connection: Connection, name: str) -> dict[str, Any]:
+    """Look a release up, live or withdrawn: what it promises, what was attacked and left out, who and when.
+
+    Raises
+    ------
+    ParameterError
+        If there never was one of that name.
+    """
+    with errors_translated():
+        row = connection.execute("SELECT dbanon.release_card(%s)", [name]).fetchone()
+    return cast("tuple[dict[str, Any]]", row)[0]
+
+
+def list_releases(connection: Connection) -> list[dict[str, Any]]:
+    """List all releases, withdrawn ones too, newest last."""
+    with errors_translated(), connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute("SELECT * FROM dbanon.releases ORDER BY published_at, name").fetchall()
+
+
+def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Erase a subject from a dataset; returns what was erased, and what the server has to say about releases.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such dataset, or nothing of that subject in it.
+    StoreError
+        If a run of the dataset is being worked on.
+    """
+    query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
+    with errors_translated(), heard(connection) as notices:
+        erased = dict(connection.execute(query, [dataset, subject]).fetchall())
+    return erased, tuple(notices)

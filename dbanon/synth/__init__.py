@@ -1,0 +1,415 @@
+"""Generated movement data: objects that move through a street network, and the requests they send.
+
+Straight into PostGIS or into CSV files, in batches of bounded size, so that memory does not grow with their number.
+Same plan, same rows: what an object does depends on the seed and its number alone. Nobody in the data is real, and no
+place but the streets given.
+
+What can be asked for is in `_options`, how objects move in `_journeys`, where in
+`_network`, what they ask for in `_requests`.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from dbanon import _memory, _utm, binary_copy, writing
+from dbanon._background import in_background
+from dbanon._progress import Progress
+from dbanon.connection import errors_translated
+from dbanon.errors import DataError, ParameterError
+from dbanon.load import datasets
+from dbanon.reading import DatasetRow
+from dbanon.synth import _journeys, _network, _requests
+from dbanon.synth._journeys import Int
+from dbanon.synth._options import Plan
+from dbanon.synth._requests import POIS
+
+__all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
+
+Connection = psycopg.Connection[Any]
+T = TypeVar("T")
+
+CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
+"""The columns of ``trajectories.csv`` by the names that `dbanon.load.Columns` has for them."""
+
+BATCH_FIXES = 1_000_000
+"""So many fixes are made and written at a time, about 100 MB with all copies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthReport:
+    """What was generated; `left_out` counts nodes of the network's files outside its largest connected part."""
+
+    dataset: str | None
+    files: tuple[str, ...]
+    network: str
+    nodes: int
+    edges: int
+    left_out: int
+    srid: int
+    seed: int
+    trajectories: int
+    fixes: int
+    requests: int
+    timings: Mapping[str, float] = field(default_factory=dict)
+    peak_rss_mb: float = 0.0
+
+
+# ---- making ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A plan with all that its objects share: the network, its districts and the quickest ways through it."""
+
+    plan: Plan
+    network: _network.Network
+    districts: _requests.Districts
+    ways: _journeys.Routes
+
+    @classmethod
+    def of(cls, plan: Plan, network: _network.Network) -> "World":
+        """Find the quickest ways for a plan."""
+        districts = _requests.Districts.of(network)
+        attraction = districts.attraction(network.x, network.y)
+        rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
+        return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
+
+    def made(self, numbers: Int) -> tuple[_journeys.Fixes, _requests.Sent]:
+        """Make some objects: where they are, and what they ask for."""
+        plan = self.plan
+        times = _journeys.Timetable(
+            start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
+        )
+        fixes = _journeys.walk(self.ways, times, plan.seed, numbers)
+        mean = plan.requests_per_subject
+        sent = _requests.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
+        if mean == 0:
+            return fixes, sent
+        rare = _requests.rare_requests(fixes, plan.seed, step_s=plan.step_s, objects=plan.objects)
+        return fixes, _requests.Sent(*(np.concatenate([getattr(sent, n), getattr(rare, n)]) for n in vars(sent)))
+
+
+def _numbers(plan: Plan, first: int) -> Iterator[Int]:
+    """Numbers of the objects, in batches."""
+    for part in binary_copy.batches(plan.objects, max(1, BATCH_FIXES // plan.instants)):
+        yield np.arange(first + part.start, first + part.stop, dtype=np.int64)
+
+
+def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
+    """Yield the results of calls, while the next one is computed in another thread."""
+    coming: Future[T] | None = None
+    for call in calls:
+        made = [] if coming is None else [coming.result()]
+        coming = in_background(call)
+        yield from made
+    if coming is not None:
+        yield coming.result()
+
+
+def _names(number: Int) -> pa.Array:
+    """Names of subjects, from ``s0000001``: they say nothing about them."""
+    digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
+    return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
+
+
+# ---- into PostGIS ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Tally:
+    """What was written so far, and the seconds it took."""
+
+    began: float = field(default_factory=time.perf_counter)
+    trajectories: int = 0
+    fixes: int = 0
+    requests: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: {"routes_s": 0.0, "making_s": 0.0, "writing_s": 0.0})
+
+    def timed(self, phase: str, call: Callable[..., T], *arguments: Any) -> T:
+        began = time.perf_counter()
+        result = call(*arguments)
+        self.seconds[phase] += time.perf_counter() - began
+        return result
+
+    def count(self, trajectories: int, fixes: int, requests: int) -> None:
+        self.trajectories += trajectories
+        self.fixes += fixes
+        self.requests += requests
+
+    def report(self, world: World, **columns: Any) -> SynthReport:
+        network = world.network
+        return SynthReport(
+            network=network.name,
+            nodes=len(network.x),
+            edges=len(network.edge_from),
+            left_out=network.left_out,
+            srid=network.srid,
+            seed=world.plan.seed,
+            trajectories=self.trajectories,
+            fixes=self.fixes,
+            requests=self.requests,
+            timings={**self.seconds, "total_s": time.perf_counter() - self.began},
+            peak_rss_mb=_memory.peak_mb(),
+            **columns,
+        )
+
+
+def into_database(
+    connection: Connection,
+    plan: Plan,
+    *,
+    dataset: str,
+    grid_m: float = 1.0,
+    grid_s: int = 1,
+    mode: datasets.Mode = "create",
+    progress: Progress,
+) -> SynthReport:
+    """Generate into a dataset, in one transaction.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    plan : Plan
+    dataset : str
+    grid_m, grid_s
+        The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
+    mode : {"create", "append", "replace"}
+        As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there, and
+        ``replace`` replaces the requests too.
+    progress : callable
+        Called with a stage, what is done and the total or None.
+
+    Raises
+    ------
+    ParameterError
+        If the dataset is there already, or is not, or is in another reference system.
+    DataError
+        If a file of the network is not one.
+    """
+    tally = _Tally()
+    network = plan.network()
+    with errors_translated(), connection.transaction():
+        old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None)
+        _check_srid(connection, network.srid, old if mode == "append" else None)
+        progress("finding the quickest ways", 0, None)
+        world = tally.timed("routes_s", World.of, plan, network)
+        dataset_id = datasets.write(connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
+        if mode == "replace":
+            connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
+        first = 0
+        if mode == "append":
+            _demand_generated(connection, dataset_id)
+            first = _first_number(connection, dataset_id)
+        _write(connection, dataset_id, world, first=first, tally=tally, progress=progress)
+        _write_loads(connection, dataset_id, plan.source(network, first), tally)
+    return tally.report(world, dataset=dataset, files=())
+
+
+def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
+    connection.execute("SELECT dbanon.check_metric(%s)", [srid])
+    if old is not None and old.srid != srid:
+        raise ParameterError(
+            f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "
+            f"network in {srid}; make a new dataset of it."
+        )
+
+
+def _demand_generated(connection: Connection, dataset_id: int) -> None:
+    """Raise `ParameterError` if real people are in the dataset: invented ones would count towards their crowds."""
+    query = "SELECT count(*) FROM dbanon.load WHERE dataset_id = %s AND source NOT LIKE 'synth %%'"
+    if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
+        raise ParameterError(
+            "Generated subjects must be kept apart from real ones, whose crowds they would fill. This dataset was "
+            "loaded from elsewhere; generate into a dataset of its own."
+        )
+
+
+def _first_number(connection: Connection, dataset_id: int) -> int:
+    """Count on from the highest number a subject of the dataset has in its name."""
+    query = (
+        "SELECT coalesce(max(substring(subject, '^s([0-9]{7,15})$')::bigint), 0) FROM dbanon.trajectory "
+        "WHERE dataset_id = %s"
+    )
+    return int((connection.execute(query, [dataset_id]).fetchone() or [0])[0])
+
+
+def _write(
+    connection: Connection, dataset_id: int, world: World, *, first: int, tally: _Tally, progress: Progress
+) -> None:
+    # What triggers are shown of a statement stays in memory; a statement is one batch.
+    connection.execute("SET LOCAL work_mem = '256MB'")
+    total = world.plan.objects
+    progress("generating trajectories", 0, total)
+    make = partial(tally.timed, "making_s", _encoded, dataset_id, world)
+    with closing(_ahead(partial(make, numbers) for numbers in _numbers(world.plan, first))) as batches:
+        for trajectories, requests, fixes in batches:
+            tally.timed("writing_s", _copy, connection, trajectories, requests)
+            tally.count(trajectories[0], fixes, requests[0])
+            progress("generating trajectories", tally.trajectories, total)
+
+
+_Rows = tuple[int, list[Any]]
+
+
+def _encoded(dataset_id: int, world: World, numbers: Int) -> tuple[_Rows, _Rows, int]:
+    """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
+    fixes, sent = world.made(numbers)
+    paths = binary_copy.paths(fixes.xym, fixes.offset, world.network.srid)
+    trajectories = [np.full(len(numbers), dataset_id, np.int64), _names(numbers), paths]
+    contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
+    requests = [
+        np.full(len(sent.number), dataset_id, np.int64),
+        _names(sent.number),
+        binary_copy.timestamps(sent.t),
+        binary_copy.jsonb(contents.take(pa.array(sent.poi))),
+    ]
+    return _rows(trajectories), _rows(requests), len(fixes.xym)
+
+
+def _rows(columns: list[Any]) -> _Rows:
+    count = len(columns[0])
+    parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.batches(count)]
+    return count, [memoryview(binary_copy.rows(part)) for part in parts]
+
+
+def _copy(connection: Connection, trajectories: _Rows, requests: _Rows) -> None:
+    with writing.copying(connection, "dbanon.trajectory (dataset_id, subject, path)") as copy:
+        for rows in trajectories[1]:
+            copy.write(rows)
+    if requests[0]:
+        with writing.copying(connection, "dbanon.request (dataset_id, subject, sent_at, content)") as copy:
+            for rows in requests[1]:
+                copy.write(rows)
+
+
+def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _Tally) -> None:
+    counted = [("trajectories", tally.fixes)] + [("requests", tally.requests)] * (tally.requests > 0)
+    for kind, rows in counted:
+        connection.execute(
+            "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (%s, %s, %s, %s, %s)",
+            [dataset_id, kind, source, rows, rows],
+        )
+
+
+# ---- into files ------------------------------------------------------------------------------------------------------
+
+
+def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress) -> SynthReport:
+    """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
+
+    Parameters
+    ----------
+    directory : Path
+        Made if it is not there.
+    plan : Plan
+    replace : bool
+        Replace files of these names, when both are complete.
+    progress : callable
+
+    Raises
+    ------
+    ParameterError
+        If there is such a file already and it is not to be replaced.
+    """
+    names = [directory / "trajectories.csv", directory / "requests.csv"]
+    taken = next((name for name in names if name.exists()), None)
+    if taken is not None and not replace:
+        raise ParameterError(
+            f"Files must not be overwritten unasked. There is a {taken} already; choose another --csv, or "
+            "give --replace."
+        )
+    tally = _Tally()
+    network = plan.network()
+    if not _utm.is_zone(network.srid):
+        raise ParameterError(
+            f"Files are written in degrees, from a UTM zone. Got SRID {network.srid}; leave out --srid, or generate "
+            "into a dataset."
+        )
+    progress("finding the quickest ways", 0, None)
+    world = tally.timed("routes_s", World.of, plan, network)
+    with _replacing(names) as (trajectories, requests):
+        trajectories.write((",".join(CSV_COLUMNS.values()) + "\n").encode())
+        requests.write(b"subject,time,poi\n")
+        make = partial(tally.timed, "making_s", _tables, world)
+        with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
+            for objects, positions, wishes in batches:
+                tally.timed("writing_s", _append_csv, trajectories, positions)
+                tally.timed("writing_s", _append_csv, requests, wishes)
+                tally.count(objects, len(positions), len(wishes))
+                progress("generating trajectories", tally.trajectories, plan.objects)
+    return tally.report(world, dataset=None, files=tuple(map(str, names)))
+
+
+@contextmanager
+def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
+    """Open files that take their names only when the block ends well; half a file is none."""
+    parts = [file.with_name(file.name + ".part") for file in files]
+    opened: list[IO[bytes]] = []
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        opened += [part.open("wb") for part in parts]
+        yield opened
+        for file in opened:
+            file.close()
+        for part, whole in zip(parts, files, strict=True):
+            part.replace(whole)
+    except OSError as error:
+        raise DataError(
+            f"The files must be writable in {files[0].parent}. Got: {error.strerror or error}; choose another one."
+        ) from error
+    finally:
+        for file, part in zip(opened, parts, strict=False):
+            file.close()
+            part.unlink(missing_ok=True)
+
+
+def _tables(world: World, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
+    fixes, sent = world.made(numbers)
+    lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], world.network.srid)
+    row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
+    positions = {
+        "subject": _names(numbers).take(pa.array(row)),
+        "time": _iso(fixes.xym[:, 2].astype(np.int64)),
+        # Seven decimals of a degree are about a centimetre.
+        "lon": np.round(lon, 7),
+        "lat": np.round(lat, 7),
+    }
+    wishes = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
+    return len(numbers), pa.table(positions), pa.table(wishes)
+
+
+def _iso(t: Int) -> pa.Array:
+    return pc.strftime(pa.array(t).cast(pa.timestamp("s")), format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def _append_csv(file: Any, table: pa.Table) -> None:
+    pacsv.write_csv(table, file, pacsv.WriteOptions(include_header=False, quoting_style="none"))
+
+
+def write_demo(directory: Path, seed: int = 1) -> tuple[Path, Path]:
+    """Write the demo's two files: half an hour of 300 subjects in the built-in city, one position a minute.
+
+    Parameters
+    ----------
+    directory : Path
+    seed : int
+
+    Returns
+    -------
+    tuple of Path
+        ``trajectories.csv`` and ``requests.csv``.
+    """
+    into_files(directory, Plan(objects=300, seed=seed), replace=True, progress=lambda stage, done, total: None)
+    return directory / "trajectories.csv", directory / "requests.csv"

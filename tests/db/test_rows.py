@@ -1,0 +1,441 @@
+"""Reading and writing: what went in comes out, and what the server refuses becomes one sentence."""
+
+import dataclasses
+import signal
+import threading
+import time
+from threading import Timer
+
+import numpy as np
+import psycopg
+import pytest
+
+from dbanon import _arrow, _sqlstate, queue, reading, releases, runs, writing
+from dbanon.attacks import Clause, Verdict
+from dbanon.connection import connect, errors_translated
+from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.trajectory import Cloaks
+
+
+def _value(connection, query, *params):
+    return connection.execute(query, params).fetchone()[0]
+
+
+def _cloaks(count, *, extras=(), extra=None):
+    number = np.arange(count)
+    low = number.astype(float) * 10 - 500
+    return Cloaks(
+        record_id=number // 3 + 1,
+        seq=(number % 3 + 1).astype(np.int32),
+        start=1_212_562_800 + number * 60,
+        end=1_212_562_860 + number * 60,
+        bounds=np.column_stack([low, low + 1, low + 5, low + 8]),
+        crowd=np.full(count, 5, np.int32),
+        subjects=np.full(count, 4, np.int32),
+        member_record=number // 3 + 1,
+        member_trajectory=number + 100,
+        suppressed={"subjects": {}},
+        metrics={},
+        extra=extra,
+        extras=extras,
+    )
+
+
+@pytest.fixture
+def dataset(connection):
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 2.5, 30)")
+    return runs.dataset_row(connection, "d")
+
+
+@pytest.fixture
+def new_run(connection, dataset):
+    return queue.submit_run(connection, dataset.name, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+
+
+@pytest.fixture
+def claim(connection, new_run):
+    return queue.claim_run(connection, "here", new_run)
+
+
+def _read(url, dataset_id):
+    with reading.open_reader(url) as reader:
+        return reader.trajectories(dataset_id)
+
+
+def _evidence(url, run_id):
+    with reading.open_reader(url) as reader:
+        return reader.evidence(run_id)
+
+
+def _add(connection, dataset, subject, wkt):
+    query = "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (%s, %s, ST_GeomFromText(%s, 32610))"
+    connection.execute(query, [dataset.dataset_id, subject, wkt])
+
+
+def test_trajectories_come_back_with_every_fix_in_order(database, connection, dataset):
+    _add(connection, dataset, "b", "LINESTRING M (1 2 10, 3 4 20.25, 5 6 30)")
+    _add(connection, dataset, "ä", "POINT M (7.5 8.5 11)")
+    _add(connection, dataset, "a", "LINESTRING M (9 10 12, 11 12 13)")
+    _add(connection, dataset, "b", "POINT M (13 14 15)")
+    data = _read(database, dataset.dataset_id)
+    assert data.offset.tolist() == [0, 3, 4, 6, 7]
+    assert data.x.tolist() == [1, 3, 5, 7.5, 9, 11, 13]
+    assert data.y.tolist() == [2, 4, 6, 8.5, 10, 12, 14]
+    assert data.t.tolist() == [10, 20.25, 30, 11, 12, 13, 15]
+    assert data.subject.tolist() == [1, 2, 0, 1]
+    assert (data.srid, data.grid_m, data.grid_s) == (32610, 2.5, 30)
+    assert not data.x.flags.writeable
+
+
+def test_subject_codes_follow_the_texts_not_the_order_of_rows(database, connection, dataset):
+    names = ["10", "9", "Z", "a", "é", "𝒳"]
+    for name in reversed(names):
+        _add(connection, dataset, name, "POINT M (0 0 0)")
+    assert _read(database, dataset.dataset_id).subject.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, dataset):
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT %s, 's' || i %% 997, ST_SetSRID(ST_MakeLine(array_agg(ST_MakePointM(i + j, -i, j) ORDER BY j)), 32610) "
+        "FROM generate_series(1, 20000) i, generate_series(0, 11) j GROUP BY i",
+        [dataset.dataset_id],
+    )
+    data = _read(database, dataset.dataset_id)
+    assert (len(data.trajectory_id), data.fixes, data.subjects) == (20_000, 240_000, 997)
+    expected = connection.execute(
+        "SELECT sum(ST_X(position)), sum(ST_Y(position)), sum(extract(epoch FROM t))::float8 FROM dbanon.fix"
+    ).fetchone()
+    assert (data.x.sum(), data.y.sum(), data.t.sum()) == expected
+
+
+def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_grow(
+    database, connection, dataset, monkeypatch
+):
+    monkeypatch.setattr(_arrow, "_ROOM", 2)
+    query = (
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
+        "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
+        "FROM generate_series(5000, 1, -1) i"
+    )
+    connection.execute(query, [dataset.dataset_id])
+    data = _read(database, dataset.dataset_id)
+    number = np.arange(1, 5001)
+    assert data.trajectory_id.tolist() == number.tolist()
+    assert data.subject.tolist() == (number % 7).tolist()
+    assert data.x.tolist() == np.column_stack([number, -number]).ravel().tolist()
+    assert data.t.tolist() == [1, 2] * 5000
+
+
+@pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
+def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, connection, dataset, monkeypatch, end):
+    """In the middle of it: most of the rows are still to come when the first batch is here."""
+    connection.execute(
+        "ALTER TABLE dbanon.trajectory ALTER path SET STORAGE EXTERNAL;"
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
+        "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
+    )
+    fixes = _arrow._fixes
+    ended = []
+
+    def first_batch(column):
+        if not ended:
+            query = (
+                "SELECT pid, query FROM pg_stat_activity"
+                " WHERE state = 'active' AND query ~ '^COPY ' AND datname = current_database()"
+            )
+            ((pid, _),) = connection.execute(query).fetchall()
+            connection.execute(f"SELECT {end}(%s)", [pid])
+            ended.append(pid)
+        return fixes(column)
+
+    monkeypatch.setattr(_arrow, "_fixes", first_batch)
+    with pytest.raises(StoreError) as caught:
+        _read(database, dataset.dataset_id)
+    assert ended
+    cancelled = caught.value.sqlstate == "57014"
+    assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
+
+
+@pytest.fixture
+def _heeding():
+    """SIGINT interrupts, also where the tests were started with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeding")
+def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
+    Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), connect(database) as opened, _arrow.snapshot(opened) as snapshot:
+        _arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
+    assert time.monotonic() - began < 10
+
+
+def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
+    with reading.open_reader(database) as reader:
+        data = reader.trajectories(dataset.dataset_id)
+        assert len(reader.requests(dataset.dataset_id).t) == 0
+    assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
+
+
+def test_reading_a_dataset_that_is_not_there_is_refused(database):
+    with pytest.raises(ParameterError, match="dataset"):
+        _read(database, 12345)
+
+
+def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(database, connection, dataset):
+    for name in ("b", "c", "a"):
+        _add(connection, dataset, name, "POINT M (0 0 0)")
+    for sender, t, content in [("c", 5.5, '{"z": "1"}'), ("zz", 6, '{"b":"2"}'), ("a", 1, '{ "z" : "1" }')]:
+        query = (
+            "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, to_timestamp(%s), %s)"
+        )
+        connection.execute(query, [dataset.dataset_id, sender, t, content])
+    with reading.open_reader(database) as reader:
+        reader.trajectories(dataset.dataset_id)
+        requests = reader.requests(dataset.dataset_id)
+    assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
+    assert requests.t.tolist() == [1, 5.5, 6]
+    assert requests.subject.tolist() == [0, 2, -1]
+    assert requests.content.tolist() == [1, 1, 0]
+    with reading.open_reader(database) as reader:
+        alone = reader.requests(dataset.dataset_id)
+    assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
+
+
+def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(database, connection, dataset):
+    def load(name):
+        with connection.transaction():
+            _add(connection, dataset, name, "POINT M (0 0 0)")
+            connection.execute(
+                "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (%s, %s, now(), '{}')",
+                [dataset.dataset_id, name],
+            )
+
+    load("b")
+    with reading.open_reader(database) as reader:
+        before = reader.dataset(dataset.dataset_id)
+        load("a")
+        data = reader.trajectories(dataset.dataset_id)
+        load("c")
+        requests = reader.requests(dataset.dataset_id)
+        assert reader.dataset(dataset.dataset_id) == before
+    assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
+    with pytest.raises(StoreError, match="during a run"):
+        runs.demand_unchanged(connection, before)
+    with reading.open_reader(database) as reader:
+        now = reader.dataset(dataset.dataset_id)
+        assert len(reader.trajectories(dataset.dataset_id).t) == 3
+        assert reader.requests(dataset.dataset_id).subject.tolist() == [1, 0, 2]
+    runs.demand_unchanged(connection, now)
+
+
+def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
+    extras = ('{"requests": [{"a": "ü"}]}', '{"requests": []}')
+    extra = np.array([-1, 0, 1, 0, -1, -1, 1])
+    cloaks = _cloaks(7, extras=extras, extra=extra)
+    with connection.transaction():
+        writing.write_cloaks(connection, new_run, dataset, cloaks)
+    rows = connection.execute(
+        "SELECT record_id, seq, extract(epoch FROM lower(period))::bigint, extract(epoch FROM upper(period))::bigint, "
+        "lower_inc(period), upper_inc(period), ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region), "
+        "crowd, subjects, extra::text, ST_SRID(region), ST_OrderingEquals(ST_Normalize(region), "
+        "ST_Normalize(ST_MakeEnvelope(ST_XMin(region), ST_YMin(region), ST_XMax(region), ST_YMax(region), 32610))) "
+        "FROM dbanon.cloak WHERE run_id = %s ORDER BY period",
+        [new_run],
+    ).fetchall()
+    for i, row in enumerate(rows):
+        bounds = cloaks.bounds[i].tolist()
+        text = extras[extra[i]] if extra[i] >= 0 else None
+        assert row == (
+            *(int(cloaks.record_id[i]), int(cloaks.seq[i]), int(cloaks.start[i]), int(cloaks.end[i])),
+            *(True, False, *bounds, 5, 4, text, 32610, True),
+        )
+    assert len(rows) == 7
+    members = connection.execute(
+        "SELECT record_id, trajectory_id, period FROM dbanon.membership WHERE run_id = %s ORDER BY 2", [new_run]
+    ).fetchall()
+    assert members == [(i // 3 + 1, i + 100, None) for i in range(7)]
+
+
+def test_cloaks_without_extra_and_none_at_all_are_written(connection, dataset, new_run):
+    writing.write_cloaks(connection, new_run, dataset, _cloaks(4))
+    assert _value(connection, "SELECT count(*) FROM dbanon.cloak WHERE extra IS NULL") == 4
+    writing.write_cloaks(connection, new_run, dataset, _cloaks(0))
+
+
+def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection, dataset, new_run, monkeypatch):
+    monkeypatch.setattr(writing, "LARGEST_RUN_BYTES", 1000)
+    with pytest.raises(StoreError, match="at most"):
+        writing.write_cloaks(connection, new_run, dataset, _cloaks(9))
+    assert _value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
+
+
+def test_evidence_is_what_the_tables_hold(database, connection, run):
+    evidence = _evidence(database, run)
+    assert (evidence.method, evidence.algorithm, evidence.params["k"]) == ("tp-aware", "traj-anon", 5)
+    order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
+    assert evidence.cloak_record[order].tolist() == [1, 1, 2, 2]
+    assert evidence.cloak_bounds[order][0].tolist() == [0, 0, 40, 90]
+    assert (evidence.cloak_end_s - evidence.cloak_start_s == 60).all()
+    assert evidence.cloak_rectangle.all()
+    assert evidence.member_whole.all()
+    assert sorted(evidence.member_trajectory.tolist()) == list(range(100, 110))
+    assert evidence.published_request_record.tolist() == [1]
+    assert sorted(evidence.request_subject.tolist()) == [0, 3]
+    assert evidence.request_content.tolist() == [0, 0] == evidence.published_request_content.tolist() * 2
+    assert evidence.trajectories.subjects == 10
+
+
+def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database, new_run):
+    assert len(_evidence(database, new_run).cloak_record) == 0
+    with pytest.raises(ParameterError, match="no run 999"):
+        _evidence(database, 999)
+
+
+def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run, claim):
+    queue.set_status(connection, claim, "running", dataset_revision=dataset.revision)
+    metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
+    queue.set_status(connection, claim, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
+    row = runs.run_row(connection, new_run)
+    assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {**row.params, "k": 5}, 7)
+    assert row.metrics == {"bundles": 3, "share": 0.5}
+    (listed,) = runs.list_runs(connection)
+    assert listed["started_at"] <= listed["finished_at"]
+    assert listed["releases"] is None
+    query = (
+        "SELECT dataset_revision = revision AND program_version <> '' "
+        "FROM dbanon.run JOIN dbanon.dataset USING (dataset_id)"
+    )
+    assert _value(connection, query)
+    with pytest.raises(StoreError, match="lost"):  # it has ended
+        queue.set_status(connection, claim, "failed", error="gone")
+    with pytest.raises(ValueError, match="no columns"):
+        queue.set_status(connection, claim, "failed", colour="red")
+
+
+def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
+    clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
+    verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
+    digest = runs.run_digest(connection, new_run)
+    runs.add_verification(connection, new_run, verdict, digest)
+    row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
+    assert row == (new_run, "tp-aware", False, digest)
+    assert len(digest) == 32
+    found = runs.latest_verdict(connection, new_run)
+    assert (found.passed, found.figures) == (False, {"records": 3})
+    assert [(c.name, c.passed, c.violations) for c in found.clauses] == [("crowd", False, 2)]
+
+
+def check(connection, name):
+    with errors_translated():
+        releases.check_release(connection, name, replace=False, method="tp-aware", algorithm=None)
+
+
+def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):
+    check(connection, "ten_people")
+    rows, notices = releases.publish(connection, run, "ten_people")
+    assert (rows, notices) == (4, ())
+    names, shown = releases.release_rows(connection, "ten_people", 3)
+    assert names[:5] == ["record_id", "seq", "period", "region", "crowd"]
+    assert len(shown) == 3
+    assert shown[0][3].startswith("POLYGON")
+    assert _value(connection, "SELECT current_user") != "dbanon_analyst"
+    assert runs.list_runs(connection)[0]["releases"] == "ten_people"
+    with pytest.raises(ParameterError, match="free"):
+        check(connection, "ten_people")
+    releases.unpublish(connection, "ten_people")
+    check(connection, "ten_people")
+
+
+def test_what_a_superuser_made_of_a_releases_own_table_keeps_that_alone(connection, run):
+    releases.publish(connection, run, "ten_people")
+    connection.execute("CREATE VIEW public.mine AS SELECT * FROM dbanon.release_1")
+    (notice,) = releases.unpublish(connection, "ten_people")
+    assert "number 1" in notice
+    assert connection.execute("SELECT to_regclass('published.ten_people')").fetchone() == (None,)
+    assert connection.execute("SELECT count(*) FROM public.mine").fetchone() == (4,)
+    connection.execute("DROP VIEW public.mine")
+    releases.publish(connection, run, "ten_people")
+    assert connection.execute("SELECT to_regclass('dbanon.release_1')").fetchone() == (None,)
+
+
+def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection, run):
+    releases.publish(connection, run, "ten_people")
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("DELETE FROM dbanon.release_1")
+    assert caught.value.diag.message_hint.startswith("Withdraw it with SELECT dbanon.unpublish('ten_people') and")
+
+
+def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
+    verify(connection)
+    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 2}'""")
+    _, notices = releases.publish(connection, run, "ten_people")
+    assert len(notices) == 1
+    assert notices[0].startswith("2 ")
+
+
+@pytest.mark.parametrize("name", ["", "Ten", "1st", "a-b", "select", 'a"b', "ü", "a" * 51, "a; drop table x"])
+def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connection, name):
+    with pytest.raises(ParameterError, match="letters"):
+        check(connection, name)
+
+
+def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):
+    with pytest.raises(VerificationFailed, match="dbanon"), errors_translated():
+        releases.publish(connection, new_run, "ten_people")
+    with pytest.raises(ParameterError), errors_translated():
+        releases.publish(connection, 999, "ten_people")
+    with pytest.raises(ParameterError), errors_translated():
+        releases.unpublish(connection, "nothing_there")
+
+
+def test_an_unknown_dataset_or_run_is_named(connection, dataset):
+    with pytest.raises(ParameterError, match="Did you mean 'd'"):
+        runs.dataset_row(connection, "dd")
+    with pytest.raises(ParameterError, match="no run 77"):
+        runs.run_row(connection, 77)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "word"),
+    [
+        ("53100", StoreError, "disk"),
+        ("57P01", StoreError, "connection was lost"),
+        ("08006", StoreError, "connection was lost"),
+        ("42501", StoreError, "rights"),
+        ("3F000", SchemaMismatch, "db upgrade"),
+        ("42P01", SchemaMismatch, "db upgrade"),
+        ("22021", DataError, "NUL"),
+        ("DA005", VerificationFailed, "secret"),
+        ("DA002", ParameterError, "secret"),
+        ("DA007", StoreError, "secret"),
+        ("23514", StoreError, "SQLSTATE 23514"),
+    ],
+)
+def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connection, state, kind, word):
+    statement = f"DO $$ BEGIN RAISE EXCEPTION 'secret' USING ERRCODE = '{state}', HINT = 'Do this.'; END $$"
+    with pytest.raises(kind, match=word) as caught, errors_translated():
+        connection.execute(statement)
+    assert isinstance(caught.value.__cause__, psycopg.Error)
+    assert ("secret" in str(caught.value)) == state.startswith("DA")
+
+
+def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
+    broken = dataclasses.replace(_cloaks(1), crowd=np.array([1], np.int32))
+    with pytest.raises(StoreError, match="cloak_crowd_check") as caught:
+        writing.write_cloaks(connection, new_run, dataset, broken)
+    assert "500" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path, database):
+    with pytest.raises(StoreError, match="must answer"):
+        connect(f"postgresql://nobody@/none?host={tmp_path}")
+    with pytest.raises(StoreError, match="must answer"):
+        _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
+    with psycopg.connect(database) as known, pytest.raises(StoreError):
+        connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))
