@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from dbanon import queue
+from dbanon import queue, runs
 from dbanon.connection import connect
 
 from .test_queue import shown, worker
