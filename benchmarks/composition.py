@@ -44,7 +44,7 @@ FROM (SELECT t.trajectory_id, row_number() OVER (ORDER BY t.trajectory_id) - 1 A
       FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made') x"""
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows)
 VALUES (%(name)s, %(run)s, '', 0) RETURNING release_id)
-INSERT INTO dbanon.grouping SELECT l.release_id, g.* FROM l, dbanon.run_grouping(%(run)s) g"""
+INSERT INTO dbanon.grouping SELECT l.release_id, g.* FROM l, dbanon_internal.run_grouping(%(run)s) g"""
 
 
 def taxis(database: Database) -> None:

@@ -29,7 +29,7 @@ PURPOSES = {
     "worker": "computes and verifies: alone writes cloaks, members and verdicts",
     "analyst": "may read the views in schema published, nothing else",
 }
-SCHEMAS = ["dbanon", "published"]
+SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 
 # Whether role r may own what a superuser reads or runs. Only superusers and makers of roles write a role's comment.
 TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session_user OR NOT r.rolcanlogin
@@ -262,10 +262,11 @@ def become_admin(connection: Connection, names: Names) -> None:
     _grant_role(connection, names.analyst, names.operator)
     _grant_role(connection, "pg_signal_backend", names.admin)
     before = recorded(connection)
-    if before is None:
-        for schema in SCHEMAS:
+    for schema in SCHEMAS:
+        # Of a database that was made ready, one may be missing: a dump of some schemas, or an older program.
+        if before is None or ask(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
             _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
-    else:
+    if before is not None:
         _take_over(connection, names)
         if before[0] != names:
             _move_rights(connection, before[0], names)
@@ -344,14 +345,14 @@ def demand_own_schemas(connection: Connection) -> None:
     for kind, name, owner, trusted, _ in connection.execute(_OWNERS, {"schemas": SCHEMAS}).fetchall():
         if not trusted:
             raise StoreError(
-                f"The schemas {' and '.join(SCHEMAS)} must be dbanon's own: what others own there would run with the "
+                f"The schemas {', '.join(SCHEMAS)} must be dbanon's own: what others own there would run with the "
                 f"rights of the login that upgrades. Got {kind} {name} of {owner}. Nothing was changed; remove it."
             )
     found = "SELECT string_agg(n.nspname, ', ') FROM pg_namespace n WHERE n.nspname = ANY (%s)"
     schemas = ask(connection, found, SCHEMAS)
     if schemas and not (is_there(connection, "installation") or is_there(connection, "alembic_version")):
         raise StoreError(
-            f"The schemas {' and '.join(SCHEMAS)} must be dbanon's own. Schema {schemas} is in this database already "
+            f"The schemas {', '.join(SCHEMAS)} must be dbanon's own. Schema {schemas} is in this database already "
             "and was made by something else. Nothing was changed; rename it, or give dbanon a database of its own."
         )
 

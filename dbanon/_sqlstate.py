@@ -12,7 +12,7 @@ import psycopg
 from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 
 CANCELLED, READ_ONLY = "57014", "25006"
-_OWN = {  # errors our SQL functions raise (sql/10_guard.sql lists them); others of class DA are StoreErrors
+_OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors
     "DA001": ParameterError,
     "DA002": ParameterError,
     "DA003": ParameterError,

@@ -27,7 +27,7 @@ SELECT DISTINCT pg_describe_object(g.classid, g.objid, g.objsubid)
 FROM gone g CROSS JOIN LATERAL pg_identify_object(g.classid, g.objid, g.objsubid) o
 -- Some objects are in no schema by themselves; what they are on is in their identity.
 WHERE coalesce(o.schema <> ALL (%(schemas)s || ARRAY['pg_toast']),
-               o.identity !~ '(^|^for | on | for | of )"?(dbanon|published)"?[.]'
+               o.identity !~ '(^|^for | on | for | of )"?(dbanon|dbanon_internal|published)"?[.]'
                AND g.classid <> 'pg_namespace'::regclass)
     AND (o.type <> 'type' OR EXISTS (SELECT FROM pg_type y WHERE y.oid = g.objid AND y.typtype = 'd'))
     AND NOT EXISTS (SELECT FROM pg_rewrite w

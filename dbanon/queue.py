@@ -166,7 +166,8 @@ def claim_run(connection: Connection, worker: str, run_id: int | None = None) ->
     """Take the oldest run that waits, or a certain one; the session holds its lock until `unlock`."""
     with connection.cursor(row_factory=class_row(Claim)) as cursor:
         return cursor.execute(
-            "SELECT claimed_run AS run_id, lock_key, attempt, todo FROM dbanon.claim_run(%s, %s)", [worker, run_id]
+            "SELECT claimed_run AS run_id, lock_key, attempt, todo FROM dbanon_internal.claim_run(%s, %s)",
+            [worker, run_id],
         ).fetchone()
 
 
@@ -179,7 +180,7 @@ def unlock(connection: Connection, claim: Claim) -> None:
 def watch_run(connection: Connection, claim: Claim, stage: str | None, done: int, total: int | None) -> str:
     """Write how far a run is; returns ``go on``, ``done``, ``cancel`` or ``lost``."""
     arguments = [claim.run_id, claim.attempt, stage, done, total]
-    return cast("str", one(connection, "SELECT dbanon.watch_run(%s, %s, %s, %s, %s)", arguments))
+    return cast("str", one(connection, "SELECT dbanon_internal.watch_run(%s, %s, %s, %s, %s)", arguments))
 
 
 def note_error(connection: Connection, claim: Claim, error: str) -> None:
@@ -193,7 +194,7 @@ def note_error(connection: Connection, claim: Claim, error: str) -> None:
 
 def requeue_run(connection: Connection, claim: Claim) -> None:
     """Give a run back to the queue."""
-    connection.execute("SELECT dbanon.requeue_run(%s, %s)", [claim.run_id, claim.attempt])
+    connection.execute("SELECT dbanon_internal.requeue_run(%s, %s)", [claim.run_id, claim.attempt])
 
 
 def ask_verification(connection: Connection, run_id: int) -> None:
@@ -208,7 +209,7 @@ def cancel_run(connection: Connection, run_id: int) -> str:
 
 def register_worker(connection: Connection, name: str) -> str:
     """Enter a worker, whose session holds its lock from now on; returns the channel it is woken on."""
-    return cast("str", one(connection, "SELECT dbanon.register_worker(%s)", [name]))
+    return cast("str", one(connection, "SELECT dbanon_internal.register_worker(%s)", [name]))
 
 
 def has_worker(connection: Connection) -> bool:
@@ -223,4 +224,4 @@ def may_compute(connection: Connection) -> bool:
 
 def reap_runs(connection: Connection) -> int:
     """Requeue or fail every run whose worker went away; returns how many."""
-    return cast("int", one(connection, "SELECT dbanon.reap_runs()"))
+    return cast("int", one(connection, "SELECT dbanon_internal.reap_runs()"))

@@ -117,7 +117,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
             f"The attack on a run must be one this program has. Run {number} needs another; upgrade dbanon."
         )
     data, codes = trajectories(snapshot, run["dataset_id"])
-    members = _arrow.table(snapshot, f"SELECT * FROM dbanon.membership_evidence({number})")
+    members = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.membership_evidence({number})")
     kind, read = _EVIDENCE[run["attack"]]
     return kind(
         method=run["method"],
@@ -138,14 +138,16 @@ def no_run(run_id: int) -> ParameterError:
 
 
 def _request_evidence(snapshot: _arrow.Snapshot, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
-    sent = _arrow.table(snapshot, f"SELECT * FROM dbanon.request_evidence({run_id})")
+    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
+    sent = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.request_evidence({run_id})")
     return {**_cloak_columns(cloaks), **_request_columns(sent, subjects)}
 
 
 def _site_evidence(snapshot: _arrow.Snapshot, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon.cloak_evidence({run_id})")
-    pairs = _arrow.table(snapshot, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon.site_evidence({run_id})")
+    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
+    pairs = _arrow.table(
+        snapshot, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon_internal.site_evidence({run_id})"
+    )
     return {
         **_cloak_columns(cloaks),
         "cloak_cloaked": _arrow.numbers(cloaks["cloaked"]).astype(np.int8),

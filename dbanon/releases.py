@@ -24,13 +24,13 @@ def check_release(
 ) -> None:
     """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
     given = [name, replace, end_readers, method, algorithm]
-    one(connection, "SELECT dbanon.check_release(%s, %s, %s, %s, %s)", given)
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
 
 
 def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
     """Raise `ParameterError` if an overlap is allowed for no reason, or a reason given for nothing."""
     with errors_translated():
-        one(connection, "SELECT dbanon.check_override(%s, %s)", [allow_overlap, reason])
+        one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [allow_overlap, reason])
 
 
 def publish(
@@ -68,7 +68,7 @@ def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg
     """Record why a run was not published; not where the login may not publish, or the connection is lost."""
     with suppress(psycopg.Error):
         given = [run_id, name, error.sqlstate, error.diag.message_primary]
-        connection.execute("SELECT dbanon.note_refusal(%s, %s, %s, %s)", given)
+        connection.execute("SELECT dbanon_internal.note_refusal(%s, %s, %s, %s)", given)
 
 
 def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
     Where the login may become the analysts' role it does for this query: from version 16 on, not every member may.
     """
     with connection.transaction():
-        analyst = one(connection, "SELECT dbanon.role_name('analyst')")
+        analyst = one(connection, "SELECT dbanon_internal.role_name('analyst')")
         if one(connection, _MAY_BECOME, [analyst]):
             connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
         view = sql.Identifier("published", name)

@@ -149,12 +149,12 @@ def plan_run(
 
 def delete_rows(connection: Connection, run_id: int) -> None:
     """Delete the cloaks and members of a run that did not come to its end."""
-    connection.execute("SELECT dbanon.delete_rows(%s)", [run_id])
+    connection.execute("SELECT dbanon_internal.delete_rows(%s)", [run_id])
 
 
 def run_digest(connection: Connection, run_id: int) -> bytes:
     """Hash the run's stored rows, parameters and the dataset's revision as they are now."""
-    return bytes(one(connection, "SELECT dbanon.run_digest(%s)", [run_id]))
+    return bytes(one(connection, "SELECT dbanon_internal.run_digest(%s)", [run_id]))
 
 
 def add_verification(connection: Connection, run_id: int, verdict: Verdict, digest: bytes) -> None:

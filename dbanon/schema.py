@@ -393,7 +393,7 @@ def _stamp() -> str:
 
     The methods go in as source, because every command asks for the stamp and their modules are slow to import.
     """
-    files = [*sorted(_folder("sql").glob("*.sql")), *sorted((_INSTALLED / "methods").glob("*.py"))]
+    files = [*sorted(_folder("sql").rglob("*.sql")), *sorted((_INSTALLED / "methods").rglob("*.py"))]
     content = [_version().encode(), *(file.read_bytes() for file in files)]
     whole = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in content)).hexdigest()
     return f"The revision of schema dbanon, {EXPECTED_REVISION}; its SQL files and methods: {whole}."
@@ -417,7 +417,7 @@ def _sync_methods(connection: Connection) -> None:
 def _describe_releases(connection: Connection) -> None:
     """Let live releases say what this version says of releases; after the methods, whose words they use."""
     connection.execute(
-        "SELECT dbanon.describe_release(l.release_id) FROM dbanon.release l"
+        "SELECT dbanon_internal.describe_release(l.release_id) FROM dbanon.release l"
         " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL"
     )
 

@@ -27,7 +27,7 @@ def run() -> None:
     context.configure(connection=connection, version_table_schema="dbanon", transaction_per_migration=False)
     with context.begin_transaction():
         context.run_migrations()
-    for file in sorted(folder.glob("[0-9][0-9]_*.sql")):
+    for file in sorted(folder.rglob("*.sql")):
         script(file.read_text(encoding="utf-8"))
 
 

@@ -2,8 +2,8 @@
 
 Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
 and never both; fixes of a subject that contradict each other are decided by their order in the source; what is staged
-is judged, made into lines and reprojected by SQL functions (``sql/33_staging.sql`` to ``36_import.sql``), which read
-tables by themselves. No message holds a coordinate or a subject.
+is judged, made into lines and reprojected by SQL functions (``sql/20_load``), which read tables by themselves. No
+message holds a coordinate or a subject.
 """
 
 import difflib
@@ -102,12 +102,12 @@ class Options:
 
 # ---- trajectories ----------------------------------------------------------------------------------------------------
 
-_BEGIN = """SELECT geographic, first_number FROM dbanon.begin_load(
+_BEGIN = """SELECT geographic, first_number FROM dbanon_internal.begin_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::float8, %(split_gap_s)s::float8,
     %(bbox)s::float8[])"""
 _MADE = """rows_kept, quarantined, trajectories, subjects, far, first_time AT TIME ZONE 'UTC' AS first_time,
     last_time AT TIME ZONE 'UTC' AS last_time"""
-_FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon.finish_load(
+_FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon_internal.finish_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
     %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s)"""
 _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
@@ -328,7 +328,7 @@ def load_requests(
         staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
         staging.remedy = "Check which columns are named, and the times."
         types = "subject text, sent_at timestamptz, " + _cell_columns(columns, " text")
-        connection.execute("SELECT dbanon.make_staging(%s)", [types])
+        connection.execute("SELECT dbanon_internal.make_staging(%s)", [types])
         rows = 0
         times = _parse.Times(tz)
         wanted, options = [subject, time, *columns], "--subject, --time or --columns"

@@ -126,13 +126,14 @@ def load_sites(
         _staging.telling(connection, progress) as notices,
     ):
         begun = connection.execute(
-            "SELECT geographic FROM dbanon.begin_sites(%s, %s, %s::float8[])",
+            "SELECT geographic FROM dbanon_internal.begin_sites(%s, %s, %s::float8[])",
             [dataset, crs, bbox and [float(side) for side in bbox]],
         ).fetchone()
         (geographic,) = cast("tuple[bool]", begun)
         staging = _staged(connection, file, columns, geographic=geographic, bbox=bbox, progress=progress)
         done = connection.execute(
-            "SELECT rows_kept, quarantined, far, (dbanon.known_dataset(%(dataset)s)).srid FROM dbanon.finish_sites("
+            "SELECT rows_kept, quarantined, far, (dbanon_internal.known_dataset(%(dataset)s)).srid "
+            "FROM dbanon_internal.finish_sites("
             "%(dataset)s, %(crs)s, %(drop)s, %(replace)s, %(source)s, %(read)s, %(cells)s, %(swap)s, %(none)s)",
             {
                 "dataset": dataset,

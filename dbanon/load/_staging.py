@@ -114,18 +114,18 @@ class Staging:
 
     def content(self) -> sql.SQL:
         """Write the JSON of a staged row: the columns of the source and what was read from them."""
-        row = self.connection.execute("SELECT dbanon.staged_content(%s)", [Jsonb(self.cells)]).fetchone()
+        row = self.connection.execute("SELECT dbanon_internal.staged_content(%s)", [Jsonb(self.cells)]).fetchone()
         return sql.SQL(cast("Any", cast("tuple[str]", row)[0]))
 
     def demand_some(self) -> None:
         """Raise `DataError` if nothing is left to store, with the reasons counted."""
-        self.connection.execute("SELECT dbanon.demand_some(%s, %s)", [sum(self.read), self.remedy])
+        self.connection.execute("SELECT dbanon_internal.demand_some(%s, %s)", [sum(self.read), self.remedy])
 
     def write_load(self, dataset_id: int, kind: str, sources: Sequence[str]) -> tuple[dict[str, int], int]:
         """Write the record of each source and the quarantine; returns rows left out by reason, and kept."""
         return totals(
             self.connection.execute(
-                "SELECT rows_kept, quarantined FROM dbanon.write_load(%s, %s, %s, %s::bigint[])",
+                "SELECT rows_kept, quarantined FROM dbanon_internal.write_load(%s, %s, %s, %s::bigint[])",
                 [dataset_id, kind, list(sources), self.read],
             ).fetchall()
         )

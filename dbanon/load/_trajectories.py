@@ -106,7 +106,7 @@ class Files:
     def _judge(
         self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
     ) -> _staging.Reasons:
-        """Find the first reason against each row, in the order of `dbanon.stage_fixes`."""
+        """Find the first reason against each row, in the order of `dbanon_internal.stage_fixes`."""
         reasons = _staging.Reasons(len(subject))
         mark_events(reasons, subject, t)
         reasons.mark("control-characters", _parse.has_control(trip))
@@ -115,7 +115,7 @@ class Files:
 
 
 def mark_events(reasons: _staging.Reasons, subject: pa.Array, t: pa.Array) -> None:
-    """Find the first reason against who and when of each row; `dbanon.event_reasons` does it for tables."""
+    """Find the first reason against who and when of each row; `dbanon_internal.event_reasons` does it for tables."""
     time = _staging.floats(t)
     reasons.mark("missing-subject", _staging.is_null(subject))
     reasons.mark("subject-too-long", _parse.too_long(subject))

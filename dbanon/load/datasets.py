@@ -32,14 +32,15 @@ def claim(
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         return cursor.execute(
             "SELECT dataset_id, name, srid, grid_m, grid_s, revision "
-            "FROM dbanon.claim_dataset(%s, %s, %s::float8, %s::float8, %s::integer) WHERE dataset_id IS NOT NULL",
+            "FROM dbanon_internal.claim_dataset(%s, %s, %s::float8, %s::float8, %s::integer) "
+            "WHERE dataset_id IS NOT NULL",
             [name, mode, grid_m, grid_s, srid],
         ).fetchone()
 
 
 def lock(connection: Connection, name: str) -> None:
     """Wait for other loads into a dataset of this name, and hold it until the transaction ends."""
-    connection.execute("SELECT dbanon.lock_dataset(%s)", [name])
+    connection.execute("SELECT dbanon_internal.lock_dataset(%s)", [name])
 
 
 def write(connection: Connection, name: str, mode: Mode, *, srid: int, grid_m: float, grid_s: int) -> int:
@@ -53,6 +54,7 @@ def write(connection: Connection, name: str, mode: Mode, *, srid: int, grid_m: f
         If it has sites, and would change its reference system.
     """
     row = connection.execute(
-        "SELECT dbanon.write_dataset(%s, %s, %s::integer, %s::float8, %s::integer)", [name, mode, srid, grid_m, grid_s]
+        "SELECT dbanon_internal.write_dataset(%s, %s, %s::integer, %s::float8, %s::integer)",
+        [name, mode, srid, grid_m, grid_s],
     ).fetchone()
     return int(cast("tuple[int]", row)[0])

@@ -113,7 +113,8 @@ class Method:
     def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
         """Make parameters from names and values (text or JSON), checked: all checks that need no data.
 
-        Of several faults it is told the same one in whatever order they are given, as `dbanon.check_params` does.
+        Of several faults it is told the same one in whatever order they are given, as
+        `dbanon_internal.check_params` does.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """What a parameter's value means, and how an error shows one.
 
-Decides which texts and JSON values are numbers, switches and instants. Invariant: ``sql/25_registry.sql`` follows the
-same rules, and a test holds the two against each other.
+Decides which texts and JSON values are numbers, switches and instants. Invariant: ``sql/10_core/40_registry.sql``
+follows the same rules, and a test holds the two against each other.
 """
 
 import re

@@ -218,7 +218,7 @@ def into_database(
 
 
 def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
-    connection.execute("SELECT dbanon.check_metric(%s)", [srid])
+    connection.execute("SELECT dbanon_internal.check_metric(%s)", [srid])
     if old is not None and old.srid != srid:
         raise ParameterError(
             f"What is added must be in the dataset's reference system. '{old.name}' is in SRID {old.srid} and the "

@@ -25,7 +25,7 @@ CREATE TABLE dbanon.changed_right (
 
 CREATE TABLE dbanon.dataset (
     dataset_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- The characters that dbanon.check_dataset refuses.
+    -- The characters that dbanon_internal.check_dataset refuses.
     name text NOT NULL UNIQUE CHECK (
         btrim(name) <> '' AND length(name) <= 200
         AND name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f]'

@@ -134,7 +134,7 @@ class Attempt:
     def _check(self) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             wholeness.wait_until_alone(connection, PATIENCE_S)
-            connection.execute("SELECT dbanon.reap_runs()")
+            connection.execute("SELECT dbanon_internal.reap_runs()")
             assert wholeness.broken(connection) == []
             rows = connection.execute(
                 "SELECT run_id, status, attempts >= most_attempts, error FROM dbanon.run WHERE run_id = ANY (%s)",

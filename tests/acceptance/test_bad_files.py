@@ -212,7 +212,7 @@ def test_a_dataset_must_have_a_name_that_can_be_seen(database: str, load: Callab
                 FOR n IN SELECT code FROM point LOOP
                     refused := false;
                     BEGIN
-                        PERFORM dbanon.check_dataset('a' || chr(n), 'create', 1, 1);
+                        PERFORM dbanon_internal.check_dataset('a' || chr(n), 'create', 1, 1);
                     EXCEPTION WHEN SQLSTATE 'DA011' THEN
                         refused := true;
                     END;

@@ -33,7 +33,7 @@ _IMPORTS = (
 """Of tables some of whose rows are rejected: what is written of them is an expression, too."""
 
 ROOT = Path(__file__).parents[2]
-_SOURCES = ("sql/*.sql", "migrations/**/*.py", "dbanon/**/*.py")
+_SOURCES = ("sql/**/*.sql", "migrations/**/*.py", "dbanon/**/*.py")
 
 _BAD = """
 CREATE TABLE public.bad AS

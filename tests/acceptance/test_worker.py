@@ -66,7 +66,7 @@ def at_lock(city: psycopg.Connection, count: int = 1) -> Callable[[], bool]:
 
 def check_whole(city: psycopg.Connection) -> None:
     wholeness.wait_until_alone(city)
-    city.execute("SELECT dbanon.reap_runs()")
+    city.execute("SELECT dbanon_internal.reap_runs()")
     assert wholeness.broken(city) == []
 
 
@@ -121,7 +121,7 @@ def test_anonymize_leaves_a_trace_of_what_it_could_not_publish_and_ends_readers_
         operator.execute("SELECT dbanon.publish(3, 'night', replace => true)")
         assert told(city, 3, "releases, publish_error") == ("night", None)
         city.execute(
-            "CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void "
+            "CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void "
             "LANGUAGE sql AS 'SELECT 1 / 0'"
         )
         with pytest.raises(psycopg.errors.DivisionByZero):
@@ -232,14 +232,14 @@ def test_a_worker_whose_lock_is_lost_stops_and_connects_again(
                 "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.database = "
                 "(SELECT oid FROM pg_database WHERE datname = current_database())"
             )
-            until(lambda: city.execute("SELECT dbanon.reap_runs()").fetchone() == (1,), 10, worker)
+            until(lambda: city.execute("SELECT dbanon_internal.reap_runs()").fetchone() == (1,), 10, worker)
         until(lambda: told(city, run, "status, attempts") == ("verified", 2), 30, worker)
         workers.stop(worker)
     check_whole(city)
 
 
 END_READER = """SELECT count(*) FILTER (WHERE {}(pid)) FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND query ~ 'FROM ONLY dbanon.trajectory|dbanon.run_digest'
+    WHERE wait_event_type = 'Lock' AND query ~ 'FROM ONLY dbanon.trajectory|dbanon_internal.run_digest'
     AND datname = current_database()"""
 
 
@@ -303,7 +303,7 @@ def test_a_worker_is_woken_by_a_submission(
     try:
         idle = (
             "SELECT count(*) FROM pg_stat_activity"
-            " WHERE state = 'idle' AND query ~ 'dbanon.claim_run' AND datname = current_database()"
+            " WHERE state = 'idle' AND query ~ 'dbanon_internal.claim_run' AND datname = current_database()"
         )
         until(lambda: city.execute(idle).fetchone() == (1,))
         run = submitted(city)

@@ -34,7 +34,7 @@ FROM dbanon.run WHERE run_id = 1;
 INSERT INTO dbanon.cloak SELECT 70077, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 70077, record_id, trajectory_id, period FROM dbanon.membership;
 INSERT INTO dbanon.verification (run_id, attack, passed, digest)
-SELECT 70077, 'tp-aware', true, dbanon.run_digest(70077);
+SELECT 70077, 'tp-aware', true, dbanon_internal.run_digest(70077);
 COMMIT;
 ALTER TABLE dbanon.release ALTER release_id RESTART;
 SELECT dbanon.publish(70077, 'ten');
@@ -76,7 +76,7 @@ SELECT string_agg(t, E'\\n') FROM (
     UNION ALL SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef
     UNION ALL SELECT pg_get_indexdef(indexrelid) FROM pg_index
     UNION ALL SELECT concat_ws(' ', proname, prosrc, proconfig) FROM pg_proc
-        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dbanon', 'published'))
+        WHERE pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('dbanon', 'dbanon_internal', 'published'))
     UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger
     UNION ALL SELECT concat_ws(' ', seqstart, seqmin, seqincrement) FROM pg_sequence
     UNION ALL SELECT array_to_string(setconfig, ' ') FROM pg_db_role_setting
@@ -300,7 +300,7 @@ def test_a_submission_is_heard_by_nobody_who_only_guesses(
 
     def channels() -> list[str]:
         sources = connection.execute(
-            "SELECT prosrc FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace"
+            "SELECT prosrc FROM pg_proc WHERE pronamespace::regnamespace::text ~ '^dbanon'"
         ).fetchall()
         pattern = r"(?i)^\s*NOTIFY\s+(\w+)|pg_notify\(\s*'([^']*)'\s*,"
         return [a or b for (source,) in sources for a, b in re.findall(pattern, source, re.MULTILINE)]
@@ -314,9 +314,9 @@ def test_a_submission_is_heard_by_nobody_who_only_guesses(
     assert channels() == []
     assert heard() == 0
     connection.execute(
-        "CREATE FUNCTION dbanon.tell() RETURNS trigger LANGUAGE plpgsql AS"
+        "CREATE FUNCTION dbanon_internal.tell() RETURNS trigger LANGUAGE plpgsql AS"
         " $$BEGIN PERFORM pg_notify('dbanon_work', ''); RETURN NULL; END$$;"
-        "CREATE TRIGGER tell AFTER INSERT ON dbanon.run EXECUTE FUNCTION dbanon.tell()"
+        "CREATE TRIGGER tell AFTER INSERT ON dbanon.run EXECUTE FUNCTION dbanon_internal.tell()"
     )
     assert channels() == ["dbanon_work"]
     assert heard() == 1
@@ -356,7 +356,7 @@ def test_the_locks_of_others_are_seen_only_where_the_protection_is_gone(
     connection: psycopg.Connection, analyst: psycopg.Connection, restricted: bool
 ) -> None:
     """Those of runs tell how many are being worked on, and since when."""
-    connection.execute("SELECT dbanon.hold_lock()")  # as who works on a run does
+    connection.execute("SELECT dbanon_internal.hold_lock()")  # as who works on a run does
     condition = "locktype = 'advisory' AND objsubid = 1"
     view, function = (f"SELECT objid IS NOT NULL FROM {x} WHERE {condition}" for x in ("pg_locks", "pg_lock_status()"))
     assert (learns(analyst, view), learns(analyst, function)) == (not restricted, not restricted)
@@ -376,9 +376,9 @@ def test_a_function_of_the_callers_own_is_not_called_by_ours(
         " LANGUAGE sql AS 'SELECT $1'"
     )
     with pytest.raises(psycopg.Error, match="no SQL keyword"):
-        connection.execute("SELECT dbanon.check_name('select')")
-    connection.execute("ALTER FUNCTION dbanon.check_name(text) RESET search_path")
-    connection.execute("SELECT dbanon.check_name('select')")
+        connection.execute("SELECT dbanon_internal.check_name('select')")
+    connection.execute("ALTER FUNCTION dbanon_internal.check_name(text) RESET search_path")
+    connection.execute("SELECT dbanon_internal.check_name('select')")
 
 
 def test_each_of_two_protections_keeps_the_map_of_people_by_itself(

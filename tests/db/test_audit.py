@@ -320,7 +320,7 @@ def test_of_two_transactions_of_one_login_at_once_both_are_told(
 @pytest.mark.parametrize(
     "disguise",
     [
-        "DO $do$ BEGIN {} /*\nPL/pgSQL function dbanon.finish_load */; END $do$",
+        "DO $do$ BEGIN {} /*\nPL/pgSQL function dbanon_internal.finish_load */; END $do$",
         'CREATE FUNCTION pg_temp."\nPL/pgSQL function dbanon.x"() RETURNS void LANGUAGE plpgsql AS'
         ' $do$ BEGIN {}; END $do$; SELECT pg_temp."\nPL/pgSQL function dbanon.x"()',
     ],

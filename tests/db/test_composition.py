@@ -284,7 +284,7 @@ def test_sql_measures_what_a_plain_count_does(
 
 def groups_of(connection: psycopg.Connection, run: int) -> Iterable[Group]:
     rows = connection.execute(
-        "SELECT lower(period), upper(period), alone, subjects FROM dbanon.run_grouping(%s)", [run]
+        "SELECT lower(period), upper(period), alone, subjects FROM dbanon_internal.run_grouping(%s)", [run]
     )
     for low, high, alone, subjects in rows.fetchall():
         assert len(subjects) == len(set(subjects))
@@ -309,7 +309,7 @@ def verified(connection: psycopg.Connection, release: Release, **params: int) ->
     connection.execute("UPDATE dbanon.run SET params = params || %s WHERE run_id = %s", [Jsonb(params), run])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " SELECT run_id, method, true, dbanon.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
+        " SELECT run_id, method, true, dbanon_internal.run_digest(run_id) FROM dbanon.run WHERE run_id = %s",
         [run],
     )
     return run
@@ -586,14 +586,14 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     a_release(own, "first", Release(5, FIVES))
     run = verified(own, Release(5, FIVES))
     own.execute("""UPDATE dbanon.run SET params = '{"k": "5"}' WHERE run_id = %s""", [run])
-    own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
     assert refused(own, run, "again").sqlstate == "DA010"
     own.execute(
         "INSERT INTO dbanon.method SELECT 'newer', summary, guarantee, region_type, attack, algorithms, columns, paper,"
         " adversary, row_meaning, left_out, parameters FROM dbanon.method WHERE name = 'tp-aware'"
     )
     own.execute("""UPDATE dbanon.run SET method = 'newer', params = '{"k": 5}' WHERE run_id = %s""", [run])
-    own.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
     assert refused(own, run, "again").sqlstate == "DA004"
 
 

@@ -67,7 +67,8 @@ INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params,
 SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FROM dbanon.run;
 INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 2, 1 + trajectory_id % 2, trajectory_id, period FROM dbanon.membership;
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) VALUES (2, 'tp-aware', true, dbanon.run_digest(2));
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+    VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2));
 """
 
 
@@ -135,9 +136,10 @@ def test_a_run_held_by_another_session_or_this_one_is_left_alone(
 ) -> None:
     with psycopg.connect(database, autocommit=True) as holder:
         holder.execute(
-            "UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w', held_by = dbanon.hold_lock()"
+            "UPDATE dbanon.run SET status = 'running', todo = 'compute', worker = 'w',"
+            " held_by = dbanon_internal.hold_lock()"
         )
-        assert value(connection, "SELECT dbanon.reap_runs()") == 0
-        assert value(holder, "SELECT dbanon.reap_runs()") == 0
+        assert value(connection, "SELECT dbanon_internal.reap_runs()") == 0
+        assert value(holder, "SELECT dbanon_internal.reap_runs()") == 0
         holder.execute("SELECT pg_advisory_unlock_all()")
-    assert value(connection, "SELECT dbanon.reap_runs()") == 1
+    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1

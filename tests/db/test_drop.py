@@ -78,7 +78,9 @@ def test_a_run_that_somebody_works_on_is_cancelled_first(
     connection: psycopg.Connection, operator: psycopg.Connection, login: Login
 ) -> None:
     with psycopg.connect(login("dbanon_worker"), autocommit=True) as worker:
-        worker.execute("UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon.hold_lock()")
+        worker.execute(
+            "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon_internal.hold_lock()"
+        )
         error = refusal(operator)
         assert error.sqlstate == "DA013"
         assert "Run 1 is being worked on." in str(error)

@@ -64,8 +64,8 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     query = "SELECT * FROM published.ten ORDER BY cloak_id"
     assert restored.execute(query).fetchall() == connection.execute(query).fetchall()
     for query in (
-        "SELECT dbanon.run_digest(1)",
-        "SELECT digest = dbanon.run_digest(1) FROM dbanon.verification",
+        "SELECT dbanon_internal.run_digest(1)",
+        "SELECT digest = dbanon_internal.run_digest(1) FROM dbanon.verification",
         "SELECT revision FROM dbanon.dataset",
         "SELECT obj_description('published.ten'::regclass)",
     ):
@@ -109,7 +109,7 @@ def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Conn
 
 def test_a_member_of_the_admin_role_dumps_all_of_it(login: Callable[[str], str]) -> None:
     url = login("dbanon_admin")
-    command = [*client("pg_dump", url), "--schema=dbanon", "--schema=published", "-d", url]
+    command = [*client("pg_dump", url), "--schema=dbanon", "--schema=dbanon_internal", "--schema=published", "-d", url]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "CREATE TABLE dbanon.audit" in done.stdout

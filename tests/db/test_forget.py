@@ -27,7 +27,8 @@ ALTER TABLE dbanon.grouping ENABLE TRIGGER USER;
 _EVERYWHERE = f"""
 UPDATE dbanon.trajectory SET subject = '{NAME}' WHERE subject = 'p0';
 UPDATE dbanon.request SET subject = '{NAME}' WHERE subject = 'p0';
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'tp-aware', true, dbanon.run_digest(1);
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+    SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1);
 COMMIT;
 SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
@@ -198,7 +199,7 @@ def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connecti
     ],
 )
 def test_a_rejected_row_names_a_subject(own: psycopg.Connection, name: str, content: str, named: bool) -> None:
-    row = own.execute("SELECT dbanon.names_subject(%s, %s)", [content, name]).fetchone()
+    row = own.execute("SELECT dbanon_internal.names_subject(%s, %s)", [content, name]).fetchone()
     assert row == (named,)
 
 
@@ -261,7 +262,7 @@ def test_a_release_without_the_subject_is_not_named(filled: psycopg.Connection) 
 def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Connection) -> None:
     own.execute("UPDATE dbanon.cloak SET crowd = 1, subjects = 1 WHERE record_id = 2")
     own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-                    " SELECT 1, 'tp-aware', true, dbanon.run_digest(1)")  # fmt: skip
+                    " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1)")  # fmt: skip
     own.execute("SELECT dbanon.publish(1, 'ten')")
     heard = notices(own)
     forget(own, "p0")
@@ -297,7 +298,10 @@ def test_a_dataset_that_is_not_there_is_named(filled: psycopg.Connection, datase
 def test_nothing_is_forgotten_while_a_run_of_the_dataset_is_worked_on(
     full: psycopg.Connection, operator: psycopg.Connection, number: int
 ) -> None:
-    work = "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon.hold_lock() WHERE run_id = %s"
+    work = (
+        "UPDATE dbanon.run SET todo = 'verify', worker = 'host 1', held_by = dbanon_internal.hold_lock()"
+        " WHERE run_id = %s"
+    )
     full.execute(work, [number])
     error = refusal(operator, NAME)
     assert error.sqlstate == "DA013"
@@ -344,7 +348,7 @@ def test_only_operators_have_a_subject_forgotten(full: psycopg.Connection, login
     with psycopg.connect(login(role), autocommit=True) as other:
         for statement in (
             "SELECT dbanon.forget_subject('ten', 'p1')",
-            "SELECT dbanon.erase_subject(1, 'p1', '{}', 'x')",
+            "SELECT dbanon_internal.erase_subject(1, 'p1', '{}', 'x')",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 other.execute(statement)  # type: ignore[arg-type]

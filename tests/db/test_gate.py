@@ -24,7 +24,8 @@ INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params,
 SELECT dataset_id, dataset_revision, method, algorithm, params, seed, status FROM dbanon.run;
 INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak;
 INSERT INTO dbanon.membership SELECT 2, 1 + trajectory_id % 2, trajectory_id, period FROM dbanon.membership;
-INSERT INTO dbanon.verification (run_id, attack, passed, digest) VALUES (2, 'tp-aware', true, dbanon.run_digest(2));
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+    VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2));
 """
 PUBLISH = "SELECT dbanon.publish(2, 'second')"
 ADDED = "(dataset_id, subject, path) VALUES (1, 'late', 'SRID=32610;POINT M (1 1 1)')"
@@ -144,7 +145,7 @@ BY_BOTH = {
     "membership": ["DELETE FROM dbanon.membership WHERE run_id = 2"],
     "verification": [
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (2, 'tp-aware', true, dbanon.run_digest(2))"
+        " VALUES (2, 'tp-aware', true, dbanon_internal.run_digest(2))"
     ],
 }
 BY_ADMINS = {
@@ -255,7 +256,7 @@ def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published
     with pytest.raises(psycopg.Error, match=unknown) as caught:
         connection.execute("SELECT dbanon.publish(1, 'ten')")
     assert caught.value.sqlstate == "DA005"
-    assert sqlstate(connection, "SELECT * FROM dbanon.run_grouping(1)") == "DA005"
+    assert sqlstate(connection, "SELECT * FROM dbanon_internal.run_grouping(1)") == "DA005"
     assert releases(connection) == []
 
 
@@ -275,12 +276,12 @@ TABLES = (
     *("run", "cloak", "membership", "verification", "release", "grouping", "audit"),
 )
 READ = (
-    "SELECT dbanon.run_digest(r) FROM generate_series(1, 2) r",
-    "SELECT * FROM dbanon.cloak_evidence(2) ORDER BY 1, 2",
-    "SELECT * FROM dbanon.membership_evidence(2) ORDER BY 1, 2",
-    "SELECT * FROM dbanon.request_evidence(2) ORDER BY 1, 2, 3, 4",
-    "SELECT * FROM dbanon.site_evidence(2) ORDER BY 1, 2",
-    "SELECT * FROM dbanon.run_grouping(2) ORDER BY subjects",
+    "SELECT dbanon_internal.run_digest(r) FROM generate_series(1, 2) r",
+    "SELECT * FROM dbanon_internal.cloak_evidence(2) ORDER BY 1, 2",
+    "SELECT * FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
+    "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",
+    "SELECT * FROM dbanon_internal.site_evidence(2) ORDER BY 1, 2",
+    "SELECT * FROM dbanon_internal.run_grouping(2) ORDER BY subjects",
     "SELECT * FROM dbanon.measure_overlap(2)",
     "SELECT * FROM dbanon.fix ORDER BY trajectory_id, seq",
     "SELECT * FROM published.first ORDER BY cloak_id",
@@ -297,7 +298,7 @@ def read_by_the_program(url: str) -> list[object]:
 
 def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connection, login: Login) -> None:
     crossing.execute(f"INSERT INTO dbanon.site (dataset_id, geom) VALUES (1, {SQUARE})")
-    crossing.execute("UPDATE dbanon.verification SET digest = dbanon.run_digest(run_id)")
+    crossing.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(run_id)")
     before = [crossing.execute(query).fetchall() for query in READ]
     computed = read_by_the_program(database)
     with psycopg.connect(login("dbanon_admin"), autocommit=True) as admin:
@@ -315,7 +316,8 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
             " FROM ONLY dbanon.membership"
         )
         admin.execute(
-            "INSERT INTO dbanon.child_of_grouping SELECT 1, period, alone, subjects FROM dbanon.run_grouping(2)"
+            "INSERT INTO dbanon.child_of_grouping SELECT 1, period, alone, subjects"
+            " FROM dbanon_internal.run_grouping(2)"
         )
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
@@ -454,5 +456,5 @@ def test_what_a_release_says_of_its_program_is_verified(connection: psycopg.Conn
 
 def test_no_channel_stops_the_queue(login: Login) -> None:
     with psycopg.connect(login("worker"), autocommit=True) as worker:
-        query = "INSERT INTO dbanon.worker (name, channel, held_by) VALUES ('x', '', dbanon.hold_lock())"
+        query = "INSERT INTO dbanon.worker (name, channel, held_by) VALUES ('x', '', dbanon_internal.hold_lock())"
         assert sqlstate(worker, query) == "23514"

@@ -244,7 +244,7 @@ def test_a_worker_reads_what_was_imported(operator, login):
 def test_one_load_into_a_dataset_waits_for_another(operator):
     with psycopg.connect(database_url(operator.info.dsn, password=operator.info.password)) as other:
         operator.execute("SET lock_timeout = '50ms'")
-        other.execute("SELECT dbanon.lock_dataset('town')")
+        other.execute("SELECT dbanon_internal.lock_dataset('town')")
         for statement in (POIS, CELLS, CALLS, SIGHTINGS):
             with pytest.raises(psycopg.errors.LockNotAvailable):
                 call(operator, statement)
@@ -257,20 +257,21 @@ def test_what_may_have_been_meant_is_what_difflib_says(connection):
     draw = random.Random(7)
     words = ["".join(draw.choice("abc\u00e9 ") for _ in range(draw.randrange(12))) for _ in range(60)]
     pairs = connection.execute(
-        "SELECT a, b, dbanon.likeness(a, b) FROM unnest(%s::text[]) a, unnest(%s::text[]) b", [words[:30], words[30:]]
+        "SELECT a, b, dbanon_internal.likeness(a, b) FROM unnest(%s::text[]) a, unnest(%s::text[]) b",
+        [words[:30], words[30:]],
     ).fetchall()
     for a, b, ratio in pairs:
         assert ratio == pytest.approx(difflib.SequenceMatcher(None, a, b).ratio(), abs=1e-12)
     for word in words[:30]:
         near = difflib.get_close_matches(word, sorted(set(words[30:])), n=1)
-        found = connection.execute("SELECT dbanon.nearest(%s, %s)", [word, words[30:]]).fetchone()
+        found = connection.execute("SELECT dbanon_internal.nearest(%s, %s)", [word, words[30:]]).fetchone()
         assert found == (near[0] if near else None,)
 
 
 def test_the_reach_of_a_dataset_is_three_times_the_extent_of_most_of_it(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('town', 32632, 1, 1)")
     ((dataset,),) = everything(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = 'town'")
-    query = f"SELECT * FROM dbanon.reach({dataset})"
+    query = f"SELECT * FROM dbanon_internal.reach({dataset})"
     assert everything(connection, query) == [(-np.inf, np.inf, -np.inf, np.inf)]
     x, y = np.random.default_rng(3).uniform(0, 20000, (2, 300)).round()
     x[0] = 9e6

@@ -94,20 +94,20 @@ def test_towns_on_the_antimeridian_are_one_town(connection, write):
 
 def test_a_few_usable_rows_among_many_are_enough(connection):
     with connection.transaction():
-        connection.execute("SELECT dbanon.make_staging('x float8, y float8, t float8')")
+        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8, t float8')")
         connection.execute("INSERT INTO dbanon_rejected SELECT 0, i, 'missing-subject' FROM generate_series(1, 5000) i")
         connection.execute("INSERT INTO dbanon_staged SELECT 0, i, i, 53.1, 0 FROM generate_series(1, 3) i")
-        (drawn,) = connection.execute("SELECT x FROM dbanon.draw_sample(3, 10)").fetchone()
+        (drawn,) = connection.execute("SELECT x FROM dbanon_internal.draw_sample(3, 10)").fetchone()
         assert drawn == [1, 2, 3]
 
 
 def test_a_sample_is_drawn_of_many_rows_and_numbers_beyond_arithmetic_are_cut_off(connection):
     with connection.transaction():
-        connection.execute("SELECT dbanon.make_staging('x float8, y float8, t float8')")
+        connection.execute("SELECT dbanon_internal.make_staging('x float8, y float8, t float8')")
         connection.execute(
             "INSERT INTO dbanon_staged SELECT 0, i, '1e308', '-1e308', '5e-324' FROM generate_series(1, 9000) i"
         )
-        x, y, t = connection.execute("SELECT x, y, t FROM dbanon.draw_sample(9000, 300)").fetchone()
+        x, y, t = connection.execute("SELECT x, y, t FROM dbanon_internal.draw_sample(9000, 300)").fetchone()
     assert 200 < len(x) < 400
     assert (set(x), set(y), set(t)) == ({1e100}, {-1e100}, {0})
 
@@ -126,7 +126,7 @@ def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
             "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
             "0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
         )
-        (fixes,) = connection.execute("SELECT dbanon.ordered_fixes(NULL, %s)", [most]).fetchone()
+        (fixes,) = connection.execute("SELECT dbanon_internal.ordered_fixes(NULL, %s)", [most]).fetchone()
         counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
     assert [n for (n,) in counted] == parts
 

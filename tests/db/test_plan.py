@@ -261,13 +261,13 @@ def test_wide_positions_of_perhaps_nobody_present_are_a_warning(scratch):
 
 def set_rates(connection, *changes):
     """Let plans be made by other rates in this transaction."""
-    rates = connection.execute("SELECT dbanon.plan_rates()").fetchone()[0]
+    rates = connection.execute("SELECT dbanon_internal.plan_rates()").fetchone()[0]
     for (group, name), value in changes:
         rates[group][name] = value
     connection.execute(
-        sql.SQL("CREATE OR REPLACE FUNCTION dbanon.plan_rates() RETURNS jsonb LANGUAGE sql IMMUTABLE AS {}").format(
-            sql.Literal(f"SELECT '{json.dumps(rates)}'::jsonb")
-        )
+        sql.SQL(
+            "CREATE OR REPLACE FUNCTION dbanon_internal.plan_rates() RETURNS jsonb LANGUAGE sql IMMUTABLE AS {}"
+        ).format(sql.Literal(f"SELECT '{json.dumps(rates)}'::jsonb"))
     )
     connection.execute("DISCARD PLANS")  # they hold the rates as constants
 
@@ -357,7 +357,7 @@ def test_what_might_be_too_much_is_said(scratch):
 
 
 def test_limits_and_sizes_are_those_of_the_program(scratch):
-    rates = scratch.execute("SELECT dbanon.plan_rates()").fetchone()[0]
+    rates = scratch.execute("SELECT dbanon_internal.plan_rates()").fetchone()[0]
     assert rates["limits"] == {
         "time_s": LATEST_S, "windows": tp_aware.MOST_WINDOWS, "cells": 2**tp_aware.MOST_LEVELS,
         "domain": sensitive_sites._LARGEST_COST, "local_users": sensitive_sites.MOST_USERS_LOCAL,

@@ -34,7 +34,7 @@ def prepare(
     connection.execute("UPDATE dbanon.run SET suppressed = %s, program_version = '0.1.0'", [Jsonb(suppressed)])
     connection.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest, figures, clauses)"
-        " SELECT 1, 'tp-aware', true, dbanon.run_digest(1), %s, %s",
+        " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1), %s, %s",
         [Jsonb(figures), Jsonb(CLAUSES)],
     )
     connection.execute("SELECT dbanon.publish(1, 'ten')")
@@ -127,7 +127,7 @@ def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int
 def test_shares_are_rounded_up_to_percent(
     own: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
 ) -> None:
-    assert value(own, "SELECT dbanon.tell_share(%s, %s, %s)", total, left_out, k) == told
+    assert value(own, "SELECT dbanon_internal.tell_share(%s, %s, %s)", total, left_out, k) == told
 
 
 def test_without_figures_of_the_attack_no_share_is_made_up(own: psycopg.Connection) -> None:
@@ -209,13 +209,13 @@ def test_a_card_counts_what_was_left_out_by_hour_and_reason(own: psycopg.Connect
 def test_windows_of_one_hour_are_added_up_whatever_the_time_zone(own: psycopg.Connection) -> None:
     own.execute("SET TimeZone = 'Asia/Kathmandu'")
     windows = [{"start": s, "seen": 3, "present": 2, "published": 2} for s in (1212562800, 1212566399, -1)]
-    rows = value(own, "SELECT dbanon.suppressed_by_hour(%s, NULL, NULL)", Jsonb({"windows": windows}))
+    rows = value(own, "SELECT dbanon_internal.suppressed_by_hour(%s, NULL, NULL)", Jsonb({"windows": windows}))
     assert [(row["hour"], row["seen"]) for row in rows] == [("1969-12-31T23:00Z", 3), ("2008-06-04T07:00Z", 6)]
     assert rows[1]["left_out"] == {"absent_at_some_instant": 2, "window_below_k": 0}
 
 
 def test_what_a_snapshot_left_out_is_told_in_its_hour(own: psycopg.Connection) -> None:
-    query = "SELECT dbanon.suppressed_by_hour(%s, 7, '2008-06-04 08:59:59+00')"
+    query = "SELECT dbanon_internal.suppressed_by_hour(%s, 7, '2008-06-04 08:59:59+00')"
     hour = {"hour": "2008-06-04T08:00Z", "seen": 9, "published": 7, "left_out": {"absent_at_instant": 2}}
     assert value(own, query, Jsonb({"subjects": {"absent_at_instant": 2}})) == [hour]
     assert value(own, query, Jsonb({})) == [{**hour, "seen": 7, "left_out": {}}]
@@ -269,7 +269,7 @@ def test_the_verdict_on_a_card_is_of_what_was_published(own: psycopg.Connection)
     own.execute("DELETE FROM dbanon.request")
     own.execute(
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " VALUES (1, 'tp-aware', false, dbanon.run_digest(1))"
+        " VALUES (1, 'tp-aware', false, dbanon_internal.run_digest(1))"
     )
     assert card(own)["attack"]["passed"] is True
     own.execute(

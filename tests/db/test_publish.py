@@ -70,7 +70,7 @@ def test_a_verified_run_becomes_a_view_of_the_same_rows(connection: psycopg.Conn
     ).fetchall()
     assert copies(connection) == stored
     assert connection.execute(
-        "SELECT name, run_id, rows, digest = dbanon.run_digest(1) FROM dbanon.release"
+        "SELECT name, run_id, rows, digest = dbanon_internal.run_digest(1) FROM dbanon.release"
     ).fetchall() == [("ten", 1, 4, True)]
 
 
@@ -212,7 +212,7 @@ def test_an_algorithm_that_does_not_say_whether_it_gives_the_guarantee_is_not_pu
 ) -> None:
     own.execute("UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry])
     assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
-    check = "SELECT dbanon.check_release('ten', false, false, 'tp-aware', 'traj-anon')"
+    check = "SELECT dbanon_internal.check_release('ten', false, false, 'tp-aware', 'traj-anon')"
     assert refusal(own, check).sqlstate == "DA011"
 
 
@@ -298,23 +298,23 @@ def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Con
 )
 def test_the_digest_does_not_depend_on_settings(connection: psycopg.Connection, run: int, setting: str) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [{"poi": "Zoë", "n": 1.50}]}' WHERE seq = 1""")
-    before = value(connection, "SELECT dbanon.run_digest(1)")
+    before = value(connection, "SELECT dbanon_internal.run_digest(1)")
     connection.execute(f"SET {setting}")
-    assert value(connection, "SELECT dbanon.run_digest(1)") == before
+    assert value(connection, "SELECT dbanon_internal.run_digest(1)") == before
 
 
 def test_the_digest_does_not_depend_on_the_order_rows_lie_in(connection: psycopg.Connection, run: int) -> None:
-    before = value(connection, "SELECT dbanon.run_digest(1)")
+    before = value(connection, "SELECT dbanon_internal.run_digest(1)")
     connection.execute("UPDATE dbanon.membership SET record_id = record_id WHERE trajectory_id % 2 = 0")
     connection.execute("UPDATE dbanon.cloak SET crowd = crowd WHERE seq = 1")
-    assert value(connection, "SELECT dbanon.run_digest(1)") == before
+    assert value(connection, "SELECT dbanon_internal.run_digest(1)") == before
 
 
 def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psycopg.Connection, run: int) -> None:
-    assert value(connection, "SELECT dbanon.run_digest(99)") is None
+    assert value(connection, "SELECT dbanon_internal.run_digest(99)") is None
     connection.execute("DELETE FROM dbanon.cloak")
     connection.execute("DELETE FROM dbanon.membership")
-    assert len(bytes(value(connection, "SELECT dbanon.run_digest(1)"))) == 32  # type: ignore[call-overload]
+    assert len(bytes(value(connection, "SELECT dbanon_internal.run_digest(1)"))) == 32  # type: ignore[call-overload]
 
 
 # --- what stays -------------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Co
 @pytest.mark.parametrize("status", ["running", "computed"])
 def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s, todo = 'compute', worker = 'w', attempts = 3", [status])
-    assert value(connection, "SELECT dbanon.reap_runs()") == 1
+    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1
     row = connection.execute("SELECT status, error, finished_at IS NOT NULL FROM dbanon.run").fetchone()
     assert row == (
         "failed",
@@ -466,5 +466,5 @@ def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connectio
 @pytest.mark.parametrize("status", ["queued", "verified", "refused", "failed", "cancelled"])
 def test_runs_that_wait_or_are_done_are_left_alone(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
-    assert value(connection, "SELECT dbanon.reap_runs()") == 0
+    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 0
     assert value(connection, "SELECT status FROM dbanon.run") == status

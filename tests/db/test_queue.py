@@ -323,6 +323,6 @@ def test_an_operator_submits_watches_and_cancels_and_a_worker_takes(
         assert queue.cancel_run(operator, run_id) == "being cancelled"
         for call in ("claim_run('me')", "watch_run(2, 1)", "requeue_run(2, 1)", "wake_workers()"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                operator.execute(f"SELECT dbanon.{call}")
+                operator.execute(f"SELECT dbanon_internal.{call}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             operator.execute("INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'x')")

@@ -53,7 +53,7 @@ def test_a_run_that_is_given_up_keeps_what_ended_its_last_attempt(
     connection.execute("UPDATE dbanon.run SET most_attempts = 1 WHERE run_id = %s", [first])
     with worker(connection, database) as dying:
         queue.note_error(dying, claimed(dying, first), "It was this.")
-    assert value(connection, "SELECT dbanon.reap_runs()") == 1
+    assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1
     assert shown(connection, first, "status, error") == ("failed", "It was this.")
 
 

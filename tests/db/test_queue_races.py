@@ -62,7 +62,7 @@ def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
     claim = claimed(connection, alive)
     with worker(connection, database) as gone:
         queue.register_worker(gone, "gone")
-    held_open.execute("SELECT dbanon.reap_runs()")
+    held_open.execute("SELECT dbanon_internal.reap_runs()")
     held_open.execute("SELECT dbanon.verify_run(1)")
     assert queue.watch_run(connection, claim, "computing", 1, 2) == "go on"
     queue.set_status(connection, claim, "running")
@@ -75,7 +75,7 @@ def test_who_asks_in_an_open_transaction_keeps_no_worker_waiting(
 def test_a_run_that_somebody_reaps_in_an_open_transaction_is_shown_as_dead(
     connection: psycopg.Connection, held_open: psycopg.Connection, dead: int
 ) -> None:
-    held_open.execute("SELECT dbanon.reap_runs()")
+    held_open.execute("SELECT dbanon_internal.reap_runs()")
     assert shown(connection, dead) == ("failed", None)
 
 

@@ -87,7 +87,7 @@ def test_a_process_number_that_was_given_out_anew_is_another_session(
 ) -> None:
     with connect(database) as holder:
         claim = claimed(holder, submitted(connection))
-        held = "SELECT dbanon.is_held(held_by) FROM dbanon.run WHERE run_id = %s"
+        held = "SELECT dbanon_internal.is_held(held_by) FROM dbanon.run WHERE run_id = %s"
         assert value(connection, held, claim.run_id) is True
         queue.unlock(holder, claim)
         thief.take([claim.lock_key])
@@ -109,7 +109,7 @@ def test_a_lock_of_the_same_key_in_another_database_does_not_count(
     connection: psycopg.Connection, database: str
 ) -> None:
     with psycopg.connect(database_url(database, dbname="postgres"), autocommit=True) as elsewhere:
-        held = """SELECT dbanon.is_held((7, pid, usesysid, backend_start)::dbanon.session)
+        held = """SELECT dbanon_internal.is_held((7, pid, usesysid, backend_start)::dbanon.session)
             FROM pg_stat_activity WHERE pid = %s"""
         elsewhere.execute("SELECT pg_advisory_lock(7)")
         assert value(connection, held, elsewhere.info.backend_pid) is False
@@ -126,7 +126,7 @@ def test_a_worker_that_came_during_a_transaction_is_seen_in_it(
         earlier.execute("SELECT count(*) FROM pg_stat_activity")
         with connect(database) as holder:
             claim = claimed(holder, waiting)
-            assert value(earlier, "SELECT dbanon.reap_runs()") == 0
+            assert value(earlier, "SELECT dbanon_internal.reap_runs()") == 0
             assert shown(earlier, claim.run_id) == ("running", "starting")
 
 

@@ -9,7 +9,7 @@ from dbanon import releases
 from dbanon.connection import errors_translated
 from dbanon.errors import ParameterError
 
-NOTE = "SELECT dbanon.note_refusal(%s, %s, %s, %s)"
+NOTE = "SELECT dbanon_internal.note_refusal(%s, %s, %s, %s)"
 KEPT = """SELECT r.publish_error, (
     SELECT array_agg(ARRAY[a.login, a.release, a.detail ->> 'sqlstate', a.detail ->> 'error'])
     FROM dbanon.audit a WHERE a.action = 'publish_refused' AND a.run_id = r.run_id) FROM dbanon.runs r"""
@@ -59,7 +59,9 @@ def test_who_may_not_publish_notes_nothing(run: int, login: Callable[[str], str]
 
 def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: psycopg.Connection, run: int) -> None:
     """Another session has the run's row: only the audit gets its line."""
-    connection.execute("ALTER FUNCTION dbanon.note_refusal(bigint, text, text, text) SET lock_timeout = '50ms'")
+    connection.execute(
+        "ALTER FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) SET lock_timeout = '50ms'"
+    )
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
@@ -68,6 +70,6 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     row = connection.execute(KEPT).fetchone()
     assert row is not None
     assert (row[0], row[1][0][2]) == (None, "DA003")
-    connection.execute("DROP FUNCTION dbanon.note_refusal(bigint, text, text, text)")
+    connection.execute("DROP FUNCTION dbanon_internal.note_refusal(bigint, text, text, text)")
     with pytest.raises(ParameterError, match="There is a 'ten' already"), errors_translated():
         releases.publish(connection, run, "ten")

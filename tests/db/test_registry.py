@@ -42,7 +42,9 @@ def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dic
 
 def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None, params: Any) -> dict[str, Any] | str:
     try:
-        row = reader.execute("SELECT dbanon.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]).fetchone()
+        row = reader.execute(
+            "SELECT dbanon_internal.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
+        ).fetchone()
     except psycopg.Error as error:
         told = _sqlstate.translated(error)
         return str(told) if isinstance(told, ParameterError) else repr(told)
@@ -161,7 +163,7 @@ def test_sql_and_python_say_the_same_at_the_edges(reader: psycopg.Connection, na
 @example(name="aab", known={"aaabbbb"})  # at 0.6, which is near
 def test_the_nearest_name_is_that_of_difflib(reader: psycopg.Connection, name: str, known: set[str]) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        reader.execute("SELECT dbanon.refuse_name('name', %s, %s)", [name, list(known)])
+        reader.execute("SELECT dbanon_internal.refuse_name('name', %s, %s)", [name, list(known)])
     near = difflib.get_close_matches(name, sorted(known), n=1)
     hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(sorted(known))}."
     assert caught.value.diag.message_hint == hint
@@ -218,7 +220,7 @@ def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, val
 @example(a="tide", b="diet")
 def test_likeness_is_that_of_difflib(reader: psycopg.Connection, a: str, b: str) -> None:
     ratio = difflib.SequenceMatcher(None, a, b).ratio()
-    assert reader.execute("SELECT dbanon.likeness(%s, %s) = %s::float8", [a, b, ratio]).fetchone() == (True,)
+    assert reader.execute("SELECT dbanon_internal.likeness(%s, %s) = %s::float8", [a, b, ratio]).fetchone() == (True,)
 
 
 def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
@@ -264,7 +266,7 @@ def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, s
 
 
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
-    row = reader.execute("SELECT dbanon.check_params('tp-aware', NULL, NULL)").fetchone()
+    row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
     assert row == (from_python("tp-aware", None, {}),)
     assert from_sql(reader, None, None, {}) == (
         f"There is no method named NULL. Choose one of: {', '.join(sorted(METHODS))}."
@@ -275,7 +277,7 @@ def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
 def test_the_algorithm_is_the_first_unless_one_is_named(reader: psycopg.Connection, name: str) -> None:
     known = [algorithm.name for algorithm in METHODS[name].algorithms]
     for asked, found in [(None, known[0]), *zip(known, known, strict=True)]:
-        assert reader.execute("SELECT dbanon.checked_algorithm(%s, %s)", [name, asked]).fetchone() == (found,)
+        assert reader.execute("SELECT dbanon_internal.checked_algorithm(%s, %s)", [name, asked]).fetchone() == (found,)
 
 
 def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None:
@@ -307,7 +309,7 @@ def test_the_view_of_parameters_is_the_registry(reader: psycopg.Connection) -> N
 @pytest.mark.parametrize(("role", "may"), [("operator", True), ("worker", True), ("analyst", False)])
 def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str], str], role: str, may: bool) -> None:
     asked = [
-        'SELECT dbanon.check_params(\'sensitive-sites\', \'mk\', \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
+        'SELECT dbanon_internal.check_params(\'sensitive-sites\', \'mk\', \'{"k": "5", "at": "2026-01-05T08:00Z"}\')',
         "SELECT count(*) FROM dbanon.methods",
         "SELECT count(*) FROM dbanon.method_parameters",
         "SELECT dbanon.version()",
@@ -321,9 +323,9 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
                     connection.execute(statement)
         if may:
             with pytest.raises(psycopg.Error, match="There is no method named 'tp-awar'"):
-                connection.execute("SELECT dbanon.check_params('tp-awar', NULL, NULL)")
+                connection.execute("SELECT dbanon_internal.check_params('tp-awar', NULL, NULL)")
             with pytest.raises(psycopg.Error, match="Got 'x' instead"):
-                connection.execute("SELECT dbanon.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
+                connection.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
 
 
 def test_the_version_names_all_that_is_installed(

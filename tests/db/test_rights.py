@@ -34,9 +34,10 @@ FROM pg_class c
 WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
     AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
 UNION ALL
-SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, format('dbanon.%I', p.proname), ARRAY(
+SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END,
+    format('%s.%I', p.pronamespace::regnamespace, p.proname), ARRAY(
     SELECT format_type(t.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY t (type, place) ORDER BY place)
-FROM pg_proc p WHERE p.pronamespace IN ('dbanon'::regnamespace, 'published'::regnamespace)
+FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)'
 ORDER BY 1, 2
 """
 

@@ -51,7 +51,7 @@ def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> No
         "SELECT * FROM dbanon.verification",
         "SELECT * FROM dbanon.release",
         "SELECT * FROM dbanon.fix",
-        "SELECT dbanon.reap_runs()",
+        "SELECT dbanon_internal.reap_runs()",
     )
     assert operator.execute(
         "SELECT revision, created_by = session_user FROM dbanon.dataset WHERE dataset_id = 2"
@@ -83,7 +83,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "UPDATE dbanon.run SET status = 'verified'",
         "DELETE FROM dbanon.run",
         "INSERT INTO dbanon.run (dataset_id, method, algorithm) VALUES (1, 'tp-aware', 'traj-anon')",
-        "SELECT dbanon.claim_run('mine')",
+        "SELECT dbanon_internal.claim_run('mine')",
         "INSERT INTO dbanon.worker (name) VALUES ('mine')",
         "INSERT INTO dbanon.cloak SELECT * FROM dbanon.cloak",
         "UPDATE dbanon.cloak SET crowd = 9",
@@ -99,14 +99,14 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         "UPDATE dbanon.method SET algorithms = '[]'",
         "TRUNCATE dbanon.trajectory",
         "ALTER TABLE dbanon.trajectory DISABLE TRIGGER ALL",
-        "SELECT dbanon.copy_release(1, 9)",
-        "SELECT dbanon.show_release(9, 'x', NULL, false)",
-        "SELECT dbanon.replace_view(9, 8, 'seq', false)",
-        "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
-        "SELECT * FROM dbanon.readers_of('x')",
-        "SELECT * FROM dbanon.run_grouping(1)",
-        "SELECT * FROM dbanon.intersect_grouping(1, '{}', '{}')",
-        "SELECT dbanon.check_overlap(1, true)",
+        "SELECT dbanon_internal.copy_release(1, 9)",
+        "SELECT dbanon_internal.show_release(9, 'x', NULL, false)",
+        "SELECT dbanon_internal.replace_view(9, 8, 'seq', false)",
+        "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
+        "SELECT * FROM dbanon_internal.readers_of('x')",
+        "SELECT * FROM dbanon_internal.run_grouping(1)",
+        "SELECT * FROM dbanon_internal.intersect_grouping(1, '{}', '{}')",
+        "SELECT dbanon_internal.check_overlap(1, true)",
         "SELECT * FROM dbanon.grouping",
         "DELETE FROM dbanon.grouping",
         "UPDATE dbanon.release SET overlap = NULL",
@@ -136,21 +136,21 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
     allow(
         worker,
         "SELECT dbanon.submit_run('ten', 'tp-aware', '{\"k\": 2}')",
-        "SELECT dbanon.register_worker('mine')",
-        "SELECT dbanon.claim_run('mine')",
+        "SELECT dbanon_internal.register_worker('mine')",
+        "SELECT dbanon_internal.claim_run('mine')",
         "INSERT INTO dbanon.cloak SELECT 2, record_id, seq, period, region, crowd, subjects, extra FROM dbanon.cloak",
         "INSERT INTO dbanon.membership SELECT 2, record_id, trajectory_id, period FROM dbanon.membership",
         "UPDATE dbanon.run SET status = 'computed', metrics = '{}' WHERE run_id = 2",
-        "SELECT * FROM dbanon.cloak_evidence(2)",
-        "SELECT * FROM dbanon.membership_evidence(2)",
-        "SELECT * FROM dbanon.request_evidence(2)",
-        "SELECT * FROM dbanon.site_evidence(2)",
+        "SELECT * FROM dbanon_internal.cloak_evidence(2)",
+        "SELECT * FROM dbanon_internal.membership_evidence(2)",
+        "SELECT * FROM dbanon_internal.request_evidence(2)",
+        "SELECT * FROM dbanon_internal.site_evidence(2)",
         "SELECT * FROM dbanon.trajectory",
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
-        " SELECT 2, 'tp-aware', true, dbanon.run_digest(2)",
+        " SELECT 2, 'tp-aware', true, dbanon_internal.run_digest(2)",
         "UPDATE dbanon.run SET status = 'verified' WHERE run_id = 2",
         "DELETE FROM dbanon.cloak WHERE run_id = 2",
-        "SELECT dbanon.reap_runs()",
+        "SELECT dbanon_internal.reap_runs()",
     )
 
 
@@ -166,7 +166,7 @@ def test_a_worker_loads_and_publishes_nothing(worker: psycopg.Connection) -> Non
         "SELECT dbanon.publish(1, 'ten')",
         "SELECT dbanon.unpublish('ten')",
         "SELECT dbanon.unpublish('ten', end_readers => true)",
-        "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
+        "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
         "SELECT * FROM dbanon.measure_overlap(1)",
         "INSERT INTO dbanon.release (name, run_id, digest, rows) VALUES ('x', 1, '', 0)",
         "DELETE FROM dbanon.run",
@@ -195,10 +195,10 @@ def test_nothing_is_granted_to_everyone(connection: psycopg.Connection) -> None:
     rows = connection.execute(
         "SELECT p.oid::regprocedure::text"
         " FROM pg_proc p CROSS JOIN aclexplode(coalesce(proacl, acldefault('f', proowner))) a"
-        " WHERE p.pronamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND a.grantee = 0"
+        " WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND a.grantee = 0"
         " UNION ALL SELECT c.oid::regclass::text FROM pg_class c CROSS JOIN aclexplode(c.relacl) a"
         " WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND a.grantee = 0"
         " UNION ALL SELECT n.nspname FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) a"
-        " WHERE n.nspname IN ('dbanon', 'published') AND a.grantee = 0"
+        " WHERE n.nspname ~ '^(dbanon|published)' AND a.grantee = 0"
     ).fetchall()
     assert rows == []

@@ -34,7 +34,8 @@ VALUES (%s, %s, 1, tstzrange(to_timestamp(%s), to_timestamp(%s)),
 """
 _HIDDEN = '{"cloaked": true}'
 _PAIRS = """
-SELECT site_id, xmin, ymin, xmax, ymax, lower_s, upper_s, cloaked, rows, squared_cells FROM dbanon.site_evidence(%s)
+SELECT site_id, xmin, ymin, xmax, ymax, lower_s, upper_s, cloaked, rows, squared_cells
+FROM dbanon_internal.site_evidence(%s)
 """
 
 
@@ -170,7 +171,7 @@ def test_a_run_without_rows_or_sites_and_no_run_have_no_pairs(connection: psycop
 def test_cloaked_is_a_json_boolean_or_nothing(connection: psycopg.Connection, extra: str | None, cloaked: int) -> None:
     run = new_run(connection, new_dataset(connection), {})
     add_rows(connection, [(run, 1, 0, 60, 2, 1, 3, 2, 1, extra)])
-    query = "SELECT cloaked, other_keys FROM dbanon.cloak_evidence(%s)"
+    query = "SELECT cloaked, other_keys FROM dbanon_internal.cloak_evidence(%s)"
     assert connection.execute(query, [run]).fetchone() == (cloaked, 0)
 
 
@@ -180,7 +181,7 @@ def test_each_region_asks_the_index_of_the_sites_once(connection: psycopg.Connec
     add_sites(connection, dataset, [f"POINT({i} {i})" for i in range(300)])
     run = new_run(connection, dataset, {"guard_m": None})
     add_rows(connection, [(run, i, 0, 60, i, i, i + 1, i + 1, 1, None) for i in range(1, 200)])
-    query = "SELECT prosrc, proconfig FROM pg_proc WHERE oid = 'dbanon.site_evidence'::regproc"
+    query = "SELECT prosrc, proconfig FROM pg_proc WHERE oid = 'dbanon_internal.site_evidence'::regproc"
     body, settings = connection.execute(query).fetchone()
     with connection.transaction():
         for name, setting in (each.split("=", 1) for each in settings):

@@ -184,11 +184,11 @@ def test_deleting_runs_and_datasets_takes_their_rows_along(connection: psycopg.C
 
 
 def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connection, run: int) -> None:
-    row = connection.execute("SELECT * FROM dbanon.cloak_evidence(1) WHERE record_id = 2 AND seq = 1")
+    row = connection.execute("SELECT * FROM dbanon_internal.cloak_evidence(1) WHERE record_id = 2 AND seq = 1")
     assert row.fetchone() == (2, 1, 1212566400.0, 1212566460.0, 70.0, 0.0, 110.0, 90.0, True, 32610, 5, 5, 0, 0)
-    members = connection.execute("SELECT * FROM dbanon.membership_evidence(1) ORDER BY 1, 2").fetchall()
+    members = connection.execute("SELECT * FROM dbanon_internal.membership_evidence(1) ORDER BY 1, 2").fetchall()
     assert members == [(1 + i // 5, 100 + i, True) for i in range(10)]
-    requests = connection.execute("SELECT * FROM dbanon.request_evidence(1) ORDER BY 1 DESC, 4").fetchall()
+    requests = connection.execute("SELECT * FROM dbanon_internal.request_evidence(1) ORDER BY 1 DESC, 4").fetchall()
     assert requests == [
         (True, 1, 1, None, None, '{"poi": "pharmacy"}'),
         (False, None, None, "p0", 1212566430.0, '{"poi": "pharmacy"}'),
@@ -217,13 +217,15 @@ def test_a_rectangle_is_exactly_its_own_envelope(
     if "Collect" in region:
         region = region.replace("ST_MakePoint(9, 9)", "ST_SetSRID(ST_MakePoint(9, 9), 32610)")
     connection.execute(f"UPDATE dbanon.cloak SET region = {region} WHERE record_id = 1 AND seq = 1")
-    row = connection.execute("SELECT rectangle FROM dbanon.cloak_evidence(1) WHERE record_id = 1 AND seq = 1")
+    row = connection.execute("SELECT rectangle FROM dbanon_internal.cloak_evidence(1) WHERE record_id = 1 AND seq = 1")
     assert row.fetchone() == (rectangle,)
 
 
 def test_keys_of_extra_that_no_column_takes_are_counted(connection: psycopg.Connection, run: int) -> None:
     connection.execute("""UPDATE dbanon.cloak SET extra = '{"requests": [], "subject": "p0", "n": 1}' WHERE seq = 1""")
-    rows = connection.execute("SELECT seq, other_keys FROM dbanon.cloak_evidence(1) ORDER BY record_id, seq").fetchall()
+    rows = connection.execute(
+        "SELECT seq, other_keys FROM dbanon_internal.cloak_evidence(1) ORDER BY record_id, seq"
+    ).fetchall()
     assert rows == [(1, 2), (2, 0)] * 2
 
 
@@ -233,11 +235,11 @@ def test_requests_that_are_no_array_look_like_no_request(connection: psycopg.Con
         """UPDATE dbanon.cloak SET extra = jsonb_build_object('requests', %s::jsonb) WHERE (record_id, seq) = (1, 1)""",
         [value],
     )
-    rows = connection.execute("SELECT content FROM dbanon.request_evidence(1) WHERE published").fetchall()
+    rows = connection.execute("SELECT content FROM dbanon_internal.request_evidence(1) WHERE published").fetchall()
     assert rows == [(f"[{value}]",)]
 
 
 def test_evidence_functions_are_inlined(connection: psycopg.Connection, run: int) -> None:
     for name in ("cloak_evidence", "membership_evidence", "request_evidence"):
-        plan = connection.execute(f"EXPLAIN SELECT * FROM dbanon.{name}(1)").fetchall()
+        plan = connection.execute(f"EXPLAIN SELECT * FROM dbanon_internal.{name}(1)").fetchall()
         assert not any("Function Scan on " + name in line[0] for line in plan), name

@@ -14,14 +14,15 @@ from dbanon.errors import DataError, ParameterError, StoreError, VerificationFai
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
     connection: psycopg.Connection, run: int
 ) -> None:
-    bounds = "SELECT xmin, ymax FROM dbanon.cloak_evidence(%s) ORDER BY 1, 2"
+    bounds = "SELECT xmin, ymax FROM dbanon_internal.cloak_evidence(%s) ORDER BY 1, 2"
     before = connection.execute(bounds, [run]).fetchall()
     for name in ("st_xmin", "st_ymin", "st_xmax", "st_ymax"):
         connection.execute(
             f"CREATE FUNCTION public.{name}(geometry) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT 0::float8'"
         )
     assert (
-        connection.execute("SELECT xmin, ymax FROM dbanon.cloak_evidence(%s) ORDER BY 1, 2", [run]).fetchall() == before
+        connection.execute("SELECT xmin, ymax FROM dbanon_internal.cloak_evidence(%s) ORDER BY 1, 2", [run]).fetchall()
+        == before
     )
 
 
@@ -64,7 +65,7 @@ def test_a_region_that_is_no_plain_polygon_is_no_rectangle(
     connection: psycopg.Connection, run: int, shape: str
 ) -> None:
     connection.execute(f"UPDATE dbanon.cloak SET region = {shape}")
-    found = connection.execute("SELECT bool_or(rectangle) FROM dbanon.cloak_evidence(%s)", [run]).fetchone()
+    found = connection.execute("SELECT bool_or(rectangle) FROM dbanon_internal.cloak_evidence(%s)", [run]).fetchone()
     assert found == (False,)
 
 

@@ -27,7 +27,7 @@ UNPUBLISH = "SELECT dbanon.unpublish('ten')"
 END_READERS = "SELECT dbanon.unpublish('ten', end_readers => true)"
 REPLACE_AND_END = "SELECT dbanon.publish(1, 'ten', replace => true, end_readers => true)"
 ENDED = "SELECT array_agg((release, run_id, login, detail)::text) FROM dbanon.audit WHERE action = 'end_readers'"
-IMPATIENT = "ALTER FUNCTION dbanon.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
+IMPATIENT = "ALTER FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
 REMAINS = """SELECT count(*) FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace
     AND relkind IN ('r', 'v') AND relname ~ '^(release_|withdrawn[$])[0-9]+$'"""
 STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_by)::text ORDER BY l.release_id),
@@ -666,11 +666,11 @@ def test_analysts_and_workers_end_nobody(
         for statement in (
             END_READERS,
             REPLACE_AND_END,
-            "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
-            "SELECT * FROM dbanon.readers_of('ten')",
-            "SELECT dbanon.hide_view(1)",
-            "SELECT dbanon.revoke_rights('published.ten')",
-            "SELECT dbanon.refuse_readers('ten', '', true)",
+            "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
+            "SELECT * FROM dbanon_internal.readers_of('ten')",
+            "SELECT dbanon_internal.hide_view(1)",
+            "SELECT dbanon_internal.revoke_rights('published.ten')",
+            "SELECT dbanon_internal.refuse_readers('ten', '', true)",
             f"SELECT pg_terminate_backend({reader.info.backend_pid})",
             "SET ROLE pg_signal_backend",
         ):
@@ -684,8 +684,8 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
     operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     for statement in (
-        "SELECT dbanon.take_from_readers('SELECT 1', 1, true)",
-        "SELECT dbanon.hide_view(1)",
+        "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
+        "SELECT dbanon_internal.hide_view(1)",
         f"SELECT pg_terminate_backend({reader.info.backend_pid})",
         "SET ROLE pg_signal_backend",
     ):
@@ -754,7 +754,7 @@ def test_a_login_that_has_all_names_quoted_publishes_replaces_and_withdraws(
 def test_who_publishes_in_an_open_transaction_is_named_to_those_who_wait(
     connection: psycopg.Connection, operator: psycopg.Connection, login: Login
 ) -> None:
-    connection.execute("ALTER FUNCTION dbanon.lock_releases() SET lock_timeout = '200ms'")
+    connection.execute("ALTER FUNCTION dbanon_internal.lock_releases() SET lock_timeout = '200ms'")
     operator.execute("BEGIN")
     operator.execute("SELECT dbanon.publish(1, 'ten')")
     with (
@@ -845,7 +845,9 @@ def test_an_upgrade_closes_what_could_not_be_dropped_yet(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, database: str
 ) -> None:
     """A restore without owners gives the new owner of the table all rights on it."""
-    connection.execute("ALTER FUNCTION dbanon.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'")
+    connection.execute(
+        "ALTER FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
+    )
     with psycopg.connect(database) as superuser:
         superuser.execute("SELECT FROM published.ten")
         operator.execute(END_READERS)

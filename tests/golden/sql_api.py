@@ -31,13 +31,11 @@ TOPICS = {
         "import_quasi_identifiers",
     ),
     "Run a method": (
-        "check_params",
         "plan_run",
         "anonymize",
         "submit_run",
         "cancel_run",
         "verify_run",
-        "reap_runs",
         "drop_run",
     ),
     "Publish and withdraw": (
@@ -46,7 +44,6 @@ TOPICS = {
         "release_card",
         "unpublish",
         "clear_withdrawn",
-        "check_name",
     ),
     "Forget somebody": ("forget_subject",),
 }
@@ -83,6 +80,7 @@ class Thing:
     name: str
     comment: str
     rights: dict[str, str | None]
+    schema: str = "dbanon"
     arguments: str = ""
     result: str | None = None
     definer: bool = False
@@ -115,8 +113,8 @@ def things(connection: psycopg.Connection) -> list[Thing]:
 
 
 def codes() -> dict[str, str]:
-    """Read the list of dbanon's own errors at the top of sql/10_guard.sql."""
-    head = (ROOT / "sql" / "10_guard.sql").read_text().split("CREATE", 1)[0]
+    """Read the list of dbanon's own errors at the top of sql/10_core/10_guard.sql."""
+    head = (ROOT / "sql" / "10_core/10_guard.sql").read_text().split("CREATE", 1)[0]
     entries = re.findall(r"(DA\d{3}) (.+?)(?=\s{2,}DA\d{3} |\s*$)", head, re.MULTILINE)
     return dict(sorted((code, text.strip()) for code, text in entries))
 
@@ -125,9 +123,8 @@ def document(connection: psycopg.Connection) -> str:
     """Return the text of docs/sql-api.md."""
     every = things(connection)
     calls = [thing for thing in every if thing.callable]
-    for_administrators = [thing for thing in calls if thing.rights["operator"]]
-    for_workers = [thing for thing in calls if thing.rights["worker"] and not thing.rights["operator"]]
-    internal = [thing for thing in calls if not thing.rights["operator"] and not thing.rights["worker"]]
+    for_administrators = [thing for thing in calls if thing.rights["operator"] and thing.schema == "dbanon"]
+    internal = [thing for thing in calls if thing.schema != "dbanon"]
     views = [thing for thing in every if thing.kind == "view"]
     tables = [thing for thing in every if thing.kind == "table"]
     chapters = [("What each role may do", _rights(every))]
@@ -135,7 +132,6 @@ def document(connection: psycopg.Connection) -> str:
         chapters.append((topic, "".join(map(_function, members))))
     chapters += [
         ("Views", "".join(map(_relation, views))),
-        ("For workers", "".join(map(_function, for_workers))),
         ("Tables", "".join(map(_relation, tables))),
         ("Internal functions", _internal(internal)),
         ("Error codes", _errors(calls)),
@@ -181,14 +177,18 @@ def _who(thing: Thing) -> str:
 
 def _signature(thing: Thing) -> str:
     result = "" if thing.kind == "procedure" else f" RETURNS {thing.result}"
-    whole = f"dbanon.{thing.name}({thing.arguments}){result}"
+    whole = f"{thing.schema}.{thing.name}({thing.arguments}){result}"
     if len(whole) <= WIDTH:
         return whole
     inner = "".join(f"\n    {part}," for part in _split(thing.arguments)).rstrip(",")
     columns = re.fullmatch(r" RETURNS TABLE\((.*)\)", result)
     if columns and len(result) > WIDTH:
         result = " RETURNS TABLE (" + "".join(f"\n    {part}," for part in _split(columns[1])).rstrip(",") + "\n)"
-    return f"dbanon.{thing.name}({inner}\n){result}" if thing.arguments else f"dbanon.{thing.name}(){result}"
+    return (
+        f"{thing.schema}.{thing.name}({inner}\n){result}"
+        if thing.arguments
+        else f"{thing.schema}.{thing.name}(){result}"
+    )
 
 
 def _split(arguments: str) -> list[str]:
@@ -219,7 +219,8 @@ def _relation(thing: Thing) -> str:
 def _internal(functions: list[Thing]) -> str:
     rows = "".join(f"| `{f.name}` | {_cell(f.part(''))} | {_cell(f.part('Raises'))} |\n" for f in functions)
     head = (
-        "\nTriggers and parts of the others. Nobody but their owner may call them.\n\n| | | raises |\n|---|---|---|\n"
+        "\nThey are in schema `dbanon_internal`: triggers, and parts of the others and of the command line. They "
+        "change without notice.\n\n| | | raises |\n|---|---|---|\n"
     )
     return head + rows
 
@@ -235,7 +236,7 @@ def _rights(every: list[Thing]) -> str:
         lines += [
             f"| [`{thing.name}`](#{thing.name}) | " + " | ".join(_cell(thing.rights[role]) for role in ROLES) + " |"
             for thing in every
-            if thing.kind in kinds and (any(thing.rights.values()) or not thing.callable)
+            if thing.kind in kinds and thing.schema == "dbanon"
         ]
         lines.append("")
     return "\n".join(lines)

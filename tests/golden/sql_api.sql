@@ -1,4 +1,4 @@
--- Everything in schema dbanon that docs/sql-api.md tells of, as JSON: who may do what, and what the comments say.
+-- Everything in the schemas dbanon and dbanon_internal that docs/sql-api.md tells of, as JSON: who may do what, and what the comments say.
 WITH role (name) AS (
     VALUES ('operator'), ('worker'), ('analyst')
 ), relation AS (
@@ -32,9 +32,10 @@ SELECT jsonb_build_object('kind', r.kind, 'name', r.name, 'comment', r.comment,
 FROM relation r
 UNION ALL
 SELECT jsonb_build_object('kind', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END, 'name', p.proname,
+    'schema', p.pronamespace::regnamespace,
     'comment', obj_description(p.oid, 'pg_proc'),
     'arguments', pg_get_function_arguments(p.oid), 'result', pg_get_function_result(p.oid),
     'definer', p.prosecdef,
     'rights', (SELECT jsonb_object_agg(o.name, CASE WHEN has_function_privilege('dbanon_' || o.name, p.oid, 'EXECUTE')
                                                     THEN 'call' END) FROM role o))
-FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace
+FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^dbanon'

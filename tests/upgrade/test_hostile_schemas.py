@@ -52,28 +52,48 @@ def test_nothing_planted_runs_with_the_rights_of_a_superuser(empty: Empty, user:
         assert hostile.execute("SELECT to_regclass('dbanon.installation') IS NULL").fetchone() == (False,)
 
 
-def test_who_may_create_in_dbanons_schemas_is_refused(empty: Empty, user: str) -> None:
+@pytest.mark.parametrize("name", ["dbanon", "dbanon_internal"])
+def test_who_may_create_in_dbanons_schemas_is_refused(empty: Empty, user: str, name: str) -> None:
     url = empty()
     schema.upgrade(url, share_roles=True)
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"GRANT CREATE ON SCHEMA dbanon TO {user}")
-        with pytest.raises(StoreError, match=f"right to create in schema dbanon of {user}"):
+        connection.execute(f"GRANT CREATE ON SCHEMA {name} TO {user}")
+        with pytest.raises(StoreError, match=f"right to create in schema {name} of {user}"):
             schema.upgrade(url)
-        connection.execute(f"REVOKE CREATE ON SCHEMA dbanon FROM {user}; CREATE DOMAIN dbanon.odd AS text")
-        connection.execute(f"ALTER DOMAIN dbanon.odd OWNER TO {user}")
-        with pytest.raises(StoreError, match=rf"dbanon\.odd of {user}"):
+        connection.execute(f"REVOKE CREATE ON SCHEMA {name} FROM {user}; CREATE DOMAIN {name}.odd AS text")
+        connection.execute(f"ALTER DOMAIN {name}.odd OWNER TO {user}")
+        with pytest.raises(StoreError, match=rf"{name}\.odd of {user}"):
             schema.upgrade(url)
 
 
-def test_a_schema_of_another_program_stays_what_it_is(empty: Empty) -> None:
+@pytest.mark.parametrize("name", ["dbanon_internal", "published"])
+def test_a_schema_of_another_program_stays_what_it_is(empty: Empty, name: str) -> None:
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA published; CREATE TABLE published.pages (a int)")
+        connection.execute(f"CREATE SCHEMA {name}; CREATE TABLE {name}.pages (a int)")
         done = call(url, "db", "uninstall", "--yes")
         assert (done.code, done.stdout.startswith("Nothing")) == (0, True)
-        with pytest.raises(StoreError, match="Schema published is in this database already"):
+        with pytest.raises(StoreError, match=f"Schema {name} is in this database already"):
             schema.upgrade(url, share_roles=True)
-        assert connection.execute("SELECT count(*) FROM published.pages").fetchone() == (0,)
+        assert connection.execute(f"SELECT count(*) FROM {name}.pages").fetchone() == (0,)
+
+
+def test_a_helper_that_was_planted_beforehand_is_called_by_nobody(empty: Empty, user: str) -> None:
+    url = empty()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {user}")
+    with psycopg.connect(database_url(url, user=user, password=user), autocommit=True) as hostile:
+        hostile.execute(
+            "CREATE SCHEMA dbanon_internal; GRANT USAGE ON SCHEMA dbanon_internal TO PUBLIC;"
+            "CREATE FUNCTION dbanon_internal.role_name(role text) RETURNS text LANGUAGE sql"
+            " AS 'SELECT current_user::text'"
+        )
+        with pytest.raises(StoreError, match=f"schema dbanon_internal of {user}"):
+            schema.upgrade(url, share_roles=True)
+        assert call(url, "db", "uninstall", "--yes").code == 0
+        assert hostile.execute("SELECT dbanon_internal.role_name('x')").fetchone() == (user,)
+        hostile.execute("DROP SCHEMA dbanon_internal CASCADE")
+    assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
 
 
 @pytest.mark.parametrize("attribute", ["LOGIN", "SUPERUSER", "CREATEROLE", "BYPASSRLS"])

@@ -6,30 +6,30 @@
 
 -- ---- the dataset
 
-CREATE OR REPLACE FUNCTION dbanon.nearest(wanted text, known text[], cutoff double precision DEFAULT 0.6) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.nearest(wanted text, known text[], cutoff double precision DEFAULT 0.6) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT k.name
-    FROM (SELECT u.name, dbanon.likeness(left(u.name, 200), left(wanted, 200)) AS ratio FROM unnest(known) u (name)) k
+    FROM (SELECT u.name, dbanon_internal.likeness(left(u.name, 200), left(wanted, 200)) AS ratio FROM unnest(known) u (name)) k
     WHERE k.ratio >= cutoff
     ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon.nearest(text, text[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.nearest(text, text[], double precision) IS
 'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be.
-Returns: the likest; NULL if none is. Raises: nothing. Example: SELECT dbanon.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
+Returns: the likest; NULL if none is. Raises: nothing. Example: SELECT dbanon_internal.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
 
-CREATE OR REPLACE FUNCTION dbanon.lock_dataset(dataset text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.lock_dataset(dataset text) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || dataset, 0))
 $$;
-COMMENT ON FUNCTION dbanon.lock_dataset(text) IS
+COMMENT ON FUNCTION dbanon_internal.lock_dataset(text) IS
 'Waits for other loads into a dataset of this name, and holds it until the transaction ends. Takes: dataset, its name. Returns:
-nothing. Raises: nothing. Example: SELECT dbanon.lock_dataset(''taxi'').';
+nothing. Raises: nothing. Example: SELECT dbanon_internal.lock_dataset(''taxi'').';
 
-CREATE OR REPLACE FUNCTION dbanon.known_dataset(dataset text) RETURNS dbanon.dataset
+CREATE OR REPLACE FUNCTION dbanon_internal.known_dataset(dataset text) RETURNS dbanon.dataset
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,20 +41,20 @@ BEGIN
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    near := dbanon.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
+    near := dbanon_internal.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
               HINT = CASE WHEN near IS NULL THEN 'Load one with SELECT * FROM dbanon.import_trajectories(...).'
                           ELSE format('Did you mean %L?', near) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.known_dataset(text) IS
+COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
 'Looks up a dataset. Takes: dataset, its name. Returns: its row. Raises: DA001, naming the nearest, if there is none. Example:
-SELECT (dbanon.known_dataset(''taxi'')).srid.';
+SELECT (dbanon_internal.known_dataset(''taxi'')).srid.';
 
 -- ---- arguments
 
-CREATE OR REPLACE FUNCTION dbanon.check_differ(named text[], told text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], told text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -75,11 +75,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_differ(text[], text) IS
+COMMENT ON FUNCTION dbanon_internal.check_differ(text[], text) IS
 'Refuses columns of which one is to be two things, or one is not named. Takes: named, their names; told, what they are for.
-Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
+Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
 
-CREATE OR REPLACE FUNCTION dbanon.check_zone(tz text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_zone(tz text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -92,11 +92,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_zone(text) IS
+COMMENT ON FUNCTION dbanon_internal.check_zone(text) IS
 'Refuses a time zone that there is not. Takes: tz, its name or NULL. Returns: nothing. Raises: DA011. Example:
-SELECT dbanon.check_zone(''Europe/Berlin'').';
+SELECT dbanon_internal.check_zone(''Europe/Berlin'').';
 
-CREATE OR REPLACE FUNCTION dbanon.reference_system(
+CREATE OR REPLACE FUNCTION dbanon_internal.reference_system(
     crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -119,14 +119,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.reference_system(text) IS
+COMMENT ON FUNCTION dbanon_internal.reference_system(text) IS
 'Looks up a reference system. Takes: crs, EPSG:n or n. Returns: its srid; whether it is in degrees (geographic), or in metres
 on a plane (metric); the longitude around which a projected one is true (meridian), in degrees, NULL where it names none.
-Raises: DA011. Example: SELECT * FROM dbanon.reference_system(''EPSG:32610'').';
+Raises: DA011. Example: SELECT * FROM dbanon_internal.reference_system(''EPSG:32610'').';
 
 -- ---- the source
 
-CREATE OR REPLACE FUNCTION dbanon.describe_source(
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
     source regclass, columns text[], subject text DEFAULT NULL, OUT qualified text, OUT types jsonb)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -212,13 +212,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.describe_source(regclass, text[], text) IS
+COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text) IS
 'Looks up a table or view to import, and refuses one that cannot be read whole by this login. Takes: source; columns, the
 names of those to read; subject, that of the subjects, where there is one. Returns: qualified, its name with its schema,
 quoted; types, of each of its columns, by name. Raises: DA012, DA014. Example: SELECT * FROM
-dbanon.describe_source(''public.gps'', ARRAY[''cab'']).';
+dbanon_internal.describe_source(''public.gps'', ARRAY[''cab'']).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_geometry(types jsonb, geom text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -231,11 +231,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_geometry(jsonb, text) IS
-'Refuses a column that holds no geometries. Takes: types, from dbanon.describe_source; geom, the column. Returns: nothing.
-Raises: DA012. Example: SELECT dbanon.check_geometry(''{"place": "geometry"}'', ''place'').';
+COMMENT ON FUNCTION dbanon_internal.check_geometry(jsonb, text) IS
+'Refuses a column that holds no geometries. Takes: types, from dbanon_internal.describe_source; geom, the column. Returns: nothing.
+Raises: DA012. Example: SELECT dbanon_internal.check_geometry(''{"place": "geometry"}'', ''place'').';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_reading(qualified text, state text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_reading(qualified text, state text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -248,19 +248,19 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_reading(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_reading(text, text) IS
 'Says of an error that it comes from the source, which may be a view of anything. Takes: qualified, the source; state, the
-SQLSTATE. Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon.refuse_reading(''public.gps'',
+SQLSTATE. Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon_internal.refuse_reading(''public.gps'',
 ''57014'').';
 
-CREATE OR REPLACE FUNCTION dbanon.ask_source(query text, qualified text) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     figure double precision;
 BEGIN
-    -- As in dbanon.stage_source.
+    -- As in dbanon_internal.stage_source.
     EXECUTE format('CREATE FUNCTION pg_temp.dbanon_asking() RETURNS double precision LANGUAGE sql BEGIN ATOMIC %s; END', query);
     SET LOCAL search_path = pg_catalog, @postgis@, pg_temp;
     EXECUTE 'SELECT pg_temp.dbanon_asking()' INTO figure;
@@ -268,15 +268,15 @@ BEGIN
     DROP FUNCTION pg_temp.dbanon_asking();
     RETURN figure;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
+    PERFORM dbanon_internal.refuse_reading(qualified, SQLSTATE);
     RAISE;
 END
 $$;
-COMMENT ON FUNCTION dbanon.ask_source(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
 'Reads one number from a source. Takes: query, a SELECT; qualified, the source. Returns: the number; NULL where there is no
-row. Raises: DA012. Example: SELECT dbanon.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
+row. Raises: DA012. Example: SELECT dbanon_internal.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
 
-CREATE OR REPLACE FUNCTION dbanon.stage_source(statement text, qualified text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- Rows come in the order of the table, which decides between contradicting fixes.
@@ -295,21 +295,21 @@ BEGIN
     SELECT count(*) INTO staged FROM pg_temp.dbanon_staged;
     RETURN staged;
 EXCEPTION WHEN others THEN
-    PERFORM dbanon.refuse_reading(qualified, SQLSTATE);
+    PERFORM dbanon_internal.refuse_reading(qualified, SQLSTATE);
     RAISE;
 END
 $$;
-COMMENT ON FUNCTION dbanon.stage_source(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
 'Copies a source into the staging table. Takes: statement, an INSERT; qualified, the source. Returns: how many rows. Raises:
-DA012. Example: SELECT dbanon.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'',
+DA012. Example: SELECT dbanon_internal.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'',
 ''public.gps'').';
 
-CREATE OR REPLACE FUNCTION dbanon.source_crs(qualified text, geom text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    srid integer := dbanon.ask_source(format(
+    srid integer := dbanon_internal.ask_source(format(
         'SELECT @postgis@.ST_SRID(g) FROM (SELECT %I::@postgis@.geometry AS g FROM %s) s WHERE g IS NOT NULL LIMIT 1',
         geom, qualified), qualified);
 BEGIN
@@ -321,14 +321,14 @@ BEGIN
     RETURN coalesce(srid, 4326);
 END
 $$;
-COMMENT ON FUNCTION dbanon.source_crs(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.source_crs(text, text) IS
 'Names the reference system of a column of geometries, that of the first of them. Takes: qualified, the source; geom, the
 column. Returns: its number; 4326 where there is no geometry. Raises: DA012. Example: SELECT
-dbanon.source_crs(''public.gps'', ''place'').';
+dbanon_internal.source_crs(''public.gps'', ''place'').';
 
 -- ---- what columns mean, as expressions
 
-CREATE OR REPLACE FUNCTION dbanon.text_expression(argument text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.text_expression(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -340,12 +340,12 @@ AS $$
         quote_literal(E'\t\n\u000b\f\r\u001c\u001d\u001e\u001f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007'
                       '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
 $$;
-COMMENT ON FUNCTION dbanon.text_expression(text) IS
+COMMENT ON FUNCTION dbanon_internal.text_expression(text) IS
 'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left. Takes:
 argument, an expression of type text. Returns: an expression. Raises: nothing. Example: SELECT
-dbanon.text_expression(''raw_subject'').';
+dbanon_internal.text_expression(''raw_subject'').';
 
-CREATE OR REPLACE FUNCTION dbanon.localised_expression(argument text, tz text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.localised_expression(argument text, tz text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -358,12 +358,12 @@ AS $$
     FROM (SELECT g.ord, format('((%s::timestamp AT TIME ZONE %L) - interval %L)', argument, tz, g.gap) AS moment
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
-COMMENT ON FUNCTION dbanon.localised_expression(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.localised_expression(text, text) IS
 'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward
 and leave it out. Takes: argument, an expression of type timestamp or date; tz, the zone. Returns: an expression. Raises:
-nothing. Example: SELECT dbanon.localised_expression(''raw_time'', ''UTC'').';
+nothing. Example: SELECT dbanon_internal.localised_expression(''raw_time'', ''UTC'').';
 
-CREATE OR REPLACE FUNCTION dbanon.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -371,7 +371,7 @@ DECLARE
     -- A numeric may be too large for a double.
     number text := CASE kind WHEN 'numeric' THEN '(CASE WHEN abs(%1$s) < 1e300 OR %1$s::text IN (''NaN'', ''Infinity'', ''-Infinity'') '
                                                  'THEN %1$s::float8 ELSE 1e300 END)' ELSE '(%1$s::float8)' END;
-    typical double precision := coalesce(dbanon.ask_source(format(
+    typical double precision := coalesce(dbanon_internal.ask_source(format(
         'SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY abs(t)) FROM (SELECT %s AS t FROM (SELECT %I AS raw_time FROM %s '
         'LIMIT 100000) r) s WHERE abs(t) < ''Infinity''', format(number, 'raw_time'), time_column, qualified), qualified), 0);
     unit double precision := CASE WHEN typical < 1e11 THEN 1 WHEN typical < 1e14 THEN 1e3 WHEN typical < 1e17 THEN 1e6 ELSE 1e9 END;
@@ -390,12 +390,12 @@ BEGIN
                   CASE unit WHEN 1e3 THEN '1e11' WHEN 1e6 THEN '1e14' ELSE '1e17' END, unit);
 END
 $$;
-COMMENT ON FUNCTION dbanon.counted_expression(text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, text, text) IS
 'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them. Takes: argument, an
 expression; kind, its type; qualified, the source; time_column, its column of times. Returns: an expression. Raises: DA012.
-Example: SELECT dbanon.counted_expression(''raw_time'', ''bigint'', ''public.gps'', ''t'').';
+Example: SELECT dbanon_internal.counted_expression(''raw_time'', ''bigint'', ''public.gps'', ''t'').';
 
-CREATE OR REPLACE FUNCTION dbanon.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -405,7 +405,7 @@ BEGIN
     IF kind = 'timestamp with time zone' THEN
         RETURN format('extract(epoch FROM %s)::float8', argument);
     ELSIF kind IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision') THEN
-        RETURN dbanon.counted_expression(argument, kind, qualified, time_column);
+        RETURN dbanon_internal.counted_expression(argument, kind, qualified, time_column);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
             USING ERRCODE = 'DA012', DETAIL = 'Texts can be read in more than one way.',
@@ -415,16 +415,16 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
                   HINT = 'Give the zone, for example tz => ''UTC''.';
     END IF;
-    RETURN dbanon.localised_expression(argument, tz);
+    RETURN dbanon_internal.localised_expression(argument, tz);
 END
 $$;
-COMMENT ON FUNCTION dbanon.time_expression(text, text, jsonb, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.time_expression(text, text, jsonb, text, text) IS
 'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Takes: argument, an expression
-that is the time; qualified and types, from dbanon.describe_source; time_column, its column of times; tz, the zone of times
-that name none. Returns: an expression. Raises: DA011, DA012. Example: SELECT dbanon.time_expression(''raw_time'',
+that is the time; qualified and types, from dbanon_internal.describe_source; time_column, its column of times; tz, the zone of times
+that name none. Returns: an expression. Raises: DA011, DA012. Example: SELECT dbanon_internal.time_expression(''raw_time'',
 ''public.gps'', ''{"t": "date"}'', ''t'', ''UTC'').';
 
-CREATE OR REPLACE FUNCTION dbanon.middle_expression(argument text, axis text, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -437,38 +437,38 @@ AS $$
              'CASE WHEN @postgis@.ST_XMax(@postgis@.Box3D(%1$s)) - @postgis@.ST_XMin(@postgis@.Box3D(%1$s)) > 180 '
              'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
 $$;
-COMMENT ON FUNCTION dbanon.middle_expression(text, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.middle_expression(text, text, boolean) IS
 'Writes the middle of the bounds of a shape on one axis. Takes: argument, an expression of type geometry; axis, x or y;
 geographic, whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example: SELECT
-dbanon.middle_expression(''raw_geom'', ''x'', true).';
+dbanon_internal.middle_expression(''raw_geom'', ''x'', true).';
 
-CREATE OR REPLACE FUNCTION dbanon.name_reasons(argument text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.name_reasons(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
 $$;
-COMMENT ON FUNCTION dbanon.name_reasons(text) IS
+COMMENT ON FUNCTION dbanon_internal.name_reasons(text) IS
 'Writes what may be wrong with a name, as a branch of a CASE. Takes: argument, an expression of type text. Returns: the
-branch. Raises: nothing. Example: SELECT dbanon.name_reasons(''trip'').';
+branch. Raises: nothing. Example: SELECT dbanon_internal.name_reasons(''trip'').';
 
-CREATE OR REPLACE FUNCTION dbanon.event_reasons() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.event_reasons() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'WHEN subject IS NULL THEN ''missing-subject'' '
            'WHEN octet_length(subject) > 1000 THEN ''subject-too-long'' '
-           || dbanon.name_reasons('subject') ||
+           || dbanon_internal.name_reasons('subject') ||
            ' WHEN t IS NULL THEN ''unparsable-time'' '
            'WHEN NOT abs(t) < ''Infinity'' THEN ''non-finite-time'' '
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
-COMMENT ON FUNCTION dbanon.event_reasons() IS
+COMMENT ON FUNCTION dbanon_internal.event_reasons() IS
 'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.
-Takes: nothing. Returns: the branches. Raises: nothing. Example: SELECT dbanon.event_reasons().';
+Takes: nothing. Returns: the branches. Raises: nothing. Example: SELECT dbanon_internal.event_reasons().';
 
-CREATE OR REPLACE FUNCTION dbanon.position_reasons(expected_srid integer, geographic boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.position_reasons(expected_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -479,14 +479,14 @@ AS $$
                   ' WHEN abs(x) <= 90 AND abs(y) > 90 AND abs(y) <= 180 THEN ''swapped-axes'' '
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
-COMMENT ON FUNCTION dbanon.position_reasons(integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.position_reasons(integer, boolean) IS
 'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. Takes:
 expected_srid, that of the source; geographic, whether that is in degrees. Returns: the branches. Raises: nothing. Example:
-SELECT dbanon.position_reasons(4326, true).';
+SELECT dbanon_internal.position_reasons(4326, true).';
 
 -- ---- staged rows
 
-CREATE OR REPLACE FUNCTION dbanon.make_staging(columns text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.make_staging(columns text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -503,12 +503,12 @@ BEGIN
     CREATE TEMP TABLE dbanon_rejected (file integer, line bigint, reason text, content jsonb) ON COMMIT DROP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.make_staging(text) IS
+COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
 'Makes the temporary tables of a load, empty; they end with the transaction. Takes: columns, those of dbanon_staged after
-file and line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.make_staging(''subject
+file and line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.make_staging(''subject
 text'').';
 
-CREATE OR REPLACE FUNCTION dbanon.leave_out(condition text, reason text, content text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -521,11 +521,11 @@ BEGIN
     RETURN gone;
 END
 $$;
-COMMENT ON FUNCTION dbanon.leave_out(text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out. Takes: condition, reason and content (JSON, the row as it was read), expressions over
-dbanon_staged. Returns: how many. Raises: nothing of its own. Example: SELECT dbanon.leave_out(''false'', ''NULL'', ''NULL'').';
+dbanon_staged. Returns: how many. Raises: nothing of its own. Example: SELECT dbanon_internal.leave_out(''false'', ''NULL'', ''NULL'').';
 
-CREATE OR REPLACE FUNCTION dbanon.demand_some(rows_read bigint, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_some(rows_read bigint, remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -550,11 +550,11 @@ BEGIN
         USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_some(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.demand_some(bigint, text) IS
 'Refuses a load of which nothing is left, and counts the reasons. Takes: rows_read, in all; remedy, what to do. Returns:
-nothing. Raises: DA012. Example: SELECT dbanon.demand_some(10, ''Check which columns are named.'').';
+nothing. Raises: DA012. Example: SELECT dbanon_internal.demand_some(10, ''Check which columns are named.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -570,11 +570,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_swapped(bigint[], text) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
 'Refuses a load of which most rows of a file have x and y the wrong way round. Takes: rows_read, of each file; remedy, what
-to do. Returns: nothing. Raises: DA011. Example: SELECT dbanon.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
+to do. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
     load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -596,15 +596,15 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.write_load(bigint, text, text[], bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[]) IS
 'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine. Takes: dataset_id; kind; sources, what
 they are called; rows_read, of each. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined (by
-reason). Raises: nothing of its own. Example: SELECT * FROM dbanon.write_load(1, ''sites'', ARRAY[''table public.clinics''],
+reason). Raises: nothing of its own. Example: SELECT * FROM dbanon_internal.write_load(1, ''sites'', ARRAY[''table public.clinics''],
 ARRAY[10]).';
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon.moved(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.moved(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -619,11 +619,11 @@ EXCEPTION WHEN internal_error THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.moved(@postgis@.geometry, integer) IS
+COMMENT ON FUNCTION dbanon_internal.moved(@postgis@.geometry, integer) IS
 'Reprojects a geometry. Takes: place; target, an SRID. Returns: the geometry; NULL where the projection cannot show it.
-Raises: nothing of its own. Example: SELECT dbanon.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
+Raises: nothing of its own. Example: SELECT dbanon_internal.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
 
-CREATE OR REPLACE FUNCTION dbanon.middle_span(places double precision[], narrowest double precision, OUT low double precision,
+CREATE OR REPLACE FUNCTION dbanon_internal.middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -639,12 +639,12 @@ BEGIN
     high := ordered[n - cut] + margin;
 END
 $$;
-COMMENT ON FUNCTION dbanon.middle_span(double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double precision) IS
 'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent
 around them. Takes: places, at least one; narrowest, what is around them in any case. Returns: low, high. Raises: nothing.
-Example: SELECT * FROM dbanon.middle_span(ARRAY[0, 100, 200], 1000).';
+Example: SELECT * FROM dbanon_internal.middle_span(ARRAY[0, 100, 200], 1000).';
 
-CREATE OR REPLACE FUNCTION dbanon.reach(
+CREATE OR REPLACE FUNCTION dbanon_internal.reach(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -673,11 +673,11 @@ BEGIN
     south := '-Infinity';
     north := 'Infinity';
     IF xs IS NOT NULL THEN
-        SELECT s.low, s.high INTO west, east FROM dbanon.middle_span(xs, 1000) s;
-        SELECT s.low, s.high INTO south, north FROM dbanon.middle_span(ys, 1000) s;
+        SELECT s.low, s.high INTO west, east FROM dbanon_internal.middle_span(xs, 1000) s;
+        SELECT s.low, s.high INTO south, north FROM dbanon_internal.middle_span(ys, 1000) s;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.reach(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.reach(bigint) IS
 'Finds what does not lie far outside where the trajectories of a dataset are. Takes: dataset_id. Returns: bounds in metres;
-infinite ones where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon.reach(1).';
+infinite ones where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon_internal.reach(1).';

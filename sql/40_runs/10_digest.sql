@@ -1,6 +1,6 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
-CREATE OR REPLACE FUNCTION dbanon.run_digest(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
@@ -36,8 +36,8 @@ AS $$
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     WHERE r.run_id = run_digest.run_id
 $$;
-COMMENT ON FUNCTION dbanon.run_digest(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
 'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and revision
 now, every cloak and member row, and the name of the subject that each member is in that dataset, if it is there: equal digests
 mean that nothing the verdict rests on has changed, nor whom the rows are about. Takes: run_id. Returns: 32 bytes;
-NULL if there is no such run. Raises: nothing. Example: SELECT encode(dbanon.run_digest(1), ''hex'').';
+NULL if there is no such run. Raises: nothing. Example: SELECT encode(dbanon_internal.run_digest(1), ''hex'').';

@@ -1,4 +1,4 @@
--- What is shown of runs and workers. A run whose worker went away is shown as what dbanon.reap_runs will make of it.
+-- What is shown of runs and workers. A run whose worker went away is shown as what dbanon_internal.reap_runs will make of it.
 
 CREATE OR REPLACE VIEW dbanon.runs AS
 SELECT
@@ -19,15 +19,15 @@ SELECT
     (SELECT string_agg(l.name, ', ' ORDER BY l.name) FROM dbanon.release l
         WHERE l.run_id = r.run_id AND l.withdrawn_at IS NULL) AS releases,
     CASE WHEN s.over AND r.todo = 'compute'
-         THEN coalesce(r.error, dbanon.went_away()) ELSE r.error END AS error,
+         THEN coalesce(r.error, dbanon_internal.went_away()) ELSE r.error END AS error,
     r.publish_error
 FROM dbanon.run r
 JOIN dbanon.dataset d USING (dataset_id)
-CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by) AS dead) a
+CROSS JOIN LATERAL (SELECT r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) AS dead) a
 CROSS JOIN LATERAL (SELECT a.dead, a.dead AND (r.cancel_requested_at IS NOT NULL OR r.attempts >= r.most_attempts) AS over) s;
 
 CREATE OR REPLACE VIEW dbanon.workers AS
 SELECT w.worker_id, w.name, w.started_at, w.started_by, r.run_id
 FROM dbanon.worker w
 LEFT JOIN dbanon.run r ON r.worker = w.name AND r.todo IS NOT NULL
-WHERE dbanon.is_held(w.held_by);
+WHERE dbanon_internal.is_held(w.held_by);

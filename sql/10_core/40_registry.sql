@@ -3,7 +3,7 @@
 -- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_values.py; a test holds the two
 -- against each other. Session settings play no part in it.
 
-CREATE OR REPLACE FUNCTION dbanon.likeness(a text, b text) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.likeness(a text, b text) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 -- The planner takes the recursion for large, and compiling it would take a tenth of a second for each pair of words.
@@ -27,12 +27,12 @@ AS $$
     SELECT coalesce(2 * sum(p.shared)::double precision / nullif(length(likeness.a) + length(likeness.b), 0), 1)
     FROM part p
 $$;
-COMMENT ON FUNCTION dbanon.likeness(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.likeness(text, text) IS
 'How alike two texts are, from 0 to 1: twice the characters in the stretches they share, over all they have (Ratcliff and
 Obershelp; as Python''s difflib for less than 200 characters). Takes: a, b. Returns: the ratio. Raises: nothing. Example:
-SELECT dbanon.likeness(''tp-aware'', ''tp-awar'').';
+SELECT dbanon_internal.likeness(''tp-aware'', ''tp-awar'').';
 
-CREATE OR REPLACE FUNCTION dbanon.quoted(content text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.quoted(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -40,22 +40,22 @@ AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
     FROM regexp_replace(content COLLATE "C", '[\x01-\x1f\x7f]', '?', 'g') t
 $$;
-COMMENT ON FUNCTION dbanon.quoted(text) IS
+COMMENT ON FUNCTION dbanon_internal.quoted(text) IS
 'A text as an error shows it: in quotes, control characters as question marks, at most 60 characters of it. Takes: content.
-Returns: the quoted text. Raises: nothing. Example: SELECT dbanon.quoted(''soon'').';
+Returns: the quoted text. Raises: nothing. Example: SELECT dbanon_internal.quoted(''soon'').';
 
-CREATE OR REPLACE FUNCTION dbanon.stripped(value jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.stripped(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
-COMMENT ON FUNCTION dbanon.stripped(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.stripped(jsonb) IS
 'A JSON text without blanks around it. Takes: value. Returns: the text, empty if the value is no text. Raises: nothing. Example:
-SELECT dbanon.stripped(''" 5 "'').';
+SELECT dbanon_internal.stripped(''" 5 "'').';
 
-CREATE OR REPLACE FUNCTION dbanon.is_number(content text) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.is_number(content text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -63,53 +63,53 @@ AS $$
     SELECT length(content) <= 60
         AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
 $$;
-COMMENT ON FUNCTION dbanon.is_number(text) IS
+COMMENT ON FUNCTION dbanon_internal.is_number(text) IS
 'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent. Takes: content. Returns: true or
-false. Raises: nothing. Example: SELECT dbanon.is_number(''1e3'').';
+false. Raises: nothing. Example: SELECT dbanon_internal.is_number(''1e3'').';
 
-CREATE OR REPLACE FUNCTION dbanon.shown(value jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.shown(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE jsonb_typeof(value)
         WHEN 'array' THEN 'a list'
         WHEN 'object' THEN 'an object'
-        WHEN 'string' THEN CASE WHEN dbanon.is_number(dbanon.stripped(value)) THEN dbanon.stripped(value)
-                                ELSE dbanon.quoted(value #>> '{}') END
+        WHEN 'string' THEN CASE WHEN dbanon_internal.is_number(dbanon_internal.stripped(value)) THEN dbanon_internal.stripped(value)
+                                ELSE dbanon_internal.quoted(value #>> '{}') END
         WHEN 'number' THEN (SELECT CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END
                             FROM CAST(trim_scale((value #>> '{}')::numeric) AS text) t)
         ELSE value #>> '{}'
     END
 $$;
-COMMENT ON FUNCTION dbanon.shown(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.shown(jsonb) IS
 'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it. Takes: value.
-Returns: the text; null for JSON''s null is SQL''s. Raises: nothing. Example: SELECT dbanon.shown(''"soon"'').';
+Returns: the text; null for JSON''s null is SQL''s. Raises: nothing. Example: SELECT dbanon_internal.shown(''"soon"'').';
 
-CREATE OR REPLACE FUNCTION dbanon.as_number(value jsonb) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.as_number(value jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Between the limits every number has a float64, with which the methods work.
     SELECT CASE WHEN v.number = 0 OR abs(v.number) BETWEEN 1e-300 AND 1e300 THEN v.number END
     FROM (SELECT CASE WHEN jsonb_typeof(value) = 'number' THEN (value #>> '{}')::numeric
-                      WHEN dbanon.is_number(dbanon.stripped(value)) THEN dbanon.stripped(value)::numeric END) v (number)
+                      WHEN dbanon_internal.is_number(dbanon_internal.stripped(value)) THEN dbanon_internal.stripped(value)::numeric END) v (number)
 $$;
-COMMENT ON FUNCTION dbanon.as_number(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.as_number(jsonb) IS
 'A JSON number, or a text that is one. Takes: value. Returns: the number; null if it is none, or beyond 1e300. Raises: nothing.
-Example: SELECT dbanon.as_number(''"1e3"'').';
+Example: SELECT dbanon_internal.as_number(''"1e3"'').';
 
-CREATE OR REPLACE FUNCTION dbanon.as_instant(value jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.as_instant(value jsonb) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
 DECLARE
-    seconds numeric := dbanon.as_number(value);
+    seconds numeric := dbanon_internal.as_number(value);
     part text[];
     first_of_month date;
 BEGIN
     IF seconds IS NULL THEN
-        part := regexp_match(dbanon.stripped(value) COLLATE "C",
+        part := regexp_match(dbanon_internal.stripped(value) COLLATE "C",
             '^([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.0{1,6})?)?'
             '(?:Z|([+-](?:[01][0-9]|2[0-3]))(?::?([0-5][0-9]))?)$');
         IF part IS NULL OR part[1]::integer = 0 OR part[2]::integer NOT BETWEEN 1 AND 12 THEN
@@ -126,18 +126,18 @@ BEGIN
     RETURN CASE WHEN seconds = trunc(seconds) AND abs(seconds) <= 1e11 THEN seconds END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.as_instant(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.as_instant(jsonb) IS
 'An instant in whole seconds: unix seconds, or ISO 8601 with a zone. Takes: value. Returns: unix seconds; null if it is none, or
-beyond the year 5138. Raises: nothing. Example: SELECT dbanon.as_instant(''"2026-01-05T08:00:00Z"'').';
+beyond the year 5138. Raises: nothing. Example: SELECT dbanon_internal.as_instant(''"2026-01-05T08:00:00Z"'').';
 
-CREATE OR REPLACE FUNCTION dbanon.as_parameter(about jsonb, value jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.as_parameter(about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
     kind text := about ->> 'type';
-    word text := dbanon.stripped(value);
+    word text := dbanon_internal.stripped(value);
     number numeric;
 BEGIN
     IF kind = 'switch' THEN
@@ -147,9 +147,9 @@ BEGIN
     ELSIF kind = 'choice' THEN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND about -> 'choices' ? (value #>> '{}') THEN value END;
     ELSIF kind = 'instant' THEN
-        RETURN to_jsonb(dbanon.as_instant(value));
+        RETURN to_jsonb(dbanon_internal.as_instant(value));
     END IF;
-    number := dbanon.as_number(value);
+    number := dbanon_internal.as_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN
         RETURN NULL;
     ELSIF kind = 'number' THEN
@@ -158,12 +158,12 @@ BEGIN
     RETURN CASE WHEN number = trunc(number) THEN to_jsonb(trunc(number)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.as_parameter(jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.as_parameter(jsonb, jsonb) IS
 'A value as a parameter holds it. Takes: about (an element of dbanon.method.parameters), value. Returns: the value in the
-type of the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon.as_parameter(''{"type":
+type of the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon_internal.as_parameter(''{"type":
 "switch"}'', ''"on"'').';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_name(what text, name text, known text[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name(what text, name text, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -171,19 +171,19 @@ DECLARE
     near text;
 BEGIN
     SELECT k.name INTO near
-    FROM (SELECT u.name, dbanon.likeness(u.name, refuse_name.name) AS ratio FROM unnest(known) u (name)) k
+    FROM (SELECT u.name, dbanon_internal.likeness(u.name, refuse_name.name) AS ratio FROM unnest(known) u (name)) k
     WHERE k.ratio >= 0.6 ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1;
-    RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon.quoted(name), 'NULL')
+    RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quoted(name), 'NULL')
         USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
               HINT = coalesce('Did you mean ''' || near || '''?',
                   'Choose one of: ' || (SELECT string_agg(k, ', ' ORDER BY k COLLATE "C") FROM unnest(known) k) || '.');
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_name(text, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_name(text, text, text[]) IS
 'Refuses a name that is none of those known, naming the nearest. Takes: what it should name, name, known. Returns: never.
-Raises: DA011. Example: SELECT dbanon.refuse_name(''method'', ''tp-awar'', ''{tp-aware}'').';
+Raises: DA011. Example: SELECT dbanon_internal.refuse_name(''method'', ''tp-awar'', ''{tp-aware}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.checked_algorithm(method text, algorithm text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.checked_algorithm(method text, algorithm text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -193,18 +193,18 @@ BEGIN
     SELECT ARRAY(SELECT a.value ->> 'name' FROM jsonb_array_elements(m.algorithms) WITH ORDINALITY a (value, ord) ORDER BY a.ord)
         INTO known FROM ONLY dbanon.method m WHERE m.name = checked_algorithm.method;
     IF known IS NULL THEN
-        PERFORM dbanon.refuse_name('method', method, ARRAY(SELECT m.name FROM ONLY dbanon.method m));
+        PERFORM dbanon_internal.refuse_name('method', method, ARRAY(SELECT m.name FROM ONLY dbanon.method m));
     ELSIF algorithm <> ALL (known) THEN
-        PERFORM dbanon.refuse_name('algorithm of ' || method, algorithm, known);
+        PERFORM dbanon_internal.refuse_name('algorithm of ' || method, algorithm, known);
     END IF;
     RETURN coalesce(algorithm, known[1]);
 END
 $$;
-COMMENT ON FUNCTION dbanon.checked_algorithm(text, text) IS
+COMMENT ON FUNCTION dbanon_internal.checked_algorithm(text, text) IS
 'Finds an algorithm of a method. Takes: method, algorithm (null: the first). Returns: the algorithm''s name. Raises: DA011.
-Example: SELECT dbanon.checked_algorithm(''sensitive-sites'', NULL).';
+Example: SELECT dbanon_internal.checked_algorithm(''sensitive-sites'', NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.checked_value(method text, about jsonb, value jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.checked_value(method text, about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -215,26 +215,26 @@ BEGIN
     IF value IS NULL OR (value = 'null' AND about -> 'default' = 'null') THEN
         RETURN about -> 'default';
     END IF;
-    converted := dbanon.as_parameter(about, value);
+    converted := dbanon_internal.as_parameter(about, value);
     IF converted IS NULL THEN
         RAISE EXCEPTION 'The ''%'' parameter of % must be %. Got % instead.', about ->> 'name', method,
-                about ->> 'requirement', coalesce(dbanon.shown(value), 'null')
+                about ->> 'requirement', coalesce(dbanon_internal.shown(value), 'null')
             USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', about ->> 'help', about ->> 'default_text');
     END IF;
     RETURN converted;
 END
 $$;
-COMMENT ON FUNCTION dbanon.checked_value(text, jsonb, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.checked_value(text, jsonb, jsonb) IS
 'Checks the value of one parameter. Takes: method, about (an element of dbanon.method.parameters), value (null: not given).
 Returns: the value in the type of the parameter, or its default. Raises: DA011. Example: SELECT
-dbanon.checked_value(''tp-aware'', m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
+dbanon_internal.checked_value(''tp-aware'', m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
 
-CREATE OR REPLACE FUNCTION dbanon.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    chosen text := dbanon.checked_algorithm(method, algorithm);
+    chosen text := dbanon_internal.checked_algorithm(method, algorithm);
     given jsonb := coalesce(params, '{}');
     items jsonb := (SELECT m.parameters FROM ONLY dbanon.method m WHERE m.name = check_params.method);
     known text[] := ARRAY(SELECT i.value ->> 'name' FROM jsonb_array_elements(items) i);
@@ -244,18 +244,18 @@ DECLARE
 BEGIN
     IF jsonb_typeof(given) <> 'object' THEN
         RAISE EXCEPTION 'The parameters must be an object of names and values. Got % instead.',
-                coalesce(dbanon.shown(given), 'null')
+                coalesce(dbanon_internal.shown(given), 'null')
             USING ERRCODE = 'DA011', DETAIL = format('%s has %s parameters.', method, cardinality(known)),
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
     -- Of several faults the same one is told, in whatever order they are given: JSON keeps none.
     unknown := (SELECT min(k COLLATE "C") FROM jsonb_object_keys(given) k WHERE k <> ALL (known));
     IF unknown IS NOT NULL THEN
-        PERFORM dbanon.refuse_name('parameter of ' || method, unknown, known);
+        PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known);
     END IF;
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
         checked := checked || jsonb_build_object(
-            item ->> 'name', dbanon.checked_value(method, item, given -> (item ->> 'name')));
+            item ->> 'name', dbanon_internal.checked_value(method, item, given -> (item ->> 'name')));
     END LOOP;
     FOR item IN SELECT i.value FROM jsonb_array_elements(items) WITH ORDINALITY i (value, ord) ORDER BY i.ord LOOP
         IF item -> 'algorithms' <> '[]' AND NOT item -> 'algorithms' ? chosen
@@ -269,21 +269,21 @@ BEGIN
     RETURN checked;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_params(text, text, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.check_params(text, text, jsonb) IS
 'Checks the parameters of a run by dbanon.method, as far as that needs no data. Takes: method, algorithm (null: the first),
 params (an object; values may be JSON''s or texts; null: none). Returns: all parameters, those not given at their defaults,
-in their own types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon.check_params(''tp-aware'', NULL, ''{"k":
+in their own types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon_internal.check_params(''tp-aware'', NULL, ''{"k":
 20}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.role_name(role text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.role_name(role text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT '@prefix@_' || role
 $$;
-COMMENT ON FUNCTION dbanon.role_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.role_name(text) IS
 'What a role is called in this database: roles belong to the server, so names are chosen for each database. Takes: role: admin,
-operator, worker or analyst. Returns: its name. Raises: nothing. Example: SELECT dbanon.role_name(''analyst'').';
+operator, worker or analyst. Returns: its name. Raises: nothing. Example: SELECT dbanon_internal.role_name(''analyst'').';
 
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

@@ -24,7 +24,7 @@
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done
 
-CREATE OR REPLACE FUNCTION dbanon.bump_revision() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -72,13 +72,13 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.bump_revision() IS
+COMMENT ON FUNCTION dbanon_internal.bump_revision() IS
 'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the
 dataset change, so that a verification of older data is known to be old; also checks that the dataset exists and that
 geometries are in its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009.
 Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_dataset() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -101,25 +101,25 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_dataset() IS
+COMMENT ON FUNCTION dbanon_internal.guard_dataset() IS
 'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that was ever
 published; raises its revision when its grid changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA007,
 DA008. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_srid() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_srid() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon.check_metric(NEW.srid);
+    PERFORM dbanon_internal.check_metric(NEW.srid);
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_srid() IS
+COMMENT ON FUNCTION dbanon_internal.guard_srid() IS
 'Refuses a dataset in a reference system that imports refuse. Trigger on dbanon.dataset. Takes: nothing. Returns: the row.
 Raises: DA011. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.delete_dataset_rows() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -133,11 +133,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.delete_dataset_rows() IS
+COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows() IS
 'Deletes everything that was loaded into a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
 Raises: nothing of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.delete_run_rows() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.delete_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -147,11 +147,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.delete_run_rows() IS
+COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
 'Deletes the cloaks and members of a deleted run (a run with a release cannot be deleted). Trigger on dbanon.run. Takes:
 nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_run_rows() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -193,12 +193,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_run_rows() IS
+COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
 grouping must be known for ever. Also checks that the run exists. Trigger on dbanon.cloak and dbanon.membership. Takes:
 nothing. Returns: nothing. Raises: DA007, DA009; DA015 where they are emptied on an old snapshot. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_run() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -211,11 +211,11 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_run() IS
+COMMENT ON FUNCTION dbanon_internal.guard_run() IS
 'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published. Trigger on dbanon.run. Takes:
 nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_subject() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_subject() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -229,12 +229,12 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_subject() IS
+COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
 'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what
 two releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by
 itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.guard_release() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -252,11 +252,11 @@ BEGIN
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_release() IS
+COMMENT ON FUNCTION dbanon_internal.guard_release() IS
 'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once. Trigger on dbanon.release. Takes:
 nothing. Returns: the row. Raises: DA006. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_change() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_change() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -269,7 +269,7 @@ BEGIN
                   'Withdraw the release, and publish another run.');
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_change() IS
+COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
 'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
 Raises: DA006. Example: fires by itself.';
 
@@ -283,13 +283,13 @@ BEGIN
         EXECUTE format('DROP TRIGGER IF EXISTS bump_delete ON dbanon.%I', source);
         EXECUTE format('DROP TRIGGER IF EXISTS bump_truncate ON dbanon.%I', source);
         EXECUTE format('CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
         EXECUTE format('CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
         EXECUTE format('CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
         EXECUTE format('CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.%I '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.bump_revision()', source);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
     END LOOP;
 END
 $$;
@@ -297,18 +297,18 @@ $$;
 DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
     WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
-    EXECUTE FUNCTION dbanon.guard_dataset();
+    EXECUTE FUNCTION dbanon_internal.guard_dataset();
 DROP TRIGGER IF EXISTS guard_srid ON dbanon.dataset;
 CREATE TRIGGER guard_srid BEFORE INSERT OR UPDATE OF srid ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon.guard_srid();
+    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_srid();
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon.delete_dataset_rows();
+    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_dataset_rows();
 
 DROP TRIGGER IF EXISTS guard_subject ON dbanon.trajectory;
 CREATE TRIGGER guard_subject BEFORE UPDATE OF subject, dataset_id ON dbanon.trajectory FOR EACH ROW
     WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)
-    EXECUTE FUNCTION dbanon.guard_subject();
+    EXECUTE FUNCTION dbanon_internal.guard_subject();
 
 DO $$
 DECLARE
@@ -324,7 +324,7 @@ BEGIN
                 ('truncate', 'BEFORE TRUNCATE', '')) v (name, moment, tables)
         LOOP
             EXECUTE format('CREATE OR REPLACE TRIGGER guard_%s %s ON dbanon.%I %s '
-                'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_run_rows()', event.name, event.moment, target, event.tables);
+                'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_run_rows()', event.name, event.moment, target, event.tables);
         END LOOP;
     END LOOP;
 END
@@ -334,14 +334,14 @@ DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
 CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW
     WHEN (OLD.run_id <> NEW.run_id OR OLD.dataset_id <> NEW.dataset_id OR OLD.method <> NEW.method
           OR OLD.algorithm <> NEW.algorithm OR OLD.params <> NEW.params OR OLD.seed IS DISTINCT FROM NEW.seed)
-    EXECUTE FUNCTION dbanon.guard_run();
+    EXECUTE FUNCTION dbanon_internal.guard_run();
 DROP TRIGGER IF EXISTS delete_rows ON dbanon.run;
 CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.run
-    FOR EACH ROW EXECUTE FUNCTION dbanon.delete_run_rows();
+    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_run_rows();
 
 DROP TRIGGER IF EXISTS guard_rows ON dbanon.release;
 DROP TRIGGER IF EXISTS guard_truncate ON dbanon.release;
 CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE ON dbanon.release
-    FOR EACH ROW EXECUTE FUNCTION dbanon.guard_release();
+    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_release();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.release
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_release();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_release();

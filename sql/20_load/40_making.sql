@@ -1,6 +1,6 @@
 -- From staged fixes to rows of dbanon.trajectory: order, twins, lines and reprojection. Each step is one statement over all rows.
 
-CREATE OR REPLACE FUNCTION dbanon.order_staged(shaped boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -19,24 +19,24 @@ BEGIN
              ELSE 'x = first_value(x) OVER twins AND y = first_value(y) OVER twins' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon.order_staged(boolean) IS
+COMMENT ON FUNCTION dbanon_internal.order_staged(boolean) IS
 'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an
 earlier row. Takes: shaped, whether their place is a rectangle. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon.order_staged(false).';
+dbanon_internal.order_staged(false).';
 
-CREATE OR REPLACE FUNCTION dbanon.ordered_middle(target integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.ordered_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Source and target need not be parallel, so the middle is that of the rectangle stored.
-    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, o.t), %s)', dbanon.middle_expression('o.place', 'x', false),
-                  dbanon.middle_expression('o.place', 'y', false), target)
+    SELECT format('@postgis@.ST_SetSRID(@postgis@.ST_MakePointM(%s, %s, o.t), %s)', dbanon_internal.middle_expression('o.place', 'x', false),
+                  dbanon_internal.middle_expression('o.place', 'y', false), target)
 $$;
-COMMENT ON FUNCTION dbanon.ordered_middle(integer) IS
+COMMENT ON FUNCTION dbanon_internal.ordered_middle(integer) IS
 'Writes the middle of the rectangle of a row o of dbanon_ordered, with its time as M. Takes: target, the SRID. Returns: an
-expression. Raises: nothing. Example: SELECT dbanon.ordered_middle(32632).';
+expression. Raises: nothing. Example: SELECT dbanon_internal.ordered_middle(32632).';
 
-CREATE OR REPLACE FUNCTION dbanon.mark_stored(dataset_id bigint, source_srid integer, target integer, shaped boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(dataset_id bigint, source_srid integer, target integer, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -58,16 +58,16 @@ BEGIN
         '  THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END '
         'FROM stored WHERE o.kept AND o.subject = stored.subject AND o.t = stored.t',
         dataset_id,
-        CASE WHEN shaped THEN dbanon.ordered_middle(target) ELSE format(
+        CASE WHEN shaped THEN dbanon_internal.ordered_middle(target) ELSE format(
             '@postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(o.x, o.y), %s), %s)', source_srid, target) END);
 END
 $$;
-COMMENT ON FUNCTION dbanon.mark_stored(bigint, integer, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.mark_stored(bigint, integer, integer, boolean) IS
 'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing. Takes:
 dataset_id; source_srid; target, the SRID of the dataset; shaped, whether their place is a rectangle. Returns: nothing.
-Raises: nothing of its own. Example: SELECT dbanon.mark_stored(1, 4326, 32610, false).';
+Raises: nothing of its own. Example: SELECT dbanon_internal.mark_stored(1, 4326, 32610, false).';
 
-CREATE OR REPLACE FUNCTION dbanon.ordered_fixes(split_gap_s double precision, most integer DEFAULT 100000) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.ordered_fixes(split_gap_s double precision, most integer DEFAULT 100000) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -84,12 +84,12 @@ BEGIN
         '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(split_gap_s, 'Infinity'), most);
 END
 $$;
-COMMENT ON FUNCTION dbanon.ordered_fixes(double precision, integer) IS
+COMMENT ON FUNCTION dbanon_internal.ordered_fixes(double precision, integer) IS
 'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them. Takes: split_gap_s,
 NULL for no gap; most, fixes of a line: PostGIS makes it in memory, at 700 bytes a fix. Returns: a query in parentheses.
-Raises: nothing of its own. Example: SELECT dbanon.ordered_fixes(600).';
+Raises: nothing of its own. Example: SELECT dbanon_internal.ordered_fixes(600).';
 
-CREATE OR REPLACE FUNCTION dbanon.insert_lines(
+CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -110,22 +110,22 @@ BEGIN
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
-        dataset_id, source_srid, target, dbanon.ordered_fixes(split_gap_s))
+        dataset_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
     INTO trajectories, subjects, off_the_map;
     IF off_the_map > 0 THEN
         RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', target
             USING ERRCODE = 'internal_error', DETAIL = format('%s trajectories have one.', off_the_map),
-                  HINT = 'dbanon.make_trajectories finds them, as it does where PROJ itself refuses.';
+                  HINT = 'dbanon_internal.make_trajectories finds them, as it does where PROJ itself refuses.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.insert_lines(bigint, integer, integer, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.insert_lines(bigint, integer, integer, double precision) IS
 'Stores the kept ordered fixes as trajectories, in the reference system of the dataset. Takes: dataset_id; source_srid;
 target, the SRID of the dataset; split_gap_s, NULL for no gap. Returns: trajectories and subjects, how many. Raises:
-internal_error, as PROJ, for positions that the projection cannot show. Example: SELECT * FROM dbanon.insert_lines(1, 4326,
+internal_error, as PROJ, for positions that the projection cannot show. Example: SELECT * FROM dbanon_internal.insert_lines(1, 4326,
 32610, NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.insert_shapes(dataset_id bigint, target integer, OUT trajectories bigint, OUT subjects bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(dataset_id bigint, target integer, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -135,43 +135,43 @@ BEGIN
         '  INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape) '
         '  SELECT %s, o.subject, %s, CASE WHEN o.shape IS NOT NULL THEN o.place END '
         '  FROM pg_temp.dbanon_ordered o WHERE o.kept ORDER BY o.subject, o.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', dataset_id, dbanon.ordered_middle(target))
+        'SELECT count(*), count(DISTINCT subject) FROM made', dataset_id, dbanon_internal.ordered_middle(target))
     INTO trajectories, subjects;
 END
 $$;
-COMMENT ON FUNCTION dbanon.insert_shapes(bigint, integer) IS
+COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer) IS
 'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its
 rectangle. Takes: dataset_id; target, its SRID. Returns: trajectories and subjects, how many. Raises: nothing of its own.
-Example: SELECT * FROM dbanon.insert_shapes(1, 32610).';
+Example: SELECT * FROM dbanon_internal.insert_shapes(1, 32610).';
 
-CREATE OR REPLACE FUNCTION dbanon.make_ordered(
+CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon.order_staged(shaped);
+    PERFORM dbanon_internal.order_staged(shaped);
     IF append THEN
-        PERFORM dbanon.mark_stored(dataset_id, source_srid, target, shaped);
+        PERFORM dbanon_internal.mark_stored(dataset_id, source_srid, target, shaped);
     END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, %s FROM pg_temp.dbanon_ordered WHERE NOT kept', content);
     IF shaped THEN
-        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon.insert_shapes(dataset_id, target) i;
+        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(dataset_id, target) i;
     ELSE
         SELECT i.trajectories, i.subjects INTO trajectories, subjects
-        FROM dbanon.insert_lines(dataset_id, source_srid, target, split_gap_s) i;
+        FROM dbanon_internal.insert_lines(dataset_id, source_srid, target, split_gap_s) i;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text) IS
 'Orders the staged fixes, leaves out twins and what is there, and stores the rest. Takes: dataset_id; source_srid; target,
 the SRID of the dataset; split_gap_s; append, whether next to what the dataset has; shaped, whether some are lines or areas;
-content, of dbanon.staged_content. Returns: trajectories and subjects, how many. Raises: internal_error, as PROJ, for
-positions that the projection cannot show. Example: SELECT * FROM dbanon.make_ordered(1, 4326, 32610, NULL, false, false,
+content, of dbanon_internal.staged_content. Returns: trajectories and subjects, how many. Raises: internal_error, as PROJ, for
+positions that the projection cannot show. Example: SELECT * FROM dbanon_internal.make_ordered(1, 4326, 32610, NULL, false, false,
 ''NULL'').';
 
-CREATE OR REPLACE FUNCTION dbanon.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -179,36 +179,36 @@ BEGIN
     -- By thousands first, one by one only where a thousand failed.
     EXECUTE format(
         'WITH blocks AS MATERIALIZED ('
-        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon.moved('
+        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.moved('
         '    @postgis@.ST_SetSRID(@postgis@.ST_Collect(@postgis@.ST_MakePoint(x, y)), %1$s), %2$s) IS NULL), '
         'gone AS ('
         '  DELETE FROM pg_temp.dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block '
-        '    AND dbanon.moved(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
+        '    AND dbanon_internal.moved(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s FROM gone', source_srid, target, content);
 END
 $$;
-COMMENT ON FUNCTION dbanon.leave_out_unplaced(integer, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
 'Finds the staged fixes that a projection cannot show, and leaves them out. Takes: source_srid; target; content, of
-dbanon.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.leave_out_unplaced(4326, 32610,
+dbanon_internal.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.leave_out_unplaced(4326, 32610,
 ''NULL'').';
 
-CREATE OR REPLACE FUNCTION dbanon.place_staged(source_srid integer, target integer, content text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.place_staged(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon.moved(
+    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.moved(
         @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), target));
-    PERFORM dbanon.leave_out('place IS NULL', '''position-out-of-range''', content);
+    PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
 END
 $$;
-COMMENT ON FUNCTION dbanon.place_staged(integer, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
 'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show. Takes:
-source_srid; target; content, of dbanon.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon.place_staged(4326, 32610, ''NULL'').';
+source_srid; target; content, of dbanon_internal.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT
+dbanon_internal.place_staged(4326, 32610, ''NULL'').';
 
-CREATE OR REPLACE FUNCTION dbanon.make_trajectories(
+CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
     OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -218,28 +218,28 @@ SET work_mem = '256MB'
 AS $$
 BEGIN
     IF shaped THEN
-        PERFORM dbanon.place_staged(source_srid, target, content);
+        PERFORM dbanon_internal.place_staged(source_srid, target, content);
     END IF;
     BEGIN
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
     EXCEPTION WHEN internal_error THEN
         -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
-        PERFORM dbanon.leave_out_unplaced(source_srid, target, content);
+        PERFORM dbanon_internal.leave_out_unplaced(source_srid, target, content);
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text) IS
 'Makes trajectories of the staged fixes; those that the projection cannot show are left out. Takes: dataset_id; source_srid;
 target, the SRID of the dataset; split_gap_s, NULL for no gap; append, whether next to what the dataset has; shaped, whether
-some are lines or areas; content, of dbanon.staged_content. Returns: trajectories and subjects, how many. Raises: nothing of
-its own. Example: SELECT * FROM dbanon.make_trajectories(1, 4326, 32610, NULL, false, false, ''NULL'').';
+some are lines or areas; content, of dbanon_internal.staged_content. Returns: trajectories and subjects, how many. Raises: nothing of
+its own. Example: SELECT * FROM dbanon_internal.make_trajectories(1, 4326, 32610, NULL, false, false, ''NULL'').';
 
 -- ---- copies
 
-CREATE OR REPLACE FUNCTION dbanon.copies_notice(dataset_id bigint, newest_before bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.copies_notice(dataset_id bigint, newest_before bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -267,7 +267,7 @@ BEGIN
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the % rows, each of which would be one '
-                        'more person.', dbanon.grouped(counted.again), dbanon.grouped(counted.added)
+                        'more person.', dbanon_internal.grouped(counted.again), dbanon_internal.grouped(counted.added)
             USING ERRCODE = 'DA012', DETAIL = 'Every row is a subject of its own here.', HINT = 'Leave out what was loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
@@ -275,11 +275,11 @@ BEGIN
         WHEN 1 THEN '1 row repeats the time and place of another. It is a person of its own here; if it is a copy of the same row, '
                     'people would hide among copies of themselves: load without them.'
         ELSE format('%s rows repeat the time and place of others. Each is a person of its own here; if they are copies of the same rows, '
-                    'people would hide among copies of themselves: load without them.', dbanon.grouped(repeats)) END;
+                    'people would hide among copies of themselves: load without them.', dbanon_internal.grouped(repeats)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.copies_notice(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
 'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier row
 of the dataset: whom a copy hides, nobody hides. Takes: dataset_id; newest_before, the trajectory_id after which those of the
 load come. Returns: a sentence; NULL if none do. Raises: DA012 if at least half of them repeat one that was there before.
-Example: SELECT dbanon.copies_notice(1, 0).';
+Example: SELECT dbanon_internal.copies_notice(1, 0).';

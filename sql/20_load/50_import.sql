@@ -4,7 +4,7 @@
 
 -- ---- trajectories
 
-CREATE OR REPLACE FUNCTION dbanon.finish_load(
+CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s integer, split_gap_s double precision,
     drop_outliers boolean, sources text[], rows_read bigint[], cells jsonb, alone boolean, swap_remedy text, remedy text)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
@@ -14,8 +14,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     every CONSTANT bigint := (SELECT sum(r.n) FROM unnest(rows_read) r (n));
-    meant CONSTANT record := dbanon.reference_system(crs);
-    content CONSTANT text := dbanon.staged_content(cells);
+    meant CONSTANT record := dbanon_internal.reference_system(crs);
+    content CONSTANT text := dbanon_internal.staged_content(cells);
     newest CONSTANT bigint := (SELECT coalesce(max(r.trajectory_id), 0) FROM dbanon.trajectory r);
     sample record;
     shape jsonb;
@@ -24,67 +24,67 @@ DECLARE
     shapes bigint;
     copies text;
 BEGIN
-    PERFORM dbanon.refuse_swapped(rows_read, swap_remedy);
-    PERFORM dbanon.demand_some(every, remedy);
-    PERFORM dbanon.say('looking for wild positions');
-    sample := dbanon.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
-    shape := dbanon.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
-    middle := dbanon.survey_place(shape, crs, swap_remedy);
-    target := coalesce(CASE WHEN mode = 'append' THEN (dbanon.known_dataset(dataset)).srid ELSE srid END,
-                       dbanon.utm_zone(middle.lon, middle.lat));
-    PERFORM dbanon.check_axes(crs, target, middle.lon, middle.lat, swap_remedy);
-    PERFORM dbanon.sort_out(shape, drop_outliers, content);
-    PERFORM dbanon.refuse_swapped(rows_read, swap_remedy);
-    into_dataset := dbanon.write_dataset(dataset, mode, target, grid_m, grid_s);
-    PERFORM dbanon.say('making trajectories');
+    PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
+    PERFORM dbanon_internal.demand_some(every, remedy);
+    PERFORM dbanon_internal.say('looking for wild positions');
+    sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
+    shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
+    middle := dbanon_internal.survey_place(shape, crs, swap_remedy);
+    target := coalesce(CASE WHEN mode = 'append' THEN (dbanon_internal.known_dataset(dataset)).srid ELSE srid END,
+                       dbanon_internal.utm_zone(middle.lon, middle.lat));
+    PERFORM dbanon_internal.check_axes(crs, target, middle.lon, middle.lat, swap_remedy);
+    PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
+    PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
+    into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s);
+    PERFORM dbanon_internal.say('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
-    SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon.make_trajectories(
+    SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
         into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content) m;
-    PERFORM dbanon.demand_some(every, remedy);
-    copies := CASE WHEN alone THEN dbanon.copies_notice(into_dataset, newest) END;
+    PERFORM dbanon_internal.demand_some(every, remedy);
+    copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
-    far := dbanon.kept_far(shape);
-    PERFORM dbanon.tell(dbanon.far_notice((far ->> 'far-position')::bigint, 'position'));
-    PERFORM dbanon.tell(dbanon.far_notice((far ->> 'far-time')::bigint, 'time'));
-    PERFORM dbanon.tell(dbanon.stretched_notice(sample.x, sample.y, shape, crs, target));
-    PERFORM dbanon.tell(dbanon.shapes_notice(shapes));
-    PERFORM dbanon.tell(copies);
-    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon.write_load(into_dataset, 'trajectories', sources, rows_read) w LOOP
+    far := dbanon_internal.kept_far(shape);
+    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
+    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
+    PERFORM dbanon_internal.tell(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
+    PERFORM dbanon_internal.tell(dbanon_internal.shapes_notice(shapes));
+    PERFORM dbanon_internal.tell(copies);
+    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.finish_load(
+COMMENT ON FUNCTION dbanon_internal.finish_load(
     text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text) IS
-'Makes trajectories of what was staged since dbanon.begin_load, and the record of it. Takes: dataset to drop_outliers as
-dbanon.import_trajectories; sources, what the files are called; rows_read, of each; cells, for dbanon.staged_content; alone,
+'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Takes: dataset to drop_outliers as
+dbanon.import_trajectories; sources, what the files are called; rows_read, of each; cells, for dbanon_internal.staged_content; alone,
 whether every row is a subject of its own; swap_remedy and remedy, what to do if x and y are the wrong way round, and if no
 row is usable. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined; and in each the same of
 them all: trajectories, subjects, target (the SRID), first_time, last_time, far (kept although far outside the rest, by
-reason). Raises: DA011, DA012; notices. Example: SELECT * FROM dbanon.finish_load(''taxi'', ''create'', ''EPSG:4326'', NULL,
+reason). Raises: DA011, DA012; notices. Example: SELECT * FROM dbanon_internal.finish_load(''taxi'', ''create'', ''EPSG:4326'', NULL,
 1, 1, NULL, false, ARRAY[''gps.csv''], ARRAY[10], ''{"cab": "subject"}'', false, ''Swap them.'', ''Check the columns.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.shapes_notice(shapes bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Somebody's lines may have been meant as trajectories.
-    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon.grouped(shapes) || ' rows hold lines or areas; each' END
+    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.grouped(shapes) || ' rows hold lines or areas; each' END
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
 $$;
-COMMENT ON FUNCTION dbanon.shapes_notice(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.shapes_notice(bigint) IS
 'Words what became of lines and areas. Takes: shapes, how many rows hold one. Returns: a sentence; NULL for none. Raises:
-nothing. Example: SELECT dbanon.shapes_notice(4).';
+nothing. Example: SELECT dbanon_internal.shapes_notice(4).';
 
-CREATE OR REPLACE FUNCTION dbanon.stage_fixes(
+CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     source regclass, subject text, "time" text, geom text, trip text, tz text, source_srid integer, geographic boolean,
     first_number bigint, bbox double precision[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    described record := dbanon.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.told), ', ')
         FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
@@ -92,55 +92,55 @@ DECLARE
         WHERE c.name IS NOT NULL));
     rows_read bigint;
 BEGIN
-    rows_read := dbanon.stage_source(format(
+    rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
         '    CASE WHEN reason IS NOT NULL THEN %1$s END '
         'FROM (SELECT *, CASE %2$s END AS reason '
         '      FROM (SELECT line, raw_subject, raw_time::text, raw_geom, raw_trip, %3$s AS subject, %4$s AS trip, %5$s AS t, is_point, '
         '                @postgis@.ST_SRID(raw_geom) AS srid, '
-        '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon.is_endless(raw_geom) THEN ''NaN'' ELSE %6$s END AS x, '
-        '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon.is_endless(raw_geom) THEN ''NaN'' ELSE %7$s END AS y '
+        '                CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %6$s END AS x, '
+        '                CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) WHEN dbanon_internal.is_endless(raw_geom) THEN ''NaN'' ELSE %7$s END AS y '
         '            FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
         '                  FROM (SELECT %8$s AS raw_subject, %9$I AS raw_time, %10$I::@postgis@.geometry AS raw_geom, %11$s AS raw_trip '
         '                        FROM %12$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
         place,
-        concat_ws(' ', dbanon.event_reasons(), dbanon.name_reasons('trip'), dbanon.position_reasons(source_srid, geographic), dbanon.box_reasons(bbox)),
-        CASE subject WHEN '-' THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon.text_expression('raw_subject') END,
-        dbanon.text_expression('raw_trip'),
-        dbanon.time_expression('raw_time', described.qualified, described.types, "time", tz),
-        dbanon.middle_expression('raw_geom', 'x', geographic), dbanon.middle_expression('raw_geom', 'y', geographic),
+        concat_ws(' ', dbanon_internal.event_reasons(), dbanon_internal.name_reasons('trip'), dbanon_internal.position_reasons(source_srid, geographic), dbanon_internal.box_reasons(bbox)),
+        CASE subject WHEN '-' THEN format('lpad((%s + line - 1)::text, 12, ''0'')', first_number) ELSE dbanon_internal.text_expression('raw_subject') END,
+        dbanon_internal.text_expression('raw_trip'),
+        dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
+        dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
         CASE subject WHEN '-' THEN 'NULL::text' ELSE format('%I::text', subject) END, "time", geom,
         CASE WHEN trip IS NULL THEN 'NULL::text' ELSE format('%I::text', trip) END,
         described.qualified), described.qualified);
-    PERFORM dbanon.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon.stage_fixes(regclass, text, text, text, text, text, integer, boolean, bigint, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_fixes(regclass, text, text, text, text, text, integer, boolean, bigint, double precision[]) IS
 'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected. Takes: source to tz and bbox as
-dbanon.import_trajectories; source_srid, geographic and first_number from dbanon.begin_load. Returns: how many rows were
-read. Raises: DA011, DA012, DA014. Example: SELECT dbanon.stage_fixes(''public.gps'', ''cab'', ''t'', ''position'', NULL,
+dbanon.import_trajectories; source_srid, geographic and first_number from dbanon_internal.begin_load. Returns: how many rows were
+read. Raises: DA011, DA012, DA014. Example: SELECT dbanon_internal.stage_fixes(''public.gps'', ''cab'', ''t'', ''position'', NULL,
 NULL, 4326, true, 1, NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_columns(subject text, "time" text, geom text, trip text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(subject text, "time" text, geom text, trip text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon.check_differ(ARRAY[subject, "time", geom], 'subject, time and geometry');
+    PERFORM dbanon_internal.check_differ(ARRAY[subject, "time", geom], 'subject, time and geometry');
     IF '-' IN ("time", geom, trip) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
             USING ERRCODE = 'DA011', DETAIL = 'It makes every row a subject of its own.', HINT = 'Name that column.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_columns(text, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.check_columns(text, text, text, text) IS
 'Refuses columns of which one is to be two things, or of which another than the subject''s is ''-''. Takes: the columns, as
-dbanon.import_trajectories. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_columns(''cab'', ''t'',
+dbanon.import_trajectories. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_columns(''cab'', ''t'',
 ''position'', NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_uncut(trip text, split_gap_s double precision) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(trip text, split_gap_s double precision) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -153,11 +153,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_uncut(text, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.check_uncut(text, double precision) IS
 'Refuses to cut trajectories each of which is a single fix. Takes: trip, the column; split_gap_s; each NULL where nothing is
-cut. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_uncut(NULL, 600).';
+cut. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_uncut(NULL, 600).';
 
-CREATE OR REPLACE FUNCTION dbanon.import_fixes(
+CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(
     source regclass, dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
     grid_s integer, mode text, split_gap_s double precision, tz text, bbox double precision[], drop_outliers boolean)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
@@ -171,16 +171,16 @@ DECLARE
     begun record;
     every bigint;
 BEGIN
-    PERFORM dbanon.check_columns(subject, "time", geom, trip);
-    PERFORM dbanon.check_zone(tz);
-    described := dbanon.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
-    PERFORM dbanon.check_geometry(described.types, geom);
-    meant := coalesce(crs, dbanon.source_crs(described.qualified, geom));
-    begun := dbanon.begin_load(dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox);
-    PERFORM dbanon.say('reading ' || described.qualified);
-    every := dbanon.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
-    PERFORM dbanon.check_uncut(trip, split_gap_s);
-    RETURN QUERY SELECT * FROM dbanon.finish_load(
+    PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
+    PERFORM dbanon_internal.check_zone(tz);
+    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    PERFORM dbanon_internal.check_geometry(described.types, geom);
+    meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
+    begun := dbanon_internal.begin_load(dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox);
+    PERFORM dbanon_internal.say('reading ' || described.qualified);
+    every := dbanon_internal.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
+    PERFORM dbanon_internal.check_uncut(trip, split_gap_s);
+    RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
         dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, coalesce(drop_outliers, false),
         ARRAY['table ' || described.qualified], ARRAY[every],
         jsonb_build_object("time", 't', geom, 'place') || CASE WHEN trip IS NULL THEN '{}' ELSE jsonb_build_object(trip, 'trip') END
@@ -191,11 +191,11 @@ BEGIN
         'Check which columns are named, crs, bbox and the times.');
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_fixes(
+COMMENT ON FUNCTION dbanon_internal.import_fixes(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean) IS
 'Does the work of dbanon.import_trajectories. Takes: the same. Returns: the same; the SRID is called target. Raises: the
-same. Example: SELECT * FROM dbanon.import_fixes(''public.gps'', ''taxi'', ''cab'', ''t'', ''position'', NULL, NULL, NULL, 1,
+same. Example: SELECT * FROM dbanon_internal.import_fixes(''public.gps'', ''taxi'', ''cab'', ''t'', ''position'', NULL, NULL, NULL, 1,
 1, ''create'', NULL, NULL, NULL, false).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
@@ -209,7 +209,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is.
-    SELECT * FROM dbanon.import_fixes(
+    SELECT * FROM dbanon_internal.import_fixes(
         source, dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers)
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
@@ -230,47 +230,47 @@ stored; notices of what somebody should look at. Example: SELECT * FROM dbanon.i
 
 -- ---- sites
 
-CREATE OR REPLACE FUNCTION dbanon.begin_sites(
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_sites(
     dataset text, crs text, bbox double precision[], OUT source_srid integer, OUT geographic boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon.lock_dataset(dataset);
-    PERFORM dbanon.known_dataset(dataset);
-    SELECT r.srid, r.geographic INTO source_srid, geographic FROM dbanon.reference_system(crs) r;
-    PERFORM dbanon.check_bbox(bbox, geographic);
-    PERFORM dbanon.make_staging('name text, x float8, y float8, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
+    PERFORM dbanon_internal.lock_dataset(dataset);
+    PERFORM dbanon_internal.known_dataset(dataset);
+    SELECT r.srid, r.geographic INTO source_srid, geographic FROM dbanon_internal.reference_system(crs) r;
+    PERFORM dbanon_internal.check_bbox(bbox, geographic);
+    PERFORM dbanon_internal.make_staging('name text, x float8, y float8, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
 END
 $$;
-COMMENT ON FUNCTION dbanon.begin_sites(text, text, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.begin_sites(text, text, double precision[]) IS
 'Claims a dataset for a load of sites, checks what was asked for, and makes the staging tables. Takes: as
 dbanon.import_sites. Returns: source_srid and geographic, of the source. Raises: DA001, DA011. Example: SELECT * FROM
-dbanon.begin_sites(''taxi'', ''EPSG:4326'', NULL).';
+dbanon_internal.begin_sites(''taxi'', ''EPSG:4326'', NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.place_sites(source_srid integer, target integer, dataset_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.place_sites(source_srid integer, target integer, dataset_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    r record := dbanon.reach(dataset_id);
+    r record := dbanon_internal.reach(dataset_id);
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET geom = dbanon.moved(
+    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.moved(
         @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), target);
     UPDATE pg_temp.dbanon_staged s SET reason = CASE
-        WHEN dbanon.lies_within(dbanon.moved(@postgis@.ST_FlipCoordinates(
+        WHEN dbanon_internal.lies_within(dbanon_internal.moved(@postgis@.ST_FlipCoordinates(
             @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid)), target),
             r.west, r.east, r.south, r.north) THEN 'swapped-axes'
         WHEN s.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
-    WHERE dbanon.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
+    WHERE dbanon_internal.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
 END
 $$;
-COMMENT ON FUNCTION dbanon.place_sites(integer, integer, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.place_sites(integer, integer, bigint) IS
 'Reprojects the staged sites, and gives a reason to those that cannot be, have swapped axes, or lie far outside where the
 trajectories are. Takes: source_srid; target, the SRID of the dataset; dataset_id. Returns: nothing. Raises: nothing of its
-own. Example: SELECT dbanon.place_sites(4326, 32610, 1).';
+own. Example: SELECT dbanon_internal.place_sites(4326, 32610, 1).';
 
-CREATE OR REPLACE FUNCTION dbanon.lies_within(
+CREATE OR REPLACE FUNCTION dbanon_internal.lies_within(
     place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -278,59 +278,59 @@ AS $$
     SELECT @postgis@.ST_XMin(b) >= west AND @postgis@.ST_XMax(b) <= east AND @postgis@.ST_YMin(b) >= south AND @postgis@.ST_YMax(b) <= north
     FROM (SELECT @postgis@.Box3D(place) AS b) box
 $$;
-COMMENT ON FUNCTION dbanon.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
 'Says whether the bounds of a geometry lie within others. Takes: place; west, east, south, north. Returns: the answer; NULL
-where there is no place. Raises: nothing. Example: SELECT dbanon.lies_within(ST_MakePoint(1, 1), 0, 2, 0, 2).';
+where there is no place. Raises: nothing. Example: SELECT dbanon_internal.lies_within(ST_MakePoint(1, 1), 0, 2, 0, 2).';
 
-CREATE OR REPLACE FUNCTION dbanon.finish_sites(
+CREATE OR REPLACE FUNCTION dbanon_internal.finish_sites(
     dataset text, crs text, drop_outliers boolean, replace boolean, source text, rows_read bigint, cells jsonb, swap_remedy text, remedy text,
     OUT load_id bigint, OUT rows_kept bigint, OUT quarantined jsonb, OUT far bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    known CONSTANT dbanon.dataset := dbanon.known_dataset(dataset);
-    content CONSTANT text := dbanon.staged_content(cells);
+    known CONSTANT dbanon.dataset := dbanon_internal.known_dataset(dataset);
+    content CONSTANT text := dbanon_internal.staged_content(cells);
 BEGIN
-    PERFORM dbanon.refuse_swapped(ARRAY[rows_read], swap_remedy);
-    PERFORM dbanon.demand_some(rows_read, remedy);
-    PERFORM dbanon.say('placing sites');
-    PERFORM dbanon.place_sites((dbanon.reference_system(crs)).srid, known.srid, known.dataset_id);
-    PERFORM dbanon.leave_out(CASE WHEN drop_outliers THEN 'reason IS NOT NULL' ELSE 'reason <> ''far-position''' END, 'reason', content);
-    PERFORM dbanon.refuse_swapped(ARRAY[rows_read], swap_remedy);
-    PERFORM dbanon.demand_some(rows_read, remedy);
-    PERFORM dbanon.say('storing sites');
+    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], swap_remedy);
+    PERFORM dbanon_internal.demand_some(rows_read, remedy);
+    PERFORM dbanon_internal.say('placing sites');
+    PERFORM dbanon_internal.place_sites((dbanon_internal.reference_system(crs)).srid, known.srid, known.dataset_id);
+    PERFORM dbanon_internal.leave_out(CASE WHEN drop_outliers THEN 'reason IS NOT NULL' ELSE 'reason <> ''far-position''' END, 'reason', content);
+    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], swap_remedy);
+    PERFORM dbanon_internal.demand_some(rows_read, remedy);
+    PERFORM dbanon_internal.say('storing sites');
     IF replace THEN
         DELETE FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
     END IF;
     -- To the millimetre, as trajectories are compared.
-    PERFORM dbanon.leave_out(format(
+    PERFORM dbanon_internal.leave_out(format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY name, round(@postgis@.ST_XMin(b) * 1000), '
         'round(@postgis@.ST_YMin(b) * 1000), round(@postgis@.ST_XMax(b) * 1000), round(@postgis@.ST_YMax(b) * 1000) ORDER BY line NULLS FIRST) AS nth '
         'FROM (SELECT NULL::bigint AS line, name, @postgis@.Box3D(geom) AS b FROM dbanon.site WHERE dataset_id = %s '
         'UNION ALL SELECT line, name, @postgis@.Box3D(geom) FROM pg_temp.dbanon_staged) every) numbered WHERE nth > 1)', known.dataset_id),
         '''duplicate-site''', content);
     INSERT INTO dbanon.site (dataset_id, name, geom) SELECT known.dataset_id, s.name, s.geom FROM pg_temp.dbanon_staged s ORDER BY s.line;
-    PERFORM dbanon.demand_some(rows_read, remedy);
+    PERFORM dbanon_internal.demand_some(rows_read, remedy);
     SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
     SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
-    FROM dbanon.write_load(known.dataset_id, 'sites', ARRAY[source], ARRAY[rows_read]) w;
-    PERFORM dbanon.tell(CASE far WHEN 0 THEN NULL
+    FROM dbanon_internal.write_load(known.dataset_id, 'sites', ARRAY[source], ARRAY[rows_read]) w;
+    PERFORM dbanon_internal.tell(CASE far WHEN 0 THEN NULL
         WHEN 1 THEN '1 site lies far outside where the trajectories are and was kept, though its rectangle would reach from there to the '
                     'users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...).'
-        ELSE dbanon.grouped(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
+        ELSE dbanon_internal.grouped(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
                     'from there to the users; load with drop_outliers => true to leave them out, or keep to an area (bbox => ...).' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon.finish_sites(text, text, boolean, boolean, text, bigint, jsonb, text, text) IS
-'Stores what was staged since dbanon.begin_sites, and the record of it. Takes: dataset, crs, drop_outliers, replace as
-dbanon.import_sites; source, what it is called; rows_read; cells, for dbanon.staged_content; swap_remedy and remedy, what to
+COMMENT ON FUNCTION dbanon_internal.finish_sites(text, text, boolean, boolean, text, bigint, jsonb, text, text) IS
+'Stores what was staged since dbanon_internal.begin_sites, and the record of it. Takes: dataset, crs, drop_outliers, replace as
+dbanon.import_sites; source, what it is called; rows_read; cells, for dbanon_internal.staged_content; swap_remedy and remedy, what to
 do if x and y are the wrong way round, and if no row is usable. Returns: load_id, rows_kept, quarantined; far, how many were
 kept although far outside where the trajectories are. Raises: DA011, DA012; a notice. Example: SELECT * FROM
-dbanon.finish_sites(''taxi'', ''EPSG:4326'', false, false, ''sites.csv'', 10, ''{"x": "x"}'', ''Swap them.'', ''Check the
+dbanon_internal.finish_sites(''taxi'', ''EPSG:4326'', false, false, ''sites.csv'', 10, ''{"x": "x"}'', ''Swap them.'', ''Check the
 columns.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.stage_sites(
+CREATE OR REPLACE FUNCTION dbanon_internal.stage_sites(
     qualified text, geom text, name text, source_srid integer, geographic boolean, bbox double precision[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -338,29 +338,29 @@ AS $$
 DECLARE
     rows_read bigint;
 BEGIN
-    rows_read := dbanon.stage_source(format(
+    rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, name, x, y, shape, reason, content) '
         'SELECT 0, line, %1$s, x, y, @postgis@.ST_Force2D(raw_geom), reason, CASE WHEN reason IS NOT NULL THEN jsonb_build_object(%2$s) END '
         'FROM (SELECT *, CASE %9$s WHEN curved THEN ''unparsable-position'' %3$s END AS reason '
         '      FROM (SELECT line, raw_name, raw_geom, @postgis@.ST_SRID(raw_geom) AS srid, curved, '
         '                CASE WHEN endless THEN ''NaN'' ELSE %4$s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %5$s END AS y '
-        '            FROM (SELECT row_number() OVER () AS line, *, dbanon.is_endless(raw_geom) AS endless, '
+        '            FROM (SELECT row_number() OVER () AS line, *, dbanon_internal.is_endless(raw_geom) AS endless, '
         '                      @postgis@.ST_AsText(raw_geom) ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' AS curved '
         '                  FROM (SELECT %6$s AS raw_name, %7$I::@postgis@.geometry AS raw_geom FROM %8$s) raw) numbered OFFSET 0) meant OFFSET 0) judged',
-        dbanon.text_expression('raw_name'),
+        dbanon_internal.text_expression('raw_name'),
         concat_ws(', ', CASE WHEN name IS NOT NULL THEN format('%L::text, raw_name', name) END, format('%L::text, @postgis@.ST_AsText(raw_geom)', geom)),
-        dbanon.position_reasons(source_srid, geographic) || dbanon.box_reasons(bbox),
-        dbanon.middle_expression('raw_geom', 'x', geographic), dbanon.middle_expression('raw_geom', 'y', geographic),
+        dbanon_internal.position_reasons(source_srid, geographic) || dbanon_internal.box_reasons(bbox),
+        dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
         CASE WHEN name IS NULL THEN 'NULL::text' ELSE format('%I::text', name) END, geom, qualified,
-        dbanon.name_reasons(dbanon.text_expression('raw_name'))), qualified);
-    PERFORM dbanon.leave_out('reason IS NOT NULL', 'reason', 'content');
+        dbanon_internal.name_reasons(dbanon_internal.text_expression('raw_name'))), qualified);
+    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon.stage_sites(text, text, text, integer, boolean, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_sites(text, text, text, integer, boolean, double precision[]) IS
 'Copies the usable rows of a table of sites into dbanon_staged, the others into dbanon_rejected. Takes: qualified, the
-source; geom, name and bbox as dbanon.import_sites; source_srid and geographic from dbanon.begin_sites. Returns: how many
-rows were read. Raises: DA012. Example: SELECT dbanon.stage_sites(''public.clinics'', ''place'', NULL, 4326, true, NULL).';
+source; geom, name and bbox as dbanon.import_sites; source_srid and geographic from dbanon_internal.begin_sites. Returns: how many
+rows were read. Raises: DA012. Example: SELECT dbanon_internal.stage_sites(''public.clinics'', ''place'', NULL, 4326, true, NULL).';
 
 CREATE OR REPLACE FUNCTION dbanon.import_sites(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
@@ -374,15 +374,15 @@ DECLARE
     meant text;
     begun record;
 BEGIN
-    PERFORM dbanon.check_differ(CASE WHEN name IS NULL THEN ARRAY[geom] ELSE ARRAY[geom, name] END, 'geometry and name');
-    described := dbanon.describe_source(source, array_remove(ARRAY[geom, name], NULL));
-    PERFORM dbanon.check_geometry(described.types, geom);
-    meant := coalesce(crs, dbanon.source_crs(described.qualified, geom));
-    begun := dbanon.begin_sites(dataset, meant, bbox);
-    PERFORM dbanon.say('reading ' || described.qualified);
-    rows_read := dbanon.stage_sites(described.qualified, geom, name, begun.source_srid, begun.geographic, bbox);
+    PERFORM dbanon_internal.check_differ(CASE WHEN name IS NULL THEN ARRAY[geom] ELSE ARRAY[geom, name] END, 'geometry and name');
+    described := dbanon_internal.describe_source(source, array_remove(ARRAY[geom, name], NULL));
+    PERFORM dbanon_internal.check_geometry(described.types, geom);
+    meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
+    begun := dbanon_internal.begin_sites(dataset, meant, bbox);
+    PERFORM dbanon_internal.say('reading ' || described.qualified);
+    rows_read := dbanon_internal.stage_sites(described.qualified, geom, name, begun.source_srid, begun.geographic, bbox);
     SELECT f.load_id, f.rows_kept, f.quarantined INTO load_id, rows_kept, quarantined
-    FROM dbanon.finish_sites(
+    FROM dbanon_internal.finish_sites(
         dataset, meant, coalesce(drop_outliers, false), coalesce(replace, false), 'table ' || described.qualified, rows_read,
         CASE WHEN name IS NULL THEN '{}' ELSE jsonb_build_object(name, 'name') END || jsonb_build_object(geom, 'place'),
         format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '

@@ -1,6 +1,6 @@
 -- What a release says of itself to whoever reads it: comments of the view and its columns, for people who read no paper.
 
-CREATE OR REPLACE FUNCTION dbanon.tell_share(total numeric, left_out numeric, k integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.tell_share(total numeric, left_out numeric, k integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -9,22 +9,22 @@ AS $$
                 WHEN total > 0 THEN format('%s %%', 100 - floor(100 * (total - left_out) / total)::integer)
            END
 $$;
-COMMENT ON FUNCTION dbanon.tell_share(numeric, numeric, integer) IS
+COMMENT ON FUNCTION dbanon_internal.tell_share(numeric, numeric, integer) IS
 'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it was
 fewer than k, or none. Takes: total; left_out; k. Returns: words; NULL where the total is not known. Raises: nothing. Example:
-SELECT dbanon.tell_share(1000, 70, 5).';
+SELECT dbanon_internal.tell_share(1000, 70, 5).';
 
-CREATE OR REPLACE FUNCTION dbanon.sum_of_counts(counts jsonb) RETURNS numeric
+CREATE OR REPLACE FUNCTION dbanon_internal.sum_of_counts(counts jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT coalesce(sum(c.value::numeric), 0) FROM jsonb_each_text(counts) c
 $$;
-COMMENT ON FUNCTION dbanon.sum_of_counts(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.sum_of_counts(jsonb) IS
 'Adds up counts by reason. Takes: counts, an object of numbers. Returns: their sum; 0 for NULL. Raises: nothing of its own.
-Example: SELECT dbanon.sum_of_counts(''{"a": 1, "b": 2}'').';
+Example: SELECT dbanon_internal.sum_of_counts(''{"a": 1, "b": 2}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.release_figures(release_id bigint) RETURNS dbanon.verification
+CREATE OR REPLACE FUNCTION dbanon_internal.release_figures(release_id bigint) RETURNS dbanon.verification
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -35,11 +35,11 @@ AS $$
     WHERE l.release_id = release_figures.release_id
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
-COMMENT ON FUNCTION dbanon.release_figures(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.release_figures(bigint) IS
 'The latest verification of exactly what a release holds. Takes: release_id. Returns: a row of dbanon.verification; NULL if
-there is none. Raises: nothing. Example: SELECT passed FROM dbanon.release_figures(1).';
+there is none. Raises: nothing. Example: SELECT passed FROM dbanon_internal.release_figures(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.release_promise(release_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -49,7 +49,7 @@ DECLARE
     run dbanon.run;
     method dbanon.method;
     dataset dbanon.dataset;
-    figures jsonb := (dbanon.release_figures(release_id)).figures;
+    figures jsonb := (dbanon_internal.release_figures(release_id)).figures;
     k integer;
     people numeric;
     requests numeric;
@@ -60,13 +60,13 @@ BEGIN
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     k := run.params ->> 'k';
-    people := dbanon.sum_of_counts(run.suppressed -> 'subjects');
+    people := dbanon_internal.sum_of_counts(run.suppressed -> 'subjects');
     told := method.left_out || coalesce(' Left out of all that was seen: '
-        || dbanon.tell_share((figures ->> 'published')::numeric + people, people, k) || '.', '');
+        || dbanon_internal.tell_share((figures ->> 'published')::numeric + people, people, k) || '.', '');
     IF run.suppressed ? 'requests' THEN
-        requests := dbanon.sum_of_counts(run.suppressed -> 'requests');
+        requests := dbanon_internal.sum_of_counts(run.suppressed -> 'requests');
         told := told || coalesce(' Left out of all requests: '
-            || dbanon.tell_share((figures ->> 'requests')::numeric, requests, k) || '.', '');
+            || dbanon_internal.tell_share((figures ->> 'requests')::numeric, requests, k) || '.', '');
     END IF;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
@@ -81,12 +81,12 @@ BEGIN
             || coalesce(' Method: ' || nullif(method.paper, '') || '.', ''));
 END
 $$;
-COMMENT ON FUNCTION dbanon.release_promise(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
 'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out, what
 to add up. Holds no seed, no number of a run, no name of a dataset and no count below k. Takes: release_id. Returns: lines of
-text; NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.release_promise(1).';
+text; NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon_internal.release_promise(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.describe_release(release_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -98,7 +98,7 @@ BEGIN
     SELECT l.name, r.method, d.srid, d.grid_m, d.grid_s INTO STRICT about
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE l.release_id = describe_release.release_id;
-    EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon.release_promise(release_id));
+    EXECUTE format('COMMENT ON VIEW published.%I IS %L', about.name, dbanon_internal.release_promise(release_id));
     FOR col IN
         SELECT b.name, b.comment FROM (VALUES
             ('record_id', 'The published thing this row belongs to: rows with the same number belong together. Numbered at random.'),
@@ -113,13 +113,13 @@ BEGIN
             ('valid_from', 'Start of period, itself inside; with time zone.'),
             ('valid_to', 'End of period, itself outside; with time zone.')) b (name, comment)
         UNION ALL
-        SELECT k.name, k.comment FROM dbanon.release_columns(about.method) k
+        SELECT k.name, k.comment FROM dbanon_internal.release_columns(about.method) k
     LOOP
         EXECUTE format('COMMENT ON COLUMN published.%I.%I IS %L', about.name, col.name, col.comment);
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.describe_release(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.describe_release(bigint) IS
 'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes:
 release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon.describe_release(1).';
+dbanon_internal.describe_release(1).';

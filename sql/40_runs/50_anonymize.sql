@@ -1,6 +1,6 @@
 -- The whole way from psql: submit, wait for a worker to finish, publish.
 
-CREATE OR REPLACE FUNCTION dbanon.refused_commit() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.refused_commit() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -11,11 +11,11 @@ EXCEPTION WHEN invalid_transaction_termination THEN
     RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refused_commit() IS
+COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with what
-it is told. Takes: nothing. Returns: the sentence. Raises: nothing. Example: SELECT dbanon.refused_commit().';
+it is told. Takes: nothing. Returns: the sentence. Raises: nothing. Example: SELECT dbanon_internal.refused_commit().';
 
-CREATE OR REPLACE FUNCTION dbanon.demand_waiting(
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
     publish_as text, replace boolean, end_readers boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -34,9 +34,9 @@ BEGIN
             USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
-    PERFORM dbanon.check_override(allow_overlap, reason);
+    PERFORM dbanon_internal.check_override(allow_overlap, reason);
     IF publish_as IS NOT NULL THEN
-        PERFORM dbanon.check_release(publish_as, replace, end_readers, method, algorithm);
+        PERFORM dbanon_internal.check_release(publish_as, replace, end_readers, method, algorithm);
     ELSIF replace OR end_readers OR allow_overlap THEN
         RAISE EXCEPTION '% must come with the name of a release. Got none.',
                 CASE WHEN replace THEN 'replace' WHEN end_readers THEN 'end_readers' ELSE 'allow_overlap' END
@@ -45,22 +45,22 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean) IS
 'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, end_readers, method, algorithm,
 allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015 inside a
-transaction block; DA017 without a worker; what dbanon.check_release and dbanon.check_override raise. Example: part of
+transaction block; DA017 without a worker; what dbanon_internal.check_release and dbanon_internal.check_override raise. Example: part of
 dbanon.anonymize.';
 
-CREATE OR REPLACE FUNCTION dbanon.check_release(name text, replace boolean, end_readers boolean, method text, algorithm text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_release(name text, replace boolean, end_readers boolean, method text, algorithm text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    chosen text := dbanon.checked_algorithm(method, algorithm);
+    chosen text := dbanon_internal.checked_algorithm(method, algorithm);
 BEGIN
-    PERFORM dbanon.check_name(check_release.name);
-    PERFORM dbanon.check_ending(end_readers, replace);
-    PERFORM dbanon.check_name_free(check_release.name, replace);
+    PERFORM dbanon_internal.check_name(check_release.name);
+    PERFORM dbanon_internal.check_ending(end_readers, replace);
+    PERFORM dbanon_internal.check_name_free(check_release.name, replace);
     IF (SELECT (a.value ->> 'comparison_only')::boolean FROM dbanon.method m CROSS JOIN jsonb_array_elements(m.algorithms) a
         WHERE m.name = check_release.method AND a.value ->> 'name' = chosen) IS NOT FALSE THEN
         RAISE EXCEPTION 'A run to publish must use an algorithm that gives the guarantee. % is for comparison.', chosen
@@ -69,12 +69,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_release(text, boolean, boolean, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text, text) IS
 'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of
 another; end_readers, whether it may end the sessions that read that one; method; algorithm, NULL for the first. Returns: nothing.
-Raises: DA002, DA003, DA011. Example: SELECT dbanon.check_release(''cabs_june'', false, false, ''tp-aware'', NULL).';
+Raises: DA002, DA003, DA011. Example: SELECT dbanon_internal.check_release(''cabs_june'', false, false, ''tp-aware'', NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -97,20 +97,20 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.note_refusal(bigint, text, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) IS
 'Writes into dbanon.runs and dbanon.audit that a run was not published, in a transaction after the one that failed; the next
 publication of the run takes it from dbanon.runs. Part of dbanon.anonymize and of the command line. Takes: run_id; name of the
 release; state: SQLSTATE; sentence: the error, kept only if it is one of dbanon''s own. Returns: nothing. Raises: nothing. Example:
-SELECT dbanon.note_refusal(1, ''cabs_june'', ''DA013'', ''Release cabs_june is being read.'').';
+SELECT dbanon_internal.note_refusal(1, ''cabs_june'', ''DA013'', ''Release cabs_june is being read.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     state dbanon.runs;
 BEGIN
-    PERFORM dbanon.reap_runs();
+    PERFORM dbanon_internal.reap_runs();
     SELECT r.* INTO state FROM dbanon.runs r WHERE r.run_id = run_news.run_id;
     ended := state.run_id IS NULL OR state.status NOT IN ('queued', 'running', 'computed');
     line := CASE WHEN NOT ended THEN format('Run %s: %s', state.run_id, state.progress) END;
@@ -120,11 +120,11 @@ BEGIN
     line := nullif(line, said);
 END
 $$;
-COMMENT ON FUNCTION dbanon.run_news(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.run_news(bigint, text) IS
 'How far a run is, for dbanon.anonymize. Takes: run_id; said, what was told last. Returns: line, NULL if there is nothing
-new; ended. Raises: nothing. Example: SELECT * FROM dbanon.run_news(1, NULL).';
+new; ended. Raises: nothing. Example: SELECT * FROM dbanon_internal.run_news(1, NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.demand_verified(run_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -133,7 +133,7 @@ DECLARE
 BEGIN
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = demand_verified.run_id;
     IF state.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(demand_verified.run_id);
+        PERFORM dbanon_internal.refuse_no_run(demand_verified.run_id);
     END IF;
     IF state.status <> 'verified' THEN
         RAISE EXCEPTION '%', coalesce(state.error, format('Run %s must be verified. It is %s.', state.run_id, state.status))
@@ -144,9 +144,9 @@ BEGIN
     RETURN state.status;
 END
 $$;
-COMMENT ON FUNCTION dbanon.demand_verified(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.demand_verified(bigint) IS
 'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001;
-DA004 if it was refused; DA016 if it failed or was cancelled. Example: SELECT dbanon.demand_verified(1).';
+DA004 if it was refused; DA016 if it failed or was cancelled. Example: SELECT dbanon_internal.demand_verified(1).';
 
 -- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
@@ -169,21 +169,21 @@ BEGIN
     BEGIN
         COMMIT;
     EXCEPTION WHEN invalid_transaction_termination THEN
-        within := SQLERRM OPERATOR(pg_catalog.=) dbanon.refused_commit();
+        within := SQLERRM OPERATOR(pg_catalog.=) dbanon_internal.refused_commit();
     END;
     IF NOT within THEN
         COMMIT;
         -- Here and below: with a snapshot of its own for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
-    PERFORM dbanon.demand_waiting(publish_as, replace, end_readers, method, algorithm, allow_overlap, reason, within);
+    PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, method, algorithm, allow_overlap, reason, within);
     run_id := dbanon.submit_run(dataset, method, params, algorithm, seed);
     COMMIT;
     RAISE NOTICE 'Run % is queued. It goes on if you stop waiting; SELECT dbanon.cancel_run(%) ends it.', run_id, run_id;
     LOOP
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-        SELECT n.line, n.ended INTO news FROM dbanon.run_news(run_id, said) n;
+        SELECT n.line, n.ended INTO news FROM dbanon_internal.run_news(run_id, said) n;
         COMMIT;
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         IF news.line IS NOT NULL THEN
@@ -193,7 +193,7 @@ BEGIN
         EXIT WHEN news.ended;
         PERFORM pg_catalog.pg_sleep(0.2);
     END LOOP;
-    verdict := dbanon.demand_verified(run_id);
+    verdict := dbanon_internal.demand_verified(run_id);
     IF publish_as IS NOT NULL THEN
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
             'SELECT dbanon.publish(%s, %L%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
@@ -206,7 +206,7 @@ BEGIN
                 hint = PG_EXCEPTION_HINT;
         END;
         IF refusal IS NOT NULL THEN
-            PERFORM dbanon.note_refusal(run_id, publish_as, refusal, message);
+            PERFORM dbanon_internal.note_refusal(run_id, publish_as, refusal, message);
             COMMIT;
             RAISE EXCEPTION '%', message USING ERRCODE = refusal,
                 DETAIL = pg_catalog.btrim(pg_catalog.format('%s Run %s is verified, and not published.', detail, run_id)),

@@ -4,9 +4,9 @@
 -- fixes: a cab that is parked all week is one place, and so is every fix that a broken receiver put at zero degrees. A fix lies far
 -- outside the rest where, on either axis or in time, it is further from the middle 96 percent of the places (or minutes) than three
 -- times their extent, and than a kilometre (or a day). With few places the middle is taken narrower, so that a single wild one is no
--- part of it (dbanon.middle_span).
+-- part of it (dbanon_internal.middle_span).
 
-CREATE OR REPLACE FUNCTION dbanon.draw_sample(
+CREATE OR REPLACE FUNCTION dbanon_internal.draw_sample(
     staged bigint, most integer DEFAULT 100000, OUT x double precision[], OUT y double precision[], OUT t double precision[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -21,12 +21,12 @@ BEGIN
     FROM pg_temp.dbanon_staged s TABLESAMPLE BERNOULLI (least(100, 100.0 * most / greatest(staged, 1))) REPEATABLE (1);
 END
 $$;
-COMMENT ON FUNCTION dbanon.draw_sample(bigint, integer) IS
+COMMENT ON FUNCTION dbanon_internal.draw_sample(bigint, integer) IS
 'Draws some of the staged fixes, all of them where there are few. Takes: staged, how many there are; most, about how many to
 draw. Returns: x, y, t, in units of the source. Raises: nothing. Example: SELECT cardinality(x) FROM
-dbanon.draw_sample(1000000).';
+dbanon_internal.draw_sample(1000000).';
 
-CREATE OR REPLACE FUNCTION dbanon.distinct_places(
+CREATE OR REPLACE FUNCTION dbanon_internal.distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -35,11 +35,11 @@ AS $$
     SELECT array_agg(p.x), array_agg(p.y)
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
-COMMENT ON FUNCTION dbanon.distinct_places(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.distinct_places(double precision[], double precision[], double precision) IS
 'Finds the places among positions. Takes: x, y of each position; side of a place. Returns: xs, ys of each place. Raises:
-nothing. Example: SELECT * FROM dbanon.distinct_places(''{1,2}'', ''{1,2}'', 100).';
+nothing. Example: SELECT * FROM dbanon_internal.distinct_places(''{1,2}'', ''{1,2}'', 100).';
 
-CREATE OR REPLACE FUNCTION dbanon.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -56,9 +56,9 @@ BEGIN
     -- before that of the greater ones begins, no fix is its own mirror image.
     SELECT dp.* INTO folded
     FROM (SELECT array_agg(least(f.x, f.y)) AS lesser, array_agg(greatest(f.x, f.y)) AS greater FROM unnest(x, y) f (x, y)) g
-    CROSS JOIN LATERAL dbanon.distinct_places(g.lesser, g.greater, 100 * unit) dp;
-    lesser := dbanon.middle_span(folded.xs, 0);
-    greatest_of := dbanon.middle_span(folded.ys, 0);
+    CROSS JOIN LATERAL dbanon_internal.distinct_places(g.lesser, g.greater, 100 * unit) dp;
+    lesser := dbanon_internal.middle_span(folded.xs, 0);
+    greatest_of := dbanon_internal.middle_span(folded.ys, 0);
     -- Those spans are seven times as long as the middles, whose ends are multiples of 100 units.
     IF NOT (3 * lesser.low + 4 * lesser.high) / 7 + 50 * unit < (4 * greatest_of.low + 3 * greatest_of.high) / 7 THEN
         RETURN NULL;
@@ -66,20 +66,20 @@ BEGIN
     SELECT 2 * count(*) FILTER (WHERE f.x > f.y) > count(*) INTO x_is_greater FROM unnest(x, y) f (x, y);
     SELECT dp.* INTO most
     FROM (SELECT array_agg(f.x) AS x, array_agg(f.y) AS y FROM unnest(x, y) f (x, y) WHERE (f.x > f.y) = x_is_greater) g
-    CROSS JOIN LATERAL dbanon.distinct_places(g.x, g.y, 100 * unit) dp;
+    CROSS JOIN LATERAL dbanon_internal.distinct_places(g.x, g.y, 100 * unit) dp;
     SELECT wide.low AS west, wide.high AS east, high.low AS south, high.high AS north INTO sides
-    FROM dbanon.middle_span(most.xs, 1000 * unit) wide, dbanon.middle_span(most.ys, 1000 * unit) high;
+    FROM dbanon_internal.middle_span(most.xs, 1000 * unit) wide, dbanon_internal.middle_span(most.ys, 1000 * unit) high;
     RETURN jsonb_build_object('x', jsonb_build_array(sides.west, sides.east), 'y', jsonb_build_array(sides.south, sides.north),
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon.home(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.home(double precision[], double precision[], double precision) IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other. Takes: x, y of each;
 unit, a metre. Returns: an object of bounds x and y, [least, greatest], and x_is_greater, whether x is the greater of the two
-there; NULL if x and y could be mistaken for each other. Raises: nothing. Example: SELECT dbanon.home(''{-122.4}'',
+there; NULL if x and y could be mistaken for each other. Raises: nothing. Example: SELECT dbanon_internal.home(''{-122.4}'',
 ''{37.7}'', 1 / 111000.0).';
 
-CREATE OR REPLACE FUNCTION dbanon.survey_shape(
+CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -87,7 +87,7 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
-    home jsonb := dbanon.home(x, y, unit);
+    home jsonb := dbanon_internal.home(x, y, unit);
     xs double precision[] := x;
     ys double precision[] := y;
     centre double precision;
@@ -110,9 +110,9 @@ BEGIN
         SELECT degrees(atan2(avg(sin(radians(u.x))), avg(cos(radians(u.x))))) INTO centre FROM unnest(xs) u (x);
         xs := ARRAY(SELECT u.x - 360 * round((u.x - centre) / 360) FROM unnest(xs) u (x));
     END IF;
-    SELECT w.low, w.high INTO wide FROM dbanon.distinct_places(xs, ys, 100 * unit) p, dbanon.middle_span(p.xs, 1000 * unit) w;
-    SELECT h.low, h.high INTO high FROM dbanon.distinct_places(xs, ys, 100 * unit) p, dbanon.middle_span(p.ys, 1000 * unit) h;
-    late := dbanon.middle_span(ARRAY(SELECT DISTINCT floor(u.t / 60) * 60 FROM unnest(t) u (t)), 86400);
+    SELECT w.low, w.high INTO wide FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.xs, 1000 * unit) w;
+    SELECT h.low, h.high INTO high FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.ys, 1000 * unit) h;
+    late := dbanon_internal.middle_span(ARRAY(SELECT DISTINCT floor(u.t / 60) * 60 FROM unnest(t) u (t)), 86400);
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY f.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY f.y) AS y INTO middle
     FROM unnest(xs, ys) f (x, y) WHERE f.x BETWEEN wide.low AND wide.high AND f.y BETWEEN high.low AND high.high;
     RETURN jsonb_build_object(
@@ -121,13 +121,13 @@ BEGIN
         'home', home);
 END
 $$;
-COMMENT ON FUNCTION dbanon.survey_shape(double precision[], double precision[], double precision[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
 'Finds the bounds of what is not far outside the rest. Takes: x, y, t of at least one fix; geographic, whether x and y are
 degrees. Returns: an object of bounds x, y and t, [least, greatest] in units of the source, where x may run on beyond 180
-degrees if turns is true; middle, the median [x, y] of what lies inside; and home, of dbanon.home. Raises: nothing. Example:
-SELECT dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
+degrees if turns is true; middle, the median [x, y] of what lies inside; and home, of dbanon_internal.home. Raises: nothing. Example:
+SELECT dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
 
-CREATE OR REPLACE FUNCTION dbanon.within(staged text, span jsonb, turns boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.within(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -136,11 +136,11 @@ AS $$
                                             (span -> 1)::float8 + turn), ' OR '))
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
-COMMENT ON FUNCTION dbanon.within(text, jsonb, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.within(text, jsonb, boolean) IS
 'Writes that a value lies in a span. Takes: staged, the column; span, [least, greatest]; turns, whether it is a longitude,
-which may be one turn off. Returns: a condition. Raises: nothing. Example: SELECT dbanon.within(''x'', ''[8,9]'', true).';
+which may be one turn off. Returns: a condition. Raises: nothing. Example: SELECT dbanon_internal.within(''x'', ''[8,9]'', true).';
 
-CREATE OR REPLACE FUNCTION dbanon.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
+CREATE OR REPLACE FUNCTION dbanon_internal.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -149,33 +149,33 @@ DECLARE
     turns boolean := shape -> 'turns';
     home jsonb := nullif(shape -> 'home', 'null');
 BEGIN
-    far := format('NOT (%s AND %s)', dbanon.within('x', shape -> 'x', turns), dbanon.within('y', shape -> 'y', false));
-    late := format('NOT %s', dbanon.within('t', shape -> 't', false));
+    far := format('NOT (%s AND %s)', dbanon_internal.within('x', shape -> 'x', turns), dbanon_internal.within('y', shape -> 'y', false));
+    late := format('NOT %s', dbanon_internal.within('t', shape -> 't', false));
     swapped := CASE WHEN home IS NULL
-        THEN format('(%s AND %s AND %s)', far, dbanon.within('y', shape -> 'x', turns), dbanon.within('x', shape -> 'y', false))
+        THEN format('(%s AND %s AND %s)', far, dbanon_internal.within('y', shape -> 'x', turns), dbanon_internal.within('x', shape -> 'y', false))
         ELSE format('(%s AND %s AND %s)', CASE WHEN (home -> 'x_is_greater')::boolean THEN 'x < y' ELSE 'x > y' END,
-                    dbanon.within('y', home -> 'x', false), dbanon.within('x', home -> 'y', false)) END;
+                    dbanon_internal.within('y', home -> 'x', false), dbanon_internal.within('x', home -> 'y', false)) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.survey_conditions(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.survey_conditions(jsonb) IS
 'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest. Takes:
-shape, of dbanon.survey_shape. Returns: conditions over columns x, y and t; what is swapped may be far, too. Raises: nothing.
-Example: SELECT far FROM dbanon.survey_conditions(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
+shape, of dbanon_internal.survey_shape. Returns: conditions over columns x, y and t; what is swapped may be far, too. Raises: nothing.
+Example: SELECT far FROM dbanon_internal.survey_conditions(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
 
 -- ---- where that is on Earth
 
-CREATE OR REPLACE FUNCTION dbanon.degrees_apart(lon double precision, other double precision) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.degrees_apart(lon double precision, other double precision) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
-COMMENT ON FUNCTION dbanon.degrees_apart(double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.degrees_apart(double precision, double precision) IS
 'How far two longitudes are apart, the short way round. Takes: lon, other. Returns: degrees, at most 180; NULL if one is
-NULL. Raises: nothing. Example: SELECT dbanon.degrees_apart(179, -179).';
+NULL. Raises: nothing. Example: SELECT dbanon_internal.degrees_apart(179, -179).';
 
-CREATE OR REPLACE FUNCTION dbanon.try_degrees(
+CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -194,11 +194,11 @@ EXCEPTION WHEN internal_error THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.try_degrees(double precision, double precision, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precision, integer, boolean) IS
 'Longitude and latitude of a place. Takes: x, y; source_srid; geographic, whether that is in degrees. Returns: lon, lat; NULL
-where there is no such place. Raises: nothing. Example: SELECT * FROM dbanon.try_degrees(550000, 4170000, 32610, false).';
+where there is no such place. Raises: nothing. Example: SELECT * FROM dbanon_internal.try_degrees(550000, 4170000, 32610, false).';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_axes(remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -208,27 +208,27 @@ BEGIN
         USING ERRCODE = 'DA011', DETAIL = 'Only with the two exchanged are the positions where they should be.', HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_axes(text) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
 'Refuses a source whose x and y are the wrong way round. Takes: remedy, what to do. Returns: never. Raises: DA011. Example:
-SELECT dbanon.refuse_axes(''Swap them in a view.'').';
+SELECT dbanon_internal.refuse_axes(''Swap them in a view.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.survey_place(
+CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(
     shape jsonb, crs text, remedy text, OUT lon double precision, OUT lat double precision)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meant record := dbanon.reference_system(crs);
+    meant record := dbanon_internal.reference_system(crs);
     middle jsonb := shape -> 'middle';
     swapped record;
 BEGIN
     SELECT d.lon, d.lat INTO lon, lat
-    FROM dbanon.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) d;
-    IF NOT meant.geographic AND (lon IS NULL OR dbanon.degrees_apart(lon, meant.meridian) > 15) THEN
-        swapped := dbanon.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
-        IF dbanon.degrees_apart(swapped.lon, meant.meridian) < 6 THEN
-            PERFORM dbanon.refuse_axes(remedy);
+    FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) d;
+    IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.degrees_apart(lon, meant.meridian) > 15) THEN
+        swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
+        IF dbanon_internal.degrees_apart(swapped.lon, meant.meridian) < 6 THEN
+            PERFORM dbanon_internal.refuse_axes(remedy);
         END IF;
     END IF;
     IF lon IS NULL THEN
@@ -238,71 +238,71 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.survey_place(jsonb, text, text) IS
-'Finds where the staged fixes are. Takes: shape, of dbanon.survey_shape; crs, that of the source; remedy, what to do if x and
+COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
+'Finds where the staged fixes are. Takes: shape, of dbanon_internal.survey_shape; crs, that of the source; remedy, what to do if x and
 y are the wrong way round. Returns: lon, lat, in degrees, of their median. Raises: DA011 if that is not in the reference
-system, or only with x and y swapped. Example: SELECT * FROM dbanon.survey_place(''{"middle": [8.2, 53.1]}'', ''EPSG:4326'',
+system, or only with x and y swapped. Example: SELECT * FROM dbanon_internal.survey_place(''{"middle": [8.2, 53.1]}'', ''EPSG:4326'',
 NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.utm_zone(lon double precision, lat double precision) RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
-COMMENT ON FUNCTION dbanon.utm_zone(double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.utm_zone(double precision, double precision) IS
 'The SRID of the UTM zone of a place on WGS 84. Takes: lon, lat in degrees. Returns: the SRID. Raises: nothing. Example:
-SELECT dbanon.utm_zone(-122.4, 37.7).';
+SELECT dbanon_internal.utm_zone(-122.4, 37.7).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meridian double precision := (dbanon.reference_system('EPSG:' || target)).meridian;
+    meridian double precision := (dbanon_internal.reference_system('EPSG:' || target)).meridian;
 BEGIN
-    IF (dbanon.reference_system(crs)).geographic AND abs(lon) <= 90
-        AND dbanon.degrees_apart(lat, meridian) < 6 AND dbanon.degrees_apart(lon, meridian) > 15 THEN
-        PERFORM dbanon.refuse_axes(remedy);
+    IF (dbanon_internal.reference_system(crs)).geographic AND abs(lon) <= 90
+        AND dbanon_internal.degrees_apart(lat, meridian) < 6 AND dbanon_internal.degrees_apart(lon, meridian) > 15 THEN
+        PERFORM dbanon_internal.refuse_axes(remedy);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_axes(text, integer, double precision, double precision, text) IS
+COMMENT ON FUNCTION dbanon_internal.check_axes(text, integer, double precision, double precision, text) IS
 'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true. Takes: crs of the
 source; target, the dataset''s; lon, lat, their median; remedy, what to do. Returns: nothing. Raises: DA011. Example: SELECT
-dbanon.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
+dbanon_internal.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
 
 -- ---- what becomes of it
 
-CREATE OR REPLACE FUNCTION dbanon.sort_out(shape jsonb, drop_outliers boolean, content text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.sort_out(shape jsonb, drop_outliers boolean, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    judged record := dbanon.survey_conditions(shape);
+    judged record := dbanon_internal.survey_conditions(shape);
     -- Swapped axes first, since they too put a fix far outside the rest.
     reason text := format('CASE WHEN %s THEN ''swapped-axes'' WHEN %s THEN ''far-position'' WHEN %s THEN ''far-time'' END',
                           judged.swapped, judged.far, judged.late);
 BEGIN
-    RETURN dbanon.leave_out(CASE WHEN drop_outliers THEN format('%s OR %s OR %s', judged.swapped, judged.far, judged.late)
+    RETURN dbanon_internal.leave_out(CASE WHEN drop_outliers THEN format('%s OR %s OR %s', judged.swapped, judged.far, judged.late)
                                  ELSE judged.swapped END, reason, content);
 END
 $$;
-COMMENT ON FUNCTION dbanon.sort_out(jsonb, boolean, text) IS
-'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to. Takes: shape, of dbanon.survey_shape;
-drop_outliers; content, of dbanon.staged_content. Returns: how many. Raises: nothing of its own. Example:
-SELECT dbanon.sort_out(dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), false, ''NULL'').';
+COMMENT ON FUNCTION dbanon_internal.sort_out(jsonb, boolean, text) IS
+'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to. Takes: shape, of dbanon_internal.survey_shape;
+drop_outliers; content, of dbanon_internal.staged_content. Returns: how many. Raises: nothing of its own. Example:
+SELECT dbanon_internal.sort_out(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), false, ''NULL'').';
 
-CREATE OR REPLACE FUNCTION dbanon.kept_far(shape jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.kept_far(shape jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    judged record := dbanon.survey_conditions(shape);
+    judged record := dbanon_internal.survey_conditions(shape);
     counted jsonb;
 BEGIN
     EXECUTE format(
@@ -312,37 +312,37 @@ BEGIN
     RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION dbanon.kept_far(jsonb) IS
-'Counts the fixes that lie far outside the rest and were kept. Takes: shape, of dbanon.survey_shape. Returns: an object,
-{reason: count}. Raises: nothing of its own. Example: SELECT dbanon.kept_far(dbanon.survey_shape(''{8.2}'', ''{53.1}'',
+COMMENT ON FUNCTION dbanon_internal.kept_far(jsonb) IS
+'Counts the fixes that lie far outside the rest and were kept. Takes: shape, of dbanon_internal.survey_shape. Returns: an object,
+{reason: count}. Raises: nothing of its own. Example: SELECT dbanon_internal.kept_far(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'',
 ''{0}'', true)).';
 
-CREATE OR REPLACE FUNCTION dbanon.far_notice(n bigint, what text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.far_notice(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT format(CASE n WHEN 1 THEN '%s %s lies far outside the rest and was kept; load with drop_outliers => true to leave it out'
                          ELSE '%s %ss lie far outside the rest and were kept; load with drop_outliers => true to leave them out' END,
-                  dbanon.grouped(n), what)
+                  dbanon_internal.grouped(n), what)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;
-COMMENT ON FUNCTION dbanon.far_notice(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.far_notice(bigint, text) IS
 'Words what was kept although it lies far outside the rest. Takes: n, how many; what, position or time. Returns: a sentence;
-NULL for none. Raises: nothing. Example: SELECT dbanon.far_notice(2, ''time'').';
+NULL for none. Raises: nothing. Example: SELECT dbanon_internal.far_notice(2, ''time'').';
 
-CREATE OR REPLACE FUNCTION dbanon.stretched_notice(
+CREATE OR REPLACE FUNCTION dbanon_internal.stretched_notice(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    meridian double precision := (dbanon.reference_system('EPSG:' || target)).meridian;
+    meridian double precision := (dbanon_internal.reference_system('EPSG:' || target)).meridian;
     share double precision;
 BEGIN
-    IF NOT (dbanon.reference_system(crs)).geographic THEN
+    IF NOT (dbanon_internal.reference_system(crs)).geographic THEN
         RETURN NULL;
     END IF;
     SELECT avg((abs(f.x - meridian - 360 * floor((f.x - meridian + 180) / 360)) > 6)::integer) INTO share
@@ -352,8 +352,8 @@ BEGIN
         'area as a dataset of its own, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS
-'Words that a reference system is stretched too far. Takes: x, y of a sample; shape, of dbanon.survey_shape; crs of the
+COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS
+'Words that a reference system is stretched too far. Takes: x, y of a sample; shape, of dbanon_internal.survey_shape; crs of the
 source; target, the SRID of the dataset. Returns: a sentence; NULL if it is not. Raises: nothing. Example: SELECT
-dbanon.stretched_notice(''{8.2}'', ''{53.1}'', dbanon.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), ''EPSG:4326'',
+dbanon_internal.stretched_notice(''{8.2}'', ''{53.1}'', dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), ''EPSG:4326'',
 32632).';

@@ -1,11 +1,11 @@
 -- What can be taken back: a run that was never published, and a person.
 
-CREATE OR REPLACE FUNCTION dbanon.hold_run(run_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.hold_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon.reap_run(run_id);
+    PERFORM dbanon_internal.reap_run(run_id);
     -- Before the row is waited for: who writes the run's rows holds it for long.
     IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
         RETURN false;
@@ -15,22 +15,22 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION dbanon.hold_run(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.hold_run(bigint) IS
 'Keeps workers from a run until the transaction ends, unless one has it. Part of dbanon.drop_run and forget_subject. Takes:
-run_id. Returns: false if somebody works on it. Raises: nothing. Example: SELECT dbanon.hold_run(1).';
+run_id. Returns: false if somebody works on it. Raises: nothing. Example: SELECT dbanon_internal.hold_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_run(run_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    free boolean := dbanon.hold_run(run_id);
+    free boolean := dbanon_internal.hold_run(run_id);
     run dbanon.run;
     dropped bigint;
 BEGIN
     SELECT r.* INTO run FROM dbanon.run r WHERE r.run_id = drop_run.run_id;
     IF run.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(drop_run.run_id);
+        PERFORM dbanon_internal.refuse_no_run(drop_run.run_id);
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
@@ -56,7 +56,7 @@ COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
 run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being
 worked on. Example: SELECT dbanon.drop_run(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.one_spelling(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.one_spelling(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -65,11 +65,11 @@ AS $$
     SELECT normalize(btrim(name, E'\t\n\x0B\f\r\x1C\x1D\x1E\x1F \u0085\u00A0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006'
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
-COMMENT ON FUNCTION dbanon.one_spelling(text) IS
+COMMENT ON FUNCTION dbanon_internal.one_spelling(text) IS
 'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form. Takes: name. Returns: the name;
-NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon.one_spelling('' p7 '').';
+NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon_internal.one_spelling('' p7 '').';
 
-CREATE OR REPLACE FUNCTION dbanon.word_pattern(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.word_pattern(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -78,26 +78,26 @@ AS $$
     SELECT CASE WHEN length(name) > 1000 THEN '(?!x)x'
                 ELSE '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])' END
 $$;
-COMMENT ON FUNCTION dbanon.word_pattern(text) IS
+COMMENT ON FUNCTION dbanon_internal.word_pattern(text) IS
 'A regular expression that finds a name where no letter or digit touches it. Part of dbanon.forget_subject. Takes: name.
-Returns: the expression; NULL for NULL. Raises: nothing. Example: SELECT ''/data/p7.csv'' ~ dbanon.word_pattern(''p7'').';
+Returns: the expression; NULL for NULL. Raises: nothing. Example: SELECT ''/data/p7.csv'' ~ dbanon_internal.word_pattern(''p7'').';
 
-CREATE OR REPLACE FUNCTION dbanon.names_subject(content jsonb, name text) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT EXISTS (
         SELECT FROM jsonb_path_query(content, 'strict $.** ? (@.type() == "string" || @.type() == "number")') v (value)
-        CROSS JOIN LATERAL (SELECT dbanon.one_spelling(v.value #>> '{}') AS said) s
+        CROSS JOIN LATERAL (SELECT dbanon_internal.one_spelling(v.value #>> '{}') AS said) s
         -- A number is found in too many places that mean something else, times above all: it has to be the whole.
-        WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon.word_pattern(name)))
+        WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.word_pattern(name)))
 $$;
-COMMENT ON FUNCTION dbanon.names_subject(jsonb, text) IS
+COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning). Part of
 dbanon.forget_subject. Takes: content; name, spelt as stored. Returns: true or false. Raises: nothing. Example: SELECT
-dbanon.names_subject(''{"who": "p7"}'', ''p7'').';
+dbanon_internal.names_subject(''{"who": "p7"}'', ''p7'').';
 
-CREATE OR REPLACE FUNCTION dbanon.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -129,12 +129,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.tell_releases_of(bigint[], bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.tell_releases_of(bigint[], bigint[]) IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly. Part of
 dbanon.forget_subject. Takes: release_ids; trajectories. Returns: nothing; notices. Raises: nothing. Example:
-SELECT dbanon.tell_releases_of(ARRAY[1::bigint], ARRAY[100::bigint]).';
+SELECT dbanon_internal.tell_releases_of(ARRAY[1::bigint], ARRAY[100::bigint]).';
 
-CREATE OR REPLACE FUNCTION dbanon.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
     what text, rows bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -153,10 +153,10 @@ AS $$
     ), quarantine AS (
         DELETE FROM dbanon.quarantine b USING dbanon.load l
             WHERE l.load_id = b.load_id AND l.dataset_id = erase_subject.dataset_id
-              AND dbanon.names_subject(b.content, erase_subject.subject) RETURNING 1
+              AND dbanon_internal.names_subject(b.content, erase_subject.subject) RETURNING 1
     ), source AS (
-        UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon.word_pattern(erase_subject.subject), 'forgotten', 'g')
-            WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon.word_pattern(erase_subject.subject) RETURNING 1
+        UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
+            WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
     ), grouping_ AS (
         -- In order again: the place where the name was would tell where in the alphabet it is.
         UPDATE dbanon.grouping g
@@ -170,13 +170,13 @@ AS $$
         ('quarantined rows', (SELECT count(*) FROM quarantine)), ('names of sources', (SELECT count(*) FROM source)),
         ('places in groups of releases', (SELECT count(*) FROM grouping_)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
-COMMENT ON FUNCTION dbanon.erase_subject(bigint, text, bigint[], text) IS
+COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint[], text) IS
 'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their
 sizes stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well;
 stand_in. Returns: what was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM
-dbanon.erase_subject(1, ''p7'', ''{}'', ''x'').';
+dbanon_internal.erase_subject(1, ''p7'', ''{}'', ''x'').';
 
-CREATE OR REPLACE FUNCTION dbanon.hold_dataset(name text) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -190,7 +190,7 @@ BEGIN
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
     -- The lock of loads; and the row, without which nobody submits, publishes or loads by other ways.
-    PERFORM dbanon.lock_dataset(name);
+    PERFORM dbanon_internal.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
@@ -199,7 +199,7 @@ BEGIN
     -- Nobody takes a run with nothing to do: its row is enough.
     PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
-        WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
+        WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
         RAISE EXCEPTION 'Nobody may be working on a run of the dataset meanwhile. Run % is being worked on.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
@@ -208,18 +208,18 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon.hold_dataset(text) IS
+COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
 'Keeps loads, submissions, publications and workers from a dataset until the transaction ends. Part of dbanon.forget_subject.
 Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on; DA015 in a transaction with an old snapshot.
-Example: SELECT dbanon.hold_dataset(''taxi'').';
+Example: SELECT dbanon_internal.hold_dataset(''taxi'').';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    who text := nullif(dbanon.one_spelling(subject), '');
-    held bigint := dbanon.hold_dataset(dataset);
+    who text := nullif(dbanon_internal.one_spelling(subject), '');
+    held bigint := dbanon_internal.hold_dataset(dataset);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id
                            WHERE r.dataset_id = held AND m.trajectory_id = ANY (paths));
@@ -230,14 +230,14 @@ DECLARE
     counts json;
     source text;
 BEGIN
-    SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon.erase_subject(held, who,
+    SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who,
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), gen_random_uuid()::text) e;
-    IF dbanon.sum_of_counts(counts::jsonb) = 0 THEN
+    IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
-    PERFORM dbanon.tell_releases_of(releases, paths);
+    PERFORM dbanon_internal.tell_releases_of(releases, paths);
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
     -- Statistics hold values: the most frequent ones, and some of the others.
     FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',

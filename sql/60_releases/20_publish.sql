@@ -1,6 +1,6 @@
 -- The gate between a verified run and the schema analysts read.
 
-CREATE OR REPLACE FUNCTION dbanon.check_name(name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_name(name text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET quote_all_identifiers = off
@@ -16,11 +16,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_name(text) IS
+COMMENT ON FUNCTION dbanon_internal.check_name(text) IS
 'Refuses a name that would need quotes as a view''s name. Takes: name. Returns: nothing. Raises: DA002. Example:
-SELECT dbanon.check_name(''cabs_june'').';
+SELECT dbanon_internal.check_name(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.check_publishable(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -55,7 +55,7 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
-    digest := dbanon.run_digest(run.run_id);
+    digest := dbanon_internal.run_digest(run.run_id);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
                 run.run_id
@@ -67,12 +67,12 @@ BEGIN
     RETURN digest;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_publishable(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.check_publishable(bigint) IS
 'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its method''s
 attack passed on exactly the rows stored now. Takes: run_id of a run that exists. Returns: the digest. Raises: DA004, DA005.
-Example: SELECT dbanon.check_publishable(1).';
+Example: SELECT dbanon_internal.check_publishable(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_transaction() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_transaction() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -100,12 +100,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_transaction() IS
+COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
 'Refuses a transaction that has written to, or locked for writing, the tables of data, cloaks, members, verdicts or methods; and one
 with an old snapshot. Part of dbanon.publish. Takes: nothing. Returns: nothing. Raises: DA015. Example: SELECT
-dbanon.check_transaction().';
+dbanon_internal.check_transaction().';
 
-CREATE OR REPLACE FUNCTION dbanon.release_columns(method text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -123,11 +123,11 @@ AS $$
     CROSS JOIN LATERAL (SELECT format_type((k.value ->> 'sql_type')::regtype, NULL) AS sql_type) y
     WHERE m.name = release_columns.method
 $$;
-COMMENT ON FUNCTION dbanon.release_columns(text) IS
+COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
 'The method''s own columns of a release, as SQL. Takes: method. Returns: ord, name, sql_type, value (an expression over
-dbanon.cloak AS c), comment. Raises: nothing of its own. Example: SELECT * FROM dbanon.release_columns(''tp-aware'').';
+dbanon.cloak AS c), comment. Raises: nothing of its own. Example: SELECT * FROM dbanon_internal.release_columns(''tp-aware'').';
 
-CREATE OR REPLACE FUNCTION dbanon.copy_release(run_id bigint, release_id bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(run_id bigint, release_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '128MB'
@@ -154,7 +154,7 @@ BEGIN
     SELECT coalesce(string_agg(format(', %I %s NOT NULL', k.name, k.sql_type), '' ORDER BY k.ord), ''),
            coalesce(string_agg(', ' || k.value, '' ORDER BY k.ord), '')
         INTO definitions, own
-        FROM dbanon.release_columns(method) k;
+        FROM dbanon_internal.release_columns(method) k;
     EXECUTE format('CREATE TABLE %s (record_id bigint NOT NULL, seq integer NOT NULL, period tstzrange NOT NULL, '
         'region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'cloak_id bigint NOT NULL, valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
@@ -174,19 +174,19 @@ BEGIN
     EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
     EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.refuse_change()', target);
+        'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
     EXECUTE format('COMMENT ON TABLE %s IS %L', target, 'The rows of one release, never changed; read through its view.');
     EXECUTE format('ANALYZE %s', target);
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon.copy_release(bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint) IS
 'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an order
 drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
-of its own. Example: SELECT dbanon.copy_release(1, 1).';
+of its own. Example: SELECT dbanon_internal.copy_release(1, 1).';
 
-CREATE OR REPLACE FUNCTION dbanon.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -199,21 +199,21 @@ BEGIN
     IF replaced IS NULL THEN
         EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
     ELSE
-        PERFORM dbanon.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
+        PERFORM dbanon_internal.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
     END IF;
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
     EXECUTE format('GRANT SELECT ON TABLE published.%I TO @analyst@', name);
-    PERFORM dbanon.describe_release(release_id);
+    PERFORM dbanon_internal.describe_release(release_id);
     PERFORM dbanon.clear_withdrawn();
 END
 $$;
-COMMENT ON FUNCTION dbanon.show_release(bigint, text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
 'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by @analyst@. Part
 of dbanon.publish. Takes: release_id, name, replaced: the withdrawn release whose place it takes, or NULL; end_readers: end the
 sessions that read that one. Returns: nothing. Raises: DA013 if it is being read. Example: SELECT
-dbanon.show_release(1, ''cabs_june'', NULL, false).';
+dbanon_internal.show_release(1, ''cabs_june'', NULL, false).';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_name_taken(name text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -229,11 +229,11 @@ BEGIN
                      'SELECT dbanon.clear_withdrawn() says who is reading it still.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_name_taken(text) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
 'Says that a name is taken. Part of dbanon.publish. Takes: name. Returns: never. Raises: DA003. Example:
-SELECT dbanon.refuse_name_taken(''cabs_june'').';
+SELECT dbanon_internal.refuse_name_taken(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.check_name_free(name text, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -249,13 +249,13 @@ BEGIN
         OR (NOT live AND EXISTS (SELECT FROM pg_class c WHERE c.relname = name AND c.relnamespace = 'published'::regnamespace
                                  UNION ALL
                                  SELECT FROM pg_type y WHERE y.typname = name AND y.typnamespace = 'published'::regnamespace)) THEN
-        PERFORM dbanon.refuse_name_taken(name);
+        PERFORM dbanon_internal.refuse_name_taken(name);
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_name_free(text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean) IS
 'Refuses a name that cannot be given to a new release. Takes: name; replace, whether it may take the place of a live release.
-Returns: nothing. Raises: DA003. Example: SELECT dbanon.check_name_free(''cabs_june'', false).';
+Returns: nothing. Raises: DA003. Example: SELECT dbanon_internal.check_name_free(''cabs_june'', false).';
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
@@ -276,15 +276,15 @@ DECLARE
     figures jsonb;
     told record;
 BEGIN
-    PERFORM dbanon.check_transaction();
-    PERFORM dbanon.check_name(publish.name);
-    PERFORM dbanon.check_override(publish.allow_overlap, publish.reason);
-    PERFORM dbanon.check_ending(publish.end_readers, publish.replace);
+    PERFORM dbanon_internal.check_transaction();
+    PERFORM dbanon_internal.check_name(publish.name);
+    PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
+    PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
     SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(publish.run_id);
+        PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
-    PERFORM dbanon.check_name_free(publish.name, publish.replace);
+    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
     -- From here to the end nobody loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
@@ -292,7 +292,7 @@ BEGIN
         UPDATE ONLY dbanon.run r SET status = r.status, publish_error = NULL
             WHERE r.run_id = publish.run_id AND r.dataset_id = run.dataset_id;
         IF NOT FOUND THEN  -- dropped, or given to another dataset, meanwhile
-            PERFORM dbanon.refuse_no_run(publish.run_id);
+            PERFORM dbanon_internal.refuse_no_run(publish.run_id);
         END IF;
     EXCEPTION WHEN lock_not_available THEN
         RAISE EXCEPTION 'Run % cannot be published while another session changes it or its dataset. That session did not end within '
@@ -300,14 +300,14 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed is such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
-    digest := dbanon.check_publishable(publish.run_id);
-    overlap := dbanon.check_overlap(publish.run_id, publish.allow_overlap);
+    digest := dbanon_internal.check_publishable(publish.run_id);
+    overlap := dbanon_internal.check_overlap(publish.run_id, publish.allow_overlap);
 
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
-    copied := dbanon.copy_release(publish.run_id, new_release);
+    copied := dbanon_internal.copy_release(publish.run_id, new_release);
     -- Whoever publishes or withdraws under this name meanwhile comes first or last, not in between.
-    PERFORM dbanon.lock_releases();
-    PERFORM dbanon.check_name_free(publish.name, publish.replace);
+    PERFORM dbanon_internal.lock_releases();
+    PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
@@ -323,11 +323,11 @@ BEGIN
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
                     CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
         INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-            SELECT new_release, g.period, g.alone, g.subjects FROM dbanon.run_grouping(publish.run_id) g;
+            SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
-        PERFORM dbanon.show_release(new_release, publish.name, old_release, publish.end_readers);
+        PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- somebody else took the name meanwhile
-        PERFORM dbanon.refuse_name_taken(publish.name);
+        PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;

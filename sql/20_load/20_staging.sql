@@ -1,7 +1,7 @@
 -- Where a load of trajectories begins, for files and tables alike: the dataset is claimed, what was asked for is checked, and the
--- staging tables are made. dbanon.finish_load (36_import.sql) ends it.
+-- staging tables are made. dbanon_internal.finish_load (20_load/50_import.sql) ends it.
 
-CREATE OR REPLACE FUNCTION dbanon.check_dataset(dataset text, mode text, grid_m double precision, grid_s double precision) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_dataset(dataset text, mode text, grid_m double precision, grid_s double precision) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -25,11 +25,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_dataset(text, text, double precision, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, double precision) IS
 'Refuses what no dataset can be called or have for a grid. Takes: dataset, its name; mode of the load; grid_m in metres;
-grid_s in seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_dataset(''taxi'', ''create'', 1, 60).';
+grid_s in seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_dataset(''taxi'', ''create'', 1, 60).';
 
-CREATE OR REPLACE FUNCTION dbanon.claim_dataset(
+CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(
     dataset text, mode text, grid_m double precision, grid_s double precision, srid integer) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -39,8 +39,8 @@ DECLARE
     word text;
     releases bigint;
 BEGIN
-    PERFORM dbanon.check_dataset(dataset, mode, grid_m, grid_s);
-    PERFORM dbanon.lock_dataset(dataset);
+    PERFORM dbanon_internal.check_dataset(dataset, mode, grid_m, grid_s);
+    PERFORM dbanon_internal.lock_dataset(dataset);
     IF mode = 'create' THEN
         IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset) THEN
             RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', dataset
@@ -49,7 +49,7 @@ BEGIN
         END IF;
         RETURN NULL;
     END IF;
-    old := dbanon.known_dataset(dataset);
+    old := dbanon_internal.known_dataset(dataset);
     IF mode = 'append' THEN
         word := CASE WHEN srid <> old.srid THEN format('SRID %s. Got %s', old.srid, srid)
                      WHEN grid_m NOT IN (1, old.grid_m) THEN format('grid_m %s. Got %s', old.grid_m, grid_m)
@@ -69,13 +69,13 @@ BEGIN
     RETURN old;
 END
 $$;
-COMMENT ON FUNCTION dbanon.claim_dataset(text, text, double precision, double precision, integer) IS
+COMMENT ON FUNCTION dbanon_internal.claim_dataset(text, text, double precision, double precision, integer) IS
 'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it. Takes: dataset, its
 name; mode: create, append or replace; grid_m, grid_s and srid (NULL: any) wanted; to append, 1 and 1 are any grid. Returns:
-its row as it is; NULL where it is to be created. Raises: DA001, DA011. Example: SELECT dbanon.claim_dataset(''taxi'',
+its row as it is; NULL where it is to be created. Raises: DA001, DA011. Example: SELECT dbanon_internal.claim_dataset(''taxi'',
 ''append'', 1, 1, NULL).';
 
-CREATE OR REPLACE FUNCTION dbanon.write_dataset(
+CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(
     dataset text, mode text, srid integer, grid_m double precision, grid_s integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -89,7 +89,7 @@ BEGIN
         RETURNING d.dataset_id INTO known.dataset_id;
         RETURN known.dataset_id;
     END IF;
-    known := dbanon.known_dataset(dataset);
+    known := dbanon_internal.known_dataset(dataset);
     IF mode = 'append' THEN
         RETURN known.dataset_id;
     END IF;
@@ -108,30 +108,30 @@ BEGIN
     RETURN known.dataset_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon.write_dataset(text, text, integer, double precision, integer) IS
+COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it
 stays. Takes: dataset, its name; mode: create, append or replace; srid, grid_m, grid_s. Returns: its key. Raises: DA011 if it
-has sites and would change its reference system. Example: SELECT dbanon.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
+has sites and would change its reference system. Example: SELECT dbanon_internal.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_metric(srid integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF NOT (dbanon.reference_system('EPSG:' || srid)).metric THEN
+    IF NOT (dbanon_internal.reference_system('EPSG:' || srid)).metric THEN
         RAISE EXCEPTION 'A dataset must be in a projected reference system in metres. SRID % is not.', srid
             USING ERRCODE = 'DA011', DETAIL = 'Areas and distances are those of a plane.',
                   HINT = 'Leave it out for the UTM zone of the data, or give one such as srid => 32610.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_metric(integer) IS
+COMMENT ON FUNCTION dbanon_internal.check_metric(integer) IS
 'Refuses a reference system in which distances are no metres on a plane. Takes: srid, NULL for none. Returns: nothing.
-Raises: DA011. Example: SELECT dbanon.check_metric(32610).';
+Raises: DA011. Example: SELECT dbanon_internal.check_metric(32610).';
 
 -- ---- boxes
 
-CREATE OR REPLACE FUNCTION dbanon.check_bbox(bbox double precision[], geographic boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_bbox(bbox double precision[], geographic boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -146,12 +146,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_bbox(double precision[], boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_bbox(double precision[], boolean) IS
 'Refuses a box that is none. Takes: bbox, least x, least y, greatest x, greatest y, or NULL; geographic, whether it is in
 degrees, in which one may cross the antimeridian. Returns: nothing. Raises: DA011. Example: SELECT
-dbanon.check_bbox(''{8,53,9,54}'', true).';
+dbanon_internal.check_bbox(''{8,53,9,54}'', true).';
 
-CREATE OR REPLACE FUNCTION dbanon.inside_box(x text, y text, bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.inside_box(x text, y text, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -160,26 +160,26 @@ AS $$
     SELECT format('((%1$s >= %3$L::float8 %7$s %1$s <= %5$L::float8) AND %2$s >= %4$L::float8 AND %2$s <= %6$L::float8)',
                   x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
 $$;
-COMMENT ON FUNCTION dbanon.inside_box(text, text, double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.inside_box(text, text, double precision[]) IS
 'Writes that a position lies in a box. Takes: x, y, expressions; bbox. Returns: a condition. Raises: nothing. Example:
-SELECT dbanon.inside_box(''x'', ''y'', ''{8,53,9,54}'').';
+SELECT dbanon_internal.inside_box(''x'', ''y'', ''{8,53,9,54}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.box_reasons(bbox double precision[]) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.box_reasons(bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     SELECT CASE WHEN bbox IS NULL THEN '' ELSE format(
         ' WHEN NOT %1$s AND %2$s THEN ''swapped-axes'' WHEN NOT %1$s THEN ''outside-bbox''',
-        dbanon.inside_box('x', 'y', bbox), dbanon.inside_box('y', 'x', bbox)) END
+        dbanon_internal.inside_box('x', 'y', bbox), dbanon_internal.inside_box('y', 'x', bbox)) END
 $$;
-COMMENT ON FUNCTION dbanon.box_reasons(double precision[]) IS
+COMMENT ON FUNCTION dbanon_internal.box_reasons(double precision[]) IS
 'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL
-for none. Returns: the branches. Raises: nothing. Example: SELECT dbanon.box_reasons(''{8,53,9,54}'').';
+for none. Returns: the branches. Raises: nothing. Example: SELECT dbanon_internal.box_reasons(''{8,53,9,54}'').';
 
 -- ---- shapes
 
-CREATE OR REPLACE FUNCTION dbanon.is_endless(shape @postgis@.geometry) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.is_endless(shape @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -188,13 +188,13 @@ AS $$
         OR greatest(@postgis@.ST_XMax(b), -@postgis@.ST_XMin(b), @postgis@.ST_YMax(b), -@postgis@.ST_YMin(b)) > 8e307
     FROM (SELECT @postgis@.Box3D(shape) AS b) box
 $$;
-COMMENT ON FUNCTION dbanon.is_endless(@postgis@.geometry) IS
+COMMENT ON FUNCTION dbanon_internal.is_endless(@postgis@.geometry) IS
 'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for
-an empty one. Raises: nothing. Example: SELECT dbanon.is_endless(ST_MakePoint(1, 1)).';
+an empty one. Raises: nothing. Example: SELECT dbanon_internal.is_endless(ST_MakePoint(1, 1)).';
 
 -- ---- staged rows
 
-CREATE OR REPLACE FUNCTION dbanon.staged_content(cells jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.staged_content(cells jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -204,12 +204,12 @@ AS $$
             ELSE quote_ident(c.value) END), ', '))
     FROM jsonb_each_text(cells) c
 $$;
-COMMENT ON FUNCTION dbanon.staged_content(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.staged_content(jsonb) IS
 'Writes the JSON of a staged row: the columns of the source and what was read from them. Takes: cells, for each column of the
 source the column of dbanon_staged, or place for its geometry. Returns: an expression. Raises: nothing. Example: SELECT
-dbanon.staged_content(''{"cab": "subject", "position": "place"}'').';
+dbanon_internal.staged_content(''{"cab": "subject", "position": "place"}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.say(stage text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.say(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -217,21 +217,21 @@ BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
 END
 $$;
-COMMENT ON FUNCTION dbanon.say(text) IS
+COMMENT ON FUNCTION dbanon_internal.say(text) IS
 'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a
-message, DA018. Example: SELECT dbanon.say(''making trajectories'').';
+message, DA018. Example: SELECT dbanon_internal.say(''making trajectories'').';
 
-CREATE OR REPLACE FUNCTION dbanon.grouped(n bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.grouped(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
-COMMENT ON FUNCTION dbanon.grouped(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.grouped(bigint) IS
 'Writes a count with a comma at each thousand. Takes: n. Returns: a text. Raises: nothing. Example: SELECT
-dbanon.grouped(484789).';
+dbanon_internal.grouped(484789).';
 
-CREATE OR REPLACE FUNCTION dbanon.tell(notice text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.tell(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -241,11 +241,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.tell(text) IS
+COMMENT ON FUNCTION dbanon_internal.tell(text) IS
 'Tells somebody what to look at. Takes: notice, NULL for nothing. Returns: nothing. Raises: a notice, DA018. Example:
-SELECT dbanon.tell(''1 time lies far outside the rest and was kept.'').';
+SELECT dbanon_internal.tell(''1 time lies far outside the rest and was kept.'').';
 
-CREATE OR REPLACE FUNCTION dbanon.begin_load(
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
     split_gap_s double precision, bbox double precision[], OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -260,21 +260,21 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
-    old := dbanon.claim_dataset(dataset, mode, grid_m, grid_s, srid);
-    meant := dbanon.reference_system(crs);
-    PERFORM dbanon.check_bbox(bbox, meant.geographic);
-    PERFORM dbanon.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
+    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid);
+    meant := dbanon_internal.reference_system(crs);
+    PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
+    PERFORM dbanon_internal.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
     source_srid := meant.srid;
     geographic := meant.geographic;
     SELECT coalesce(sum(l.rows_read), 0) + 1 INTO first_number FROM dbanon.load l WHERE l.dataset_id = old.dataset_id;
     -- "C" compares bytes: the fastest order there is, and any will do.
-    PERFORM dbanon.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
+    PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
 END
 $$;
-COMMENT ON FUNCTION dbanon.begin_load(
+COMMENT ON FUNCTION dbanon_internal.begin_load(
     text, text, text, integer, double precision, double precision, double precision, double precision[]) IS
 'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables. Takes: as
 dbanon.import_trajectories. Returns: source_srid and geographic, of the source; first_number, from which rows that are
-subjects of their own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon.begin_load(''taxi'', ''create'',
+subjects of their own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon_internal.begin_load(''taxi'', ''create'',
 ''EPSG:4326'', NULL, 1, 1, NULL, NULL).';

@@ -1,6 +1,6 @@
 -- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
 
-CREATE OR REPLACE FUNCTION dbanon.look_back(run_id bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.look_back(run_id bigint) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -9,11 +9,11 @@ AS $$
                 THEN make_interval(secs => coalesce((r.params ->> 'max_gap_s')::double precision, 604800)) ELSE interval '0' END
     FROM ONLY dbanon.run r WHERE r.run_id = look_back.run_id
 $$;
-COMMENT ON FUNCTION dbanon.look_back(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.look_back(bigint) IS
 'How old the positions in a run''s rows may be when the rows'' period begins. Takes: run_id. Returns: max_gap_s for a
-snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example: SELECT dbanon.look_back(1).';
+snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example: SELECT dbanon_internal.look_back(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_unknown_members(run_id bigint) RETURNS text[]
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
@@ -37,11 +37,11 @@ BEGIN
               HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_unknown_members(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
 'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset. Part of
-dbanon.run_grouping. Takes: run_id. Returns: never. Raises: DA005. Example: SELECT dbanon.refuse_unknown_members(1).';
+dbanon_internal.run_grouping. Takes: run_id. Returns: never. Raises: DA005. Example: SELECT dbanon_internal.refuse_unknown_members(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.run_grouping(run_id bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.run_grouping(run_id bigint) RETURNS TABLE (
     period tstzrange, alone boolean, subjects text[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -54,14 +54,14 @@ SET enable_hashjoin = off
 AS $$
 DECLARE
     run dbanon.run;
-    look_back CONSTANT interval := dbanon.look_back(run_grouping.run_id);
+    look_back CONSTANT interval := dbanon_internal.look_back(run_grouping.run_id);
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_grouping.run_id;
     -- Sorted by bytes: a language's order takes ten times as long.
     IF run.method = 'tp-aware' THEN
         -- A bundle hides its members in each other for the whole of its window.
         RETURN QUERY
-        SELECT w.period, false, CASE WHEN g.known THEN g.subjects ELSE dbanon.refuse_unknown_members(run.run_id) END
+        SELECT w.period, false, CASE WHEN g.known THEN g.subjects ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
         FROM (SELECT c.record_id, tstzrange(min(lower(c.period)), max(upper(c.period))) AS period
               FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id GROUP BY c.record_id) w
         LEFT JOIN (SELECT m.record_id, array_agg(DISTINCT t.subject COLLATE "C") AS subjects, count(t.subject) = count(*) AS known
@@ -74,7 +74,7 @@ BEGIN
         RETURN QUERY
         SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
-                 ELSE dbanon.refuse_unknown_members(run.run_id) END
+                 ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
         FROM ONLY dbanon.cloak c
         LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = c.record_id
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
@@ -87,14 +87,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.run_grouping(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.run_grouping(bigint) IS
 'Who is hidden with whom in a run, from its stored rows. Takes: run_id of a run that exists. Returns: for each group its
-period, from dbanon.look_back before it on, alone (false: the subjects are one group; true: each was published as they are) and
+period, from dbanon_internal.look_back before it on, alone (false: the subjects are one group; true: each was published as they are) and
 subjects, each once; in no order. Raises: DA004 for a method it does not know; DA005 where a record has no members, or a member no
 trajectory in the run''s dataset. Example: SELECT period, cardinality(subjects)
-FROM dbanon.run_grouping(1).';
+FROM dbanon_internal.run_grouping(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.repeated_periods(run_id bigint, releases bigint[]) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.repeated_periods(run_id bigint, releases bigint[]) RETURNS TABLE (
     period tstzrange, release_id bigint)
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -103,7 +103,7 @@ SET jit = off
 AS $$
     WITH grouped AS (
         SELECT 0::bigint AS release_id, g.period, md5(g.alone::text || g.subjects::text) AS mark
-        FROM dbanon.run_grouping(repeated_periods.run_id) g
+        FROM dbanon_internal.run_grouping(repeated_periods.run_id) g
         UNION ALL
         SELECT g.release_id, g.period, md5(g.alone::text || g.subjects::text)
         FROM ONLY dbanon.grouping g WHERE g.release_id = ANY (repeated_periods.releases)
@@ -114,12 +114,12 @@ AS $$
     FROM span n JOIN span o ON o.period = n.period AND o.mark = n.mark
     WHERE n.release_id = 0 AND o.release_id > 0
 $$;
-COMMENT ON FUNCTION dbanon.repeated_periods(bigint, bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.repeated_periods(bigint, bigint[]) IS
 'The periods of a run for which an earlier release had the very same groups. Part of dbanon.measure_overlap. Takes: run_id;
-releases. Returns: period; release_id of each that had them. Raises: DA004, DA005. Example: SELECT * FROM dbanon.repeated_periods(2,
+releases. Returns: period; release_id of each that had them. Raises: DA004, DA005. Example: SELECT * FROM dbanon_internal.repeated_periods(2,
 ARRAY[1]).';
 
-CREATE OR REPLACE FUNCTION dbanon.intersect_grouping(run_id bigint, releases bigint[], aside tstzrange[]) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.intersect_grouping(run_id bigint, releases bigint[], aside tstzrange[]) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
 LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -133,7 +133,7 @@ AS $$
     WITH grouped AS MATERIALIZED (
         -- Groups of the run have numbers below 0, those of releases above; the run stands as release 0.
         SELECT -row_number() OVER () AS number, 0::bigint AS release_id, g.period, g.alone, g.subjects
-        FROM dbanon.run_grouping(intersect_grouping.run_id) g WHERE g.period <> ALL (intersect_grouping.aside)
+        FROM dbanon_internal.run_grouping(intersect_grouping.run_id) g WHERE g.period <> ALL (intersect_grouping.aside)
         UNION ALL
         SELECT row_number() OVER (), g.release_id, g.period, g.alone, g.subjects
         FROM ONLY dbanon.grouping g WHERE g.release_id = ANY (intersect_grouping.releases)
@@ -222,14 +222,14 @@ AS $$
               ORDER BY h.release_id)
     FROM judged j
 $$;
-COMMENT ON FUNCTION dbanon.intersect_grouping(bigint, bigint[], tstzrange[]) IS
+COMMENT ON FUNCTION dbanon_internal.intersect_grouping(bigint, bigint[], tstzrange[]) IS
 'Intersects the groups of a run with those of releases, piece by piece of the time that both hold. Part of
 dbanon.measure_overlap. Takes: run_id; releases; aside: periods of the run to leave aside. Returns: one row: relation
 (disjoint, same, coarser or crossing), smallest_crowd and the k it must have, below: intersections with fewer, people: how
 many people are in these, met: the releases that hold the time of the smallest crowd, or all that share time. Raises: DA004, DA005.
-Example: SELECT * FROM dbanon.intersect_grouping(2, ARRAY[1], ''{}'').';
+Example: SELECT * FROM dbanon_internal.intersect_grouping(2, ARRAY[1], ''{}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.audiences(run_id bigint, releases bigint[]) RETURNS TABLE (read bigint[])
+CREATE OR REPLACE FUNCTION dbanon_internal.audiences(run_id bigint, releases bigint[]) RETURNS TABLE (read bigint[])
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -254,11 +254,11 @@ AS $$
     UNION
     SELECT ARRAY[e.release_id] FROM earlier e
 $$;
-COMMENT ON FUNCTION dbanon.audiences(bigint, bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint[]) IS
 'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with
 it, and those without it from then on; of each of these those of the run''s own method; and each release alone. Part of
 dbanon.measure_overlap. Takes: run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example:
-SELECT * FROM dbanon.audiences(3, ARRAY[1, 2]).';
+SELECT * FROM dbanon_internal.audiences(3, ARRAY[1, 2]).';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
@@ -276,7 +276,7 @@ DECLARE
 BEGIN
     SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = measure_overlap.run_id;
     IF run.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(measure_overlap.run_id);
+        PERFORM dbanon_internal.refuse_no_run(measure_overlap.run_id);
     END IF;
     IF run.status NOT IN ('computed', 'verified', 'refused') THEN
         RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
@@ -284,7 +284,7 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
-        SELECT tstzrange(min(lower(c.period)) - dbanon.look_back(run.run_id), max(upper(c.period))) INTO extent
+        SELECT tstzrange(min(lower(c.period)) - dbanon_internal.look_back(run.run_id), max(upper(c.period))) INTO extent
             FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id HAVING count(*) > 0;
         near := ARRAY(
             SELECT l.release_id FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id
@@ -303,11 +303,11 @@ BEGIN
     IF cardinality(near) > 0 THEN
         -- What was shown before tells nobody more, whatever it crosses: that was measured, or allowed, when it was first shown.
         SELECT array_agg(DISTINCT p.period), array_agg(DISTINCT p.release_id) INTO aside, repeated
-            FROM dbanon.repeated_periods(run.run_id, near) p;
+            FROM dbanon_internal.repeated_periods(run.run_id, near) p;
     END IF;
     SELECT i.* INTO worst
-    FROM dbanon.audiences(run.run_id, near) a
-    CROSS JOIN LATERAL dbanon.intersect_grouping(run.run_id, a.read, coalesce(aside, '{}')) i
+    FROM dbanon_internal.audiences(run.run_id, near) a
+    CROSS JOIN LATERAL dbanon_internal.intersect_grouping(run.run_id, a.read, coalesce(aside, '{}')) i
     WHERE i.relation <> 'disjoint'
     -- Worst is whoever tells the fewest people apart; then whoever learns anything at all.
     ORDER BY i.below > 0 DESC, i.relation <> 'crossing', i.smallest_crowd, i.people DESC, i.below DESC,
@@ -329,14 +329,14 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of all those
-that dbanon.audiences lists, the one who is left with the least. Periods whose very groups were published before count as the
+that dbanon_internal.audiences lists, the one who is left with the least. Periods whose very groups were published before count as the
 same and are left aside. Time is cut where groups begin or end; a class is everybody who was in the same group, or left out,
 in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same;
 coarser: every class stays together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the
 largest k promised there, below: how many intersections have fewer, people: how many people are in these, releases: names of
 those involved. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
 
-CREATE OR REPLACE FUNCTION dbanon.check_override(allow_overlap boolean, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_override(allow_overlap boolean, reason text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -357,11 +357,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_override(boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.check_override(boolean, text) IS
 'Refuses to allow an overlap without a reason, and a reason where none is needed. Takes: allow_overlap; reason. Returns:
-nothing. Raises: DA002. Example: SELECT dbanon.check_override(true, ''read by one trusted team'').';
+nothing. Raises: DA002. Example: SELECT dbanon_internal.check_override(true, ''read by one trusted team'').';
 
-CREATE OR REPLACE FUNCTION dbanon.check_overlap(run_id bigint, allow_overlap boolean) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -401,12 +401,12 @@ BEGIN
     RETURN to_jsonb(found);
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_overlap(bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, boolean) IS
 'Refuses a run that, intersected with earlier releases, leaves fewer than k. Part of dbanon.publish. Takes: run_id;
 allow_overlap: say so in a notice instead, also where it is not needed. Returns: the row of dbanon.measure_overlap as an
 object, NULL where nothing overlaps. Raises: DA010, and what measure_overlap raises; a notice of what was found. Example:
-SELECT dbanon.check_overlap(2, false).';
+SELECT dbanon_internal.check_overlap(2, false).';
 
 DROP TRIGGER IF EXISTS refuse_delete ON dbanon.grouping;
 CREATE TRIGGER refuse_delete BEFORE DELETE OR TRUNCATE ON dbanon.grouping
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.refuse_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change();

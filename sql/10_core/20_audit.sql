@@ -2,7 +2,7 @@
 --
 -- A line is there for ever, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file.
 
-CREATE OR REPLACE FUNCTION dbanon.guard_audit() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_audit() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -18,11 +18,11 @@ BEGIN
         USING ERRCODE = 'DA006', DETAIL = 'Who did what must stay.', HINT = 'Read it: SELECT * FROM dbanon.audit.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.guard_audit() IS
+COMMENT ON FUNCTION dbanon_internal.guard_audit() IS
 'Refuses every change of what dbanon.audit holds; only the rows of a change are added up until its transaction ends. Trigger on
 dbanon.audit. Takes: nothing. Returns: the line. Raises: DA006. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_dataset() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,11 +41,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_dataset() IS
+COMMENT ON FUNCTION dbanon_internal.audit_dataset() IS
 'Writes who made, deleted, renamed or regridded a dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
 Raises: nothing of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_load() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_load() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -58,11 +58,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_load() IS
+COMMENT ON FUNCTION dbanon_internal.audit_load() IS
 'Writes who loaded what kind of rows and how many. Trigger on dbanon.load. Takes: nothing. Returns: nothing. Raises: nothing
 of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_run() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -85,11 +85,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_run() IS
+COMMENT ON FUNCTION dbanon_internal.audit_run() IS
 'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its seed.
 Trigger on dbanon.run. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_rows() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 -- Backwards along the index to the newest line of the transaction, instead of all of the last thousand.
@@ -131,12 +131,12 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_rows() IS
+COMMENT ON FUNCTION dbanon_internal.audit_rows() IS
 'Writes who inserted into, updated or deleted from what was loaded or what a load could not use, and how many rows, a load or
 forgetting too: a line for each dataset, table, kind of statement and transaction. Trigger on the tables that hold it. Takes:
 nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_verification() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_verification() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -150,11 +150,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_verification() IS
+COMMENT ON FUNCTION dbanon_internal.audit_verification() IS
 'Writes who recorded which verdict on a run. Trigger on dbanon.verification. Takes: nothing. Returns: nothing. Raises: nothing
 of its own. Example: fires by itself.';
 
-CREATE OR REPLACE FUNCTION dbanon.audit_release() RETURNS trigger
+CREATE OR REPLACE FUNCTION dbanon_internal.audit_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -167,30 +167,30 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon.audit_release() IS
+COMMENT ON FUNCTION dbanon_internal.audit_release() IS
 'Writes who published or withdrew a release, with the figures and the reason where it overlaps others. Trigger on
 dbanon.release. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
 
 DROP TRIGGER IF EXISTS guard_rows ON dbanon.audit;
 DROP TRIGGER IF EXISTS guard_update ON dbanon.audit;
 CREATE TRIGGER guard_rows BEFORE DELETE OR TRUNCATE ON dbanon.audit
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.guard_audit();
-CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.audit FOR EACH ROW EXECUTE FUNCTION dbanon.guard_audit();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_audit();
+CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.audit FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_audit();
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.dataset;
 DROP TRIGGER IF EXISTS audit_update ON dbanon.dataset;
 DROP TRIGGER IF EXISTS audit_delete ON dbanon.dataset;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.dataset REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_dataset();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_dataset();
 CREATE TRIGGER audit_update AFTER UPDATE ON dbanon.dataset FOR EACH ROW
     WHEN (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
-    EXECUTE FUNCTION dbanon.audit_dataset();
+    EXECUTE FUNCTION dbanon_internal.audit_dataset();
 CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.dataset REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_dataset();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_dataset();
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.load;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.load REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_load();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_load();
 
 DO $$
 DECLARE
@@ -202,13 +202,13 @@ BEGIN
             EXECUTE format('DROP TRIGGER IF EXISTS audit_%s ON dbanon.%I', way, loaded);
         END LOOP;
         EXECUTE format('CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_rows()', loaded);
         EXECUTE format('CREATE TRIGGER audit_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_rows()', loaded);
         EXECUTE format('CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_rows()', loaded);
         EXECUTE format('CREATE TRIGGER audit_truncate AFTER TRUNCATE ON dbanon.%I '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_rows()', loaded);
+            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_rows()', loaded);
     END LOOP;
 END
 $$;
@@ -218,22 +218,22 @@ DROP TRIGGER IF EXISTS audit_cancel ON dbanon.run;
 DROP TRIGGER IF EXISTS audit_ask ON dbanon.run;
 DROP TRIGGER IF EXISTS audit_delete ON dbanon.run;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.run REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_run();
 CREATE TRIGGER audit_cancel AFTER UPDATE ON dbanon.run FOR EACH ROW
     WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)
-    EXECUTE FUNCTION dbanon.audit_run();
+    EXECUTE FUNCTION dbanon_internal.audit_run();
 CREATE TRIGGER audit_ask AFTER UPDATE ON dbanon.run FOR EACH ROW
     WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)
-    EXECUTE FUNCTION dbanon.audit_run();
+    EXECUTE FUNCTION dbanon_internal.audit_run();
 CREATE TRIGGER audit_delete AFTER DELETE ON dbanon.run REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_run();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_run();
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.verification;
 CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.verification REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon.audit_verification();
+    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.audit_verification();
 
 DROP TRIGGER IF EXISTS audit_insert ON dbanon.release;
 DROP TRIGGER IF EXISTS audit_withdrawal ON dbanon.release;
-CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.release FOR EACH ROW EXECUTE FUNCTION dbanon.audit_release();
+CREATE TRIGGER audit_insert AFTER INSERT ON dbanon.release FOR EACH ROW EXECUTE FUNCTION dbanon_internal.audit_release();
 CREATE TRIGGER audit_withdrawal AFTER UPDATE ON dbanon.release FOR EACH ROW
-    WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL) EXECUTE FUNCTION dbanon.audit_release();
+    WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL) EXECUTE FUNCTION dbanon_internal.audit_release();

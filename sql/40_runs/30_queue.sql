@@ -1,7 +1,7 @@
 -- The queue of runs: who submits, who takes, who has gone away. A worker holds an advisory lock on what it works on, on
 -- a connection of its own, and registers that session: what has a worker whose session does not hold its lock is dead.
 
-CREATE OR REPLACE FUNCTION dbanon.hold_lock() RETURNS dbanon.session
+CREATE OR REPLACE FUNCTION dbanon_internal.hold_lock() RETURNS dbanon.session
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,12 +15,12 @@ BEGIN
     RETURN held;
 END
 $$;
-COMMENT ON FUNCTION dbanon.hold_lock() IS
+COMMENT ON FUNCTION dbanon_internal.hold_lock() IS
 'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends. Part of
-dbanon.claim_run and register_worker. Takes: nothing. Returns: the session and the key; the start is NULL where the current
-role may not see it. Raises: nothing. Example: SELECT dbanon.hold_lock().';
+dbanon_internal.claim_run and register_worker. Takes: nothing. Returns: the session and the key; the start is NULL where the current
+role may not see it. Raises: nothing. Example: SELECT dbanon_internal.hold_lock().';
 
-CREATE OR REPLACE FUNCTION dbanon.is_held(held_by dbanon.session) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -36,37 +36,37 @@ AS $$
           AND l.pid = (is_held.held_by).pid AND a.usesysid = (is_held.held_by).login
           AND (a.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
 $$;
-COMMENT ON FUNCTION dbanon.is_held(dbanon.session) IS
+COMMENT ON FUNCTION dbanon_internal.is_held(dbanon.session) IS
 'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it, start. The
 same lock held by others does not count. On a standby, which does not see the sessions of its primary, every session counts.
-Takes: held_by, from dbanon.hold_lock. Returns: true or false. Raises: nothing. Example: SELECT dbanon.is_held(r.held_by)
+Takes: held_by, from dbanon_internal.hold_lock. Returns: true or false. Raises: nothing. Example: SELECT dbanon_internal.is_held(r.held_by)
 FROM dbanon.run r.';
 
-CREATE OR REPLACE FUNCTION dbanon.wake_workers() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.wake_workers() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
-COMMENT ON FUNCTION dbanon.wake_workers() IS
+COMMENT ON FUNCTION dbanon_internal.wake_workers() IS
 'Tells every worker that there is something to do, on a channel of its own that others cannot name. Part of dbanon.submit_run,
-cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon.wake_workers().';
+cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon_internal.wake_workers().';
 
-CREATE OR REPLACE FUNCTION dbanon.register_worker(name text) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     drawn CONSTANT text := 'dbanon_' || replace(gen_random_uuid()::text, '-', '');
 BEGIN
-    INSERT INTO dbanon.worker (name, channel, held_by) VALUES (register_worker.name, drawn, dbanon.hold_lock());
+    INSERT INTO dbanon.worker (name, channel, held_by) VALUES (register_worker.name, drawn, dbanon_internal.hold_lock());
     RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon.register_worker(text) IS
+COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
 'Enters a worker, which counts as up for as long as the calling session lasts. Takes: name, host and process. Returns: the name
 of the channel it is woken on, drawn at random and known to nobody else. Raises: nothing of its own. Example: SELECT
-dbanon.register_worker(''host 4711'').';
+dbanon_internal.register_worker(''host 4711'').';
 
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
@@ -75,7 +75,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    checked jsonb := dbanon.check_params(method, algorithm, params);
+    checked jsonb := dbanon_internal.check_params(method, algorithm, params);
     new_run bigint;
 BEGIN
     IF seed < 0 THEN
@@ -83,12 +83,12 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
     END IF;
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
-        VALUES ((dbanon.known_dataset(dataset)).dataset_id, method, dbanon.checked_algorithm(method, algorithm), checked,
+        VALUES ((dbanon_internal.known_dataset(dataset)).dataset_id, method, dbanon_internal.checked_algorithm(method, algorithm), checked,
                 -- 48 bits from the operating system's cryptographic source: JSON readers with doubles can hold them.
                 coalesce(seed, ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 6), 'hex'))::bit(48)::bigint),
                 'compute')
         RETURNING run_id INTO new_run;
-    PERFORM dbanon.wake_workers();
+    PERFORM dbanon_internal.wake_workers();
     RETURN new_run;
 END
 $$;
@@ -99,7 +99,7 @@ parameters and seed give the same cloaks, drawn at random by default. Returns: t
 Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
 ''tp-aware'', ''{"k": 20}'').';
 
-CREATE OR REPLACE FUNCTION dbanon.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -114,7 +114,7 @@ BEGIN
     IF next.run_id IS NULL THEN
         RETURN;
     END IF;
-    held := dbanon.hold_lock();
+    held := dbanon_internal.hold_lock();
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, held_by = held, attempts = r.attempts + 1,
             -- A run that its own command has taken is not begun again by others.
@@ -125,12 +125,12 @@ BEGIN
         RETURNING r.run_id, held.lock_key, r.attempts, r.todo;
 END
 $$;
-COMMENT ON FUNCTION dbanon.claim_run(text, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
 'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it lets it go
 or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s number, the key of the lock, the
-attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon.claim_run(''host 4711'').';
+attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon_internal.claim_run(''host 4711'').';
 
-CREATE OR REPLACE FUNCTION dbanon.watch_run(
+CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -154,13 +154,13 @@ BEGIN
     RETURN CASE WHEN state.cancel_requested_at IS NULL THEN 'go on' ELSE 'cancel' END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.watch_run(bigint, integer, text, bigint, bigint) IS
+COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
 'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt,
-from dbanon.claim_run; stage, done and total. Returns: go on; done, if its verdict is recorded; cancel, if somebody asked for
-its end; lost, if the run is somebody else''s by now. Raises: nothing. Example: SELECT dbanon.watch_run(1, 1, ''writing
+from dbanon_internal.claim_run; stage, done and total. Returns: go on; done, if its verdict is recorded; cancel, if somebody asked for
+its end; lost, if the run is somebody else''s by now. Raises: nothing. Example: SELECT dbanon_internal.watch_run(1, 1, ''writing
 cloaks'', 10, 100).';
 
-CREATE OR REPLACE FUNCTION dbanon.delete_rows(run_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -174,17 +174,17 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.delete_rows(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
 'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it
-was released. Example: SELECT dbanon.delete_rows(1).';
+was released. Example: SELECT dbanon_internal.delete_rows(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.let_go(run dbanon.run, over boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF run.todo = 'compute' THEN
-        PERFORM dbanon.delete_rows(run.run_id);
+        PERFORM dbanon_internal.delete_rows(run.run_id);
     END IF;
     UPDATE dbanon.run r
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
@@ -200,19 +200,19 @@ BEGIN
                          THEN coalesce(r.error, 'The last verification did not come to an end.')
                          WHEN r.todo = 'verify' THEN r.error
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
-                         WHEN over THEN coalesce(r.error, dbanon.went_away()) END
+                         WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
         WHERE r.run_id = run.run_id;
     IF NOT over THEN
-        PERFORM dbanon.wake_workers();
+        PERFORM dbanon_internal.wake_workers();
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.let_go(dbanon.run, boolean) IS
-'Takes a run from its worker and deletes what it wrote. Part of dbanon.requeue_run and reap_run. Takes: run, whose row the
+COMMENT ON FUNCTION dbanon_internal.let_go(dbanon.run, boolean) IS
+'Takes a run from its worker and deletes what it wrote. Part of dbanon_internal.requeue_run and reap_run. Takes: run, whose row the
 caller has locked; over: whether it ends, cancelled where that was asked for, or goes back to the queue. Returns: nothing.
-Raises: nothing. Example: part of dbanon.reap_run.';
+Raises: nothing. Example: part of dbanon_internal.reap_run.';
 
-CREATE OR REPLACE FUNCTION dbanon.requeue_run(run_id bigint, attempt integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -224,26 +224,26 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM dbanon.let_go(state, over => state.cancel_requested_at IS NOT NULL);
+    PERFORM dbanon_internal.let_go(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon.requeue_run(bigint, integer) IS
+COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
 'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. If somebody asked for its end, it
-ends. Takes: run_id; attempt, from dbanon.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing.
-Example: SELECT dbanon.requeue_run(1, 1).';
+ends. Takes: run_id; attempt, from dbanon_internal.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing.
+Example: SELECT dbanon_internal.requeue_run(1, 1).';
 
-CREATE OR REPLACE FUNCTION dbanon.went_away() RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'The process that computes a run must stay up until it is done. It went away; start another run.'
 $$;
-COMMENT ON FUNCTION dbanon.went_away() IS
+COMMENT ON FUNCTION dbanon_internal.went_away() IS
 'The error of a run whose worker went away for the last time. Takes: nothing. Returns: the sentence. Raises: nothing. Example:
-SELECT dbanon.went_away().';
+SELECT dbanon_internal.went_away().';
 
-CREATE OR REPLACE FUNCTION dbanon.reap_run(run_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -252,20 +252,20 @@ DECLARE
 BEGIN
     -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
     SELECT r.* INTO dead FROM dbanon.run r
-        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by)
+        WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by)
         FOR UPDATE SKIP LOCKED;
     IF dead.run_id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM dbanon.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
+    PERFORM dbanon_internal.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION dbanon.reap_run(bigint) IS
-'Takes a run from a worker that went away. Part of dbanon.reap_runs and others. Takes: run_id. Returns: whether there was
-anything to do. Raises: nothing. Example: SELECT dbanon.reap_run(1).';
+COMMENT ON FUNCTION dbanon_internal.reap_run(bigint) IS
+'Takes a run from a worker that went away. Part of dbanon_internal.reap_runs and others. Takes: run_id. Returns: whether there was
+anything to do. Raises: nothing. Example: SELECT dbanon_internal.reap_run(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.reap_runs() RETURNS integer
+CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -278,45 +278,45 @@ BEGIN
     END IF;
     FOR candidate IN
         SELECT r.run_id FROM dbanon.run r
-        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon.is_held(r.held_by) ORDER BY r.run_id
+        WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) ORDER BY r.run_id
     LOOP
-        reaped := reaped + dbanon.reap_run(candidate)::integer;
+        reaped := reaped + dbanon_internal.reap_run(candidate)::integer;
     END LOOP;
     DELETE FROM dbanon.worker w WHERE w.worker_id IN (
-        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon.is_held(d.held_by) FOR UPDATE SKIP LOCKED);
+        SELECT d.worker_id FROM dbanon.worker d WHERE NOT dbanon_internal.is_held(d.held_by) FOR UPDATE SKIP LOCKED);
     RETURN reaped;
 END
 $$;
-COMMENT ON FUNCTION dbanon.reap_runs() IS
+COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
 'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last
 attempt, or cancelled where that was asked for. Forgets workers that went away. In a transaction that may only read, as on a
-standby, it does nothing. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon.reap_runs().';
+standby, it does nothing. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon_internal.reap_runs().';
 
-CREATE OR REPLACE FUNCTION dbanon.lock_run(run_id bigint) RETURNS dbanon.run
+CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     state dbanon.run;
 BEGIN
-    PERFORM dbanon.reap_run(lock_run.run_id);
+    PERFORM dbanon_internal.reap_run(lock_run.run_id);
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
-        PERFORM dbanon.refuse_no_run(lock_run.run_id);
+        PERFORM dbanon_internal.refuse_no_run(lock_run.run_id);
     END IF;
     RETURN state;
 END
 $$;
-COMMENT ON FUNCTION dbanon.lock_run(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
 'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away. Part of
-dbanon.cancel_run and verify_run. Takes: run_id. Returns: the row. Raises: DA001. Example: SELECT * FROM dbanon.lock_run(1).';
+dbanon.cancel_run and verify_run. Takes: run_id. Returns: the row. Raises: DA001. Example: SELECT * FROM dbanon_internal.lock_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    state CONSTANT dbanon.run := dbanon.lock_run(cancel_run.run_id);
+    state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
     IF state.todo IS NULL THEN
         RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
@@ -337,7 +337,7 @@ BEGIN
     END IF;
     UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
         WHERE r.run_id = state.run_id AND r.cancel_requested_at IS NULL;
-    PERFORM dbanon.wake_workers();
+    PERFORM dbanon_internal.wake_workers();
     RETURN 'being cancelled';
 END
 $$;
@@ -351,7 +351,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    state CONSTANT dbanon.run := dbanon.lock_run(verify_run.run_id);
+    state CONSTANT dbanon.run := dbanon_internal.lock_run(verify_run.run_id);
 BEGIN
     IF state.todo IS NOT NULL THEN
         RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
@@ -366,7 +366,7 @@ BEGIN
     UPDATE dbanon.run r
         SET todo = 'verify', most_attempts = r.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
         WHERE r.run_id = state.run_id;
-    PERFORM dbanon.wake_workers();
+    PERFORM dbanon_internal.wake_workers();
     RETURN state.run_id;
 END
 $$;
@@ -375,7 +375,7 @@ COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
 dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
 computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_no_run(run_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -384,6 +384,6 @@ BEGIN
         USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.run.', HINT = 'List the runs: SELECT * FROM dbanon.runs.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_no_run(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_no_run(bigint) IS
 'Says that there is no such run. Part of others. Takes: run_id. Returns: never. Raises: DA001. Example: SELECT
-dbanon.refuse_no_run(1).';
+dbanon_internal.refuse_no_run(1).';

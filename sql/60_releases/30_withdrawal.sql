@@ -3,7 +3,7 @@
 -- A withdrawn release's view loses its grants, its rows and its name, in this order, and what is left is dropped then or later:
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
 
-CREATE OR REPLACE FUNCTION dbanon.check_ending(end_readers boolean, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_ending(end_readers boolean, replace boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,11 +14,11 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.check_ending(boolean, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.check_ending(boolean, boolean) IS
 'Refuses a publication that is to end readers and replaces nothing. Part of dbanon.publish and check_release. Takes:
-end_readers, replace, as for dbanon.publish. Returns: nothing. Raises: DA011. Example: SELECT dbanon.check_ending(true, true).';
+end_readers, replace, as for dbanon.publish. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_ending(true, true).';
 
-CREATE OR REPLACE FUNCTION dbanon.changers_of(name text) RETURNS TABLE (pid integer, virtualtransaction text)
+CREATE OR REPLACE FUNCTION dbanon_internal.changers_of(name text) RETURNS TABLE (pid integer, virtualtransaction text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -55,11 +55,11 @@ AS $$
         AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - w.age)::text::xid8)
             = 'in progress'
 $$;
-COMMENT ON FUNCTION dbanon.changers_of(text) IS
-'The open transactions that have changed the rights on the view of a release, or wait to. Part of dbanon.readers_of. Takes: name.
-Returns: pid and virtualtransaction, as in pg_locks. Raises: nothing. Example: SELECT * FROM dbanon.changers_of(''cabs_june'').';
+COMMENT ON FUNCTION dbanon_internal.changers_of(text) IS
+'The open transactions that have changed the rights on the view of a release, or wait to. Part of dbanon_internal.readers_of. Takes: name.
+Returns: pid and virtualtransaction, as in pg_locks. Raises: nothing. Example: SELECT * FROM dbanon_internal.changers_of(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
+CREATE OR REPLACE FUNCTION dbanon_internal.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -73,7 +73,7 @@ BEGIN
         WHERE k.locktype = 'relation' AND k.relation = to_regclass(format('published.%I', readers_of.name))
             AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
         UNION
-        SELECT c.pid, c.virtualtransaction FROM dbanon.changers_of(readers_of.name) c
+        SELECT c.pid, c.virtualtransaction FROM dbanon_internal.changers_of(readers_of.name) c
     )
     SELECT s.pid, format('%s (process %s)', coalesce(s.usename::text, 'a login that was dropped'), s.pid),
         coalesce(NOT r.rolsuper, true) AND (pg_has_role('pg_signal_backend', 'USAGE') OR pg_has_role(s.usesysid, 'USAGE')),
@@ -93,13 +93,13 @@ BEGIN
     ORDER BY 1, 2;
 END
 $$;
-COMMENT ON FUNCTION dbanon.readers_of(text) IS
-'The sessions and prepared transactions that hold the view of a release, or wait for it. Part of dbanon.take_from_readers and
+COMMENT ON FUNCTION dbanon_internal.readers_of(text) IS
+'The sessions and prepared transactions that hold the view of a release, or wait for it. Part of dbanon_internal.take_from_readers and
 refuse_readers. Takes: name. Returns: pid, NULL of a prepared transaction; reader: who it is, for a sentence; may_end: whether
 dbanon may end it; ending: what a superuser types to end it. Raises: nothing. Example: SELECT * FROM
-dbanon.readers_of(''cabs_june'').';
+dbanon_internal.readers_of(''cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -108,7 +108,7 @@ DECLARE
     by_hand text;
 BEGIN
     SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
-        FROM dbanon.readers_of(refuse_readers.name) r;
+        FROM dbanon_internal.readers_of(refuse_readers.name) r;
     RAISE EXCEPTION 'Release % is being read by % and cannot be taken away yet.',
             name, coalesce(readers, 'sessions that have ended by now')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
@@ -120,12 +120,12 @@ BEGIN
                                       by_hand) END;
 END
 $$;
-COMMENT ON FUNCTION dbanon.refuse_readers(text, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
 'Says who keeps a live release from being taken away, and what to type. Part of dbanon.unpublish and replace_view. Takes:
 name; retry: the statement that ends their sessions; end_readers: whether that was tried. Returns: never. Raises: DA013.
-Example: SELECT dbanon.refuse_readers(''cabs_june'', ''SELECT 1'', false).';
+Example: SELECT dbanon_internal.refuse_readers(''cabs_june'', ''SELECT 1'', false).';
 
-CREATE OR REPLACE FUNCTION dbanon.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- While this waits for those who read the view now, everybody else waits for this.
@@ -149,7 +149,7 @@ BEGIN
         END;
         EXIT WHEN taken OR end_readers IS NOT TRUE OR clock_timestamp() > until;
         -- All at once: one by one, the first would be back before the last is gone.
-        ended := ended || ARRAY(SELECT r.reader FROM dbanon.readers_of(release_name) r
+        ended := ended || ARRAY(SELECT r.reader FROM dbanon_internal.readers_of(release_name) r
                                 WHERE CASE WHEN r.may_end THEN pg_terminate_backend(r.pid) END);
     END LOOP;
     ended := ARRAY(SELECT DISTINCT e.reader FROM unnest(ended) e (reader) ORDER BY e.reader);
@@ -166,14 +166,14 @@ BEGIN
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION dbanon.take_from_readers(text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) IS
 'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends their sessions,
 all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has the lock. Part of
 dbanon.unpublish and replace_view. Takes: statement; release_id of what goes; end_readers. Returns: whether it was done; a notice
 and dbanon.audit say how many sessions were ended. Raises: what the statement raises, but for locks. Example: part of
 dbanon.unpublish.';
 
-CREATE OR REPLACE FUNCTION dbanon.revoke_rights(relation text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.revoke_rights(relation text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -192,13 +192,13 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon.revoke_rights(text) IS
+COMMENT ON FUNCTION dbanon_internal.revoke_rights(text) IS
 'Takes all rights on the view or the table of a release, those on columns, those that others passed on and the owner''s too; waits for
 no reader. Without rights on the table no view of its owner shows a row of it, whatever it is called, and no reader can be in the
 way of that. Part of dbanon.unpublish. Takes: relation, its name with its schema. Returns: nothing. Raises: nothing of its own.
-Example: SELECT dbanon.revoke_rights(''published.cabs_june'').';
+Example: SELECT dbanon_internal.revoke_rights(''published.cabs_june'').';
 
-CREATE OR REPLACE FUNCTION dbanon.hide_view(release_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -213,18 +213,18 @@ BEGIN
         RETURN;
     END IF;
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
-    PERFORM dbanon.revoke_rights(format('published.%I', release_name));
+    PERFORM dbanon_internal.revoke_rights(format('published.%I', release_name));
     -- No release can be called this, nor anything in schema dbanon.
     EXECUTE format('ALTER VIEW published.%I RENAME TO withdrawn$%s', release_name, release_id);
     EXECUTE format('ALTER VIEW published.withdrawn$%s SET SCHEMA dbanon', release_id);
 END
 $$;
-COMMENT ON FUNCTION dbanon.hide_view(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.hide_view(bigint) IS
 'Makes the view of a release one without rows and rights, and moves it out of schema published as dbanon.withdrawn$<release_id>:
 its name is free then, and what others have built on it is empty. Part of dbanon.unpublish, replace_view and clear_withdrawn. Takes:
-release_id. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon.hide_view(1).';
+release_id. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.hide_view(1).';
 
-CREATE OR REPLACE FUNCTION dbanon.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -244,10 +244,10 @@ BEGIN
         GROUP BY v.ord ORDER BY v.ord);
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
     -- A session that may not be ended keeps the release: then nobody else is ended for nothing.
-    IF (end_readers AND EXISTS (SELECT FROM dbanon.readers_of(release.name) r WHERE NOT r.may_end))
-        OR NOT dbanon.take_from_readers(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
-                                             ELSE format('SELECT dbanon.hide_view(%s)', replaced) END, replaced, end_readers) THEN
-        PERFORM dbanon.refuse_readers(release.name, format(
+    IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
+        OR NOT dbanon_internal.take_from_readers(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
+                                             ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
+        PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason)), end_readers);
     END IF;
@@ -257,13 +257,13 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon.replace_view(bigint, bigint, text, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
 'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others. Views on it
 and grants stay where they are the same. Part of dbanon.publish. Takes: release_id; replaced: that of the old one; names of the
 columns, quoted; end_readers: end the sessions that read it. Returns: nothing. Raises: DA013 if it is being read; notices of
-what had to go. Example: SELECT dbanon.replace_view(2, 1, ''record_id, seq'', false).';
+what had to go. Example: SELECT dbanon_internal.replace_view(2, 1, ''record_id, seq'', false).';
 
-CREATE OR REPLACE FUNCTION dbanon.lock_releases() RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '30s'
@@ -281,10 +281,10 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         USING ERRCODE = 'DA013', DETAIL = 'Nothing has changed.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
-COMMENT ON FUNCTION dbanon.lock_releases() IS
+COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
 'Keeps others from publishing and withdrawing until the transaction ends. Part of dbanon.publish and unpublish. Takes:
 nothing. Returns: nothing. Raises: DA013 if another session keeps it for 30 s, or waits for this one. Example: SELECT
-dbanon.lock_releases().';
+dbanon_internal.lock_releases().';
 
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -297,7 +297,7 @@ DECLARE
     failure text;
     readers text;
 BEGIN
-    PERFORM dbanon.lock_releases();
+    PERFORM dbanon_internal.lock_releases();
     FOR gone IN
         SELECT l.release_id, l.name, EXISTS (  -- is its view still where it was?
                 SELECT FROM pg_depend d JOIN pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
@@ -312,7 +312,7 @@ BEGIN
         FOR step IN
             SELECT v.ord, format(v.statement, gone.release_id) AS statement, format(v.relation, gone.release_id) AS relation, v.patience
             FROM (VALUES
-                (1, 'SELECT dbanon.hide_view(%s)', CASE WHEN gone.shown THEN 'dbanon.release_%s' END, '100ms'),
+                (1, 'SELECT dbanon_internal.hide_view(%s)', CASE WHEN gone.shown THEN 'dbanon.release_%s' END, '100ms'),
                 -- Others may have built thousands of things on it, and hold each: whatever has to be waited for stays for now.
                 (2, 'DROP VIEW dbanon.withdrawn$%s CASCADE', 'dbanon.withdrawn$%s', '1ms'),
                 -- Autovacuum gives way after a second.
@@ -330,7 +330,7 @@ BEGIN
         END LOOP;
         IF failure IS NOT NULL THEN
             SELECT ' It is being read by ' || string_agg(r.reader, ', ') || '.' INTO readers
-                FROM dbanon.readers_of(gone.name) r WHERE gone.shown;
+                FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
             RAISE NOTICE 'Release % (number %) is withdrawn, and analysts may read it no longer; but not all of it could be dropped yet: %.% '
                          'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.name, gone.release_id, failure, coalesce(readers, '');
@@ -342,7 +342,7 @@ COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
 'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
 views, functions, columns of the row type). What cannot be had at once stays, harmless, for the next publication or
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
-DA013 as dbanon.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
+DA013 as dbanon_internal.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -352,12 +352,12 @@ AS $$
 DECLARE
     live dbanon.release;
     -- The first is done in any case; what the others cannot have for themselves, dbanon.clear_withdrawn has later.
-    steps CONSTANT text[] := ARRAY['SELECT dbanon.revoke_rights(''dbanon.release_%1$s'')',
-                                   'SELECT dbanon.revoke_rights(''published.%2$s'')', 'SELECT dbanon.hide_view(%1$s)'];
+    steps CONSTANT text[] := ARRAY['SELECT dbanon_internal.revoke_rights(''dbanon.release_%1$s'')',
+                                   'SELECT dbanon_internal.revoke_rights(''published.%2$s'')', 'SELECT dbanon_internal.hide_view(%1$s)'];
     done integer := 0;
 BEGIN
-    PERFORM dbanon.check_name(unpublish.name);
-    PERFORM dbanon.lock_releases();  -- or the release of this name could be another by the time it is ours
+    PERFORM dbanon_internal.check_name(unpublish.name);
+    PERFORM dbanon_internal.lock_releases();  -- or the release of this name could be another by the time it is ours
     SELECT l.* INTO live FROM dbanon.release l WHERE l.name = unpublish.name AND l.withdrawn_at IS NULL FOR UPDATE;
     IF live.release_id IS NULL THEN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
@@ -365,11 +365,11 @@ BEGIN
     END IF;
     -- Once the table is closed nobody reads it: then a session that may not be ended keeps only the rest, for a while.
     WHILE done < cardinality(steps)
-        AND dbanon.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
+        AND dbanon_internal.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
     IF done = 0 OR (done < cardinality(steps) AND unpublish.end_readers IS NOT TRUE) THEN
-        PERFORM dbanon.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
+        PERFORM dbanon_internal.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);
     END IF;
     UPDATE dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user WHERE l.release_id = live.release_id;

@@ -1,6 +1,6 @@
 -- A release on one page: what it promises, what was attacked and left out, who published it and when.
 
-CREATE OR REPLACE FUNCTION dbanon.suppressed_by_hour(suppressed jsonb, published numeric, since timestamptz) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.suppressed_by_hour(suppressed jsonb, published numeric, since timestamptz) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,7 +14,7 @@ AS $$
         FROM jsonb_array_elements(suppressed -> 'windows') w
         UNION ALL
         SELECT to_timestamp(floor(extract(epoch FROM since) / 3600)::bigint * 3600),
-            suppressed_by_hour.published + dbanon.sum_of_counts(suppressed -> 'subjects'), suppressed_by_hour.published,
+            suppressed_by_hour.published + dbanon_internal.sum_of_counts(suppressed -> 'subjects'), suppressed_by_hour.published,
             coalesce(suppressed -> 'subjects', '{}')
         WHERE NOT suppressed ? 'windows' AND since IS NOT NULL
     ), counted AS (
@@ -30,11 +30,11 @@ AS $$
         'left_out', coalesce(n.reasons, '{}')) ORDER BY c.hour), '[]')
     FROM counted c LEFT JOIN reason n USING (hour)
 $$;
-COMMENT ON FUNCTION dbanon.suppressed_by_hour(jsonb, numeric, timestamptz) IS
+COMMENT ON FUNCTION dbanon_internal.suppressed_by_hour(jsonb, numeric, timestamptz) IS
 'Counts what a run left out by the hour (UTC) in which its window starts, and by reason. Takes: suppressed, as stored in the
 run; published: how many subjects were, where there are no windows; since: the moment the run is about, where there are no
 windows. Returns: [{hour, seen, published, left_out}] in order of time. Raises: nothing of its own. Example: SELECT
-dbanon.suppressed_by_hour(suppressed, 10, now()) FROM dbanon.run.';
+dbanon_internal.suppressed_by_hour(suppressed, 10, now()) FROM dbanon.run.';
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
@@ -60,7 +60,7 @@ BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = release.run_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
-    verdict := dbanon.release_figures(release.release_id);
+    verdict := dbanon_internal.release_figures(release.release_id);
     -- The rows of a run with a release stay as they are, also when the release is withdrawn.
     SELECT min(lower(c.period)) AS since, max(upper(c.period)) AS until INTO covered
         FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id;
@@ -71,7 +71,7 @@ BEGIN
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
             'clauses', verdict.clauses, 'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by),
         'left_out', jsonb_build_object('meaning', method.left_out, 'in_all', run.suppressed - 'windows',
-            'by_hour', dbanon.suppressed_by_hour(run.suppressed, (verdict.figures ->> 'published')::numeric, covered.since)),
+            'by_hour', dbanon_internal.suppressed_by_hour(run.suppressed, (verdict.figures ->> 'published')::numeric, covered.since)),
         'rows', release.rows, 'period', jsonb_build_object('since', covered.since, 'until', covered.until),
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
