@@ -89,7 +89,7 @@ def test_added_in_parts_it_is_the_same_as_made_at_once(opened: Database, monkeyp
     common = SENT.replace("ORDER", "AND content->>'poi' NOT LIKE '% %' ORDER")
     assert all_rows(opened, common, 1) == all_rows(opened, common, 2)
     rare = "SELECT count(*) FROM dbanon.request WHERE dataset_id = {} AND content->>'poi' LIKE '% %'"
-    assert all_rows(opened, rare, 2) == [(len(synth._wishes.RARE_POIS),)]
+    assert all_rows(opened, rare, 2) == [(len(synth._requests.RARE_POIS),)]
 
 
 def test_replacing_leaves_nothing_of_what_was_there(opened: Database) -> None:
