@@ -4,9 +4,10 @@ Runs are done in `pipeline`; which run is done by whom is decided by the queue.
 """
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace as changed
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dbanon.load.datasets import Mode
     from dbanon.synth import SynthReport
 
-__all__ = ["Database", "RunResult", "open_database", "synth_files"]
+__all__ = ["Database", "RunResult", "open_database"]
 
 _POLL_S = 0.2
 
@@ -68,55 +69,187 @@ class Database:
         self.connection.close()
 
     def load_trajectories(
-        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = silent, **options: Any
+        self,
+        files: Sequence[str | Path],
+        *,
+        dataset: str,
+        columns: load.Columns | None = None,
+        crs: str | None = None,
+        srid: int | None = None,
+        grid_m: float = 1.0,
+        grid_s: int = 1,
+        mode: "Mode" = "create",
+        tz: str | None = None,
+        split_gap_s: float | None = None,
+        bbox: load.Box | None = None,
+        drop_outliers: bool = False,
+        progress: Progress = silent,
     ) -> load.LoadReport:
-        """Load one fix a row; options as for `dbanon.load.Options`."""
+        """Load one fix a row from CSV (also gzipped) or Parquet files.
+
+        Parameters
+        ----------
+        files : sequence of str or Path
+            In the order that decides between contradicting fixes.
+        dataset : str
+        columns : dbanon.load.Columns, optional
+            Names of the columns; ``subject``, ``time``, ``x`` and ``y`` by default.
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers
+            As for `dbanon.load.Options`.
+        progress : callable, optional
+            Called with a stage, what is done and the total or None.
+
+        Raises
+        ------
+        ParameterError
+            For names, modes and reference systems that cannot be used, and for x and y that are exchanged.
+        DataError
+            If a file is no table or no row is usable; nothing is stored then.
+        """
+        options = load.Options(
+            dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
+            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers,
+        )  # fmt: skip
         paths = [Path(f) for f in files]
         with errors_translated():
-            return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
+            return load.load_trajectories(self.connection, paths, options, columns=columns, progress=progress)
 
     def import_trajectories(
-        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = silent, **options: Any
+        self,
+        table: str,
+        *,
+        dataset: str,
+        columns: load.TableColumns,
+        crs: str | None = None,
+        srid: int | None = None,
+        grid_m: float = 1.0,
+        grid_s: int = 1,
+        mode: "Mode" = "create",
+        tz: str | None = None,
+        split_gap_s: float | None = None,
+        bbox: load.Box | None = None,
+        drop_outliers: bool = False,
+        progress: Progress = silent,
     ) -> load.LoadReport:
-        """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
+        """Load one fix a row from a table or view of the same database.
+
+        Parameters
+        ----------
+        table : str
+            As in SQL, with its schema where the search path does not lead to it.
+        dataset : str
+        columns : dbanon.load.TableColumns
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers
+            As for `dbanon.load.Options`.
+        progress : callable, optional
+
+        Raises
+        ------
+        ParameterError, DataError
+            As for `load_trajectories`, and for columns of the wrong type.
+        StoreError
+            If the login may not read the table.
+        """
+        options = load.Options(
+            dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
+            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers,
+        )  # fmt: skip
         with errors_translated():
-            return load.import_trajectories(
-                self.connection, table, dataset=dataset, columns=columns, progress=progress, **options
-            )
+            return load.import_trajectories(self.connection, table, options, columns=columns, progress=progress)
 
     def load_requests(
-        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = silent, **options: Any
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        columns: Sequence[str],
+        subject: str = "subject",
+        time: str = "time",
+        tz: str | None = None,
+        progress: Progress = silent,
     ) -> load.LoadReport:
-        """Load LBS requests; the named columns become the name-value pairs."""
+        """Load LBS requests; arguments as for `dbanon.load.load_requests`."""
         with errors_translated():
             return load.load_requests(
-                self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
-            )
+                self.connection, Path(file), dataset=dataset, columns=tuple(columns), subject=subject, time=time, tz=tz,
+                progress=progress,
+            )  # fmt: skip
 
     def load_sites(
-        self, file: str | Path, *, dataset: str, progress: Progress = silent, **options: Any
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        columns: load.SiteColumns | None = None,
+        crs: str = "EPSG:4326",
+        bbox: load.Box | None = None,
+        drop_outliers: bool = False,
+        replace: bool = False,
+        progress: Progress = silent,
     ) -> load.LoadReport:
-        """Load sensitive sites; options as for `dbanon.load.load_sites`, of which `columns` names the columns."""
+        """Load sensitive sites; arguments as for `dbanon.load.load_sites`."""
         with errors_translated():
-            return load.load_sites(self.connection, Path(file), dataset=dataset, progress=progress, **options)
+            return load.load_sites(
+                self.connection, Path(file), dataset=dataset, columns=columns or load.SiteColumns(), crs=crs, bbox=bbox,
+                drop_outliers=drop_outliers, replace=replace, progress=progress,
+            )  # fmt: skip
 
     def synth(
         self,
         dataset: str,
         *,
+        objects: int = 1000,
+        instants: int = 30,
+        step_s: int = 60,
+        start: str | int = "2026-01-05T08:00:00Z",
+        seed: int = 1,
+        whole_share: float = 0.8,
+        requests_per_subject: float = 2.0,
+        destinations: int = 1000,
+        blocks: int = 16,
+        nodes: Path | None = None,
+        edges: Path | None = None,
+        srid: int | None = None,
+        lon: float | None = None,
+        lat: float | None = None,
+        limits_kmh: Mapping[int, float] | None = None,
         grid_m: float = 1.0,
         grid_s: int = 1,
         mode: "Mode" = "create",
         progress: Progress = silent,
-        **plan: Any,
     ) -> "SynthReport":
-        """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
+        """Generate moving objects and their requests into a dataset.
+
+        Parameters
+        ----------
+        dataset : str
+        objects, instants, step_s, seed, whole_share, requests_per_subject, destinations, blocks
+            As for `dbanon.synth.Plan`.
+        start : str or int
+            First position: ISO 8601 with a zone, or unix seconds.
+        nodes, edges, srid, lon, lat, limits_kmh
+            Another network than the built-in city, as for `dbanon.synth.Plan`.
+        grid_m, grid_s, mode
+            As for `load_trajectories`.
+        progress : callable, optional
+
+        Raises
+        ------
+        ParameterError
+            If a number is out of its limits, or the dataset's name is taken and `mode` is ``create``.
+        DataError
+            If the files of the network cannot be used.
+        """
         from dbanon import synth  # slow to import, and seldom needed
 
-        chosen = synth.Plan.of(**plan)
+        plan = synth.Plan(
+            objects=objects, instants=instants, step_s=step_s, start_s=synth.start_seconds(start), seed=seed,
+            whole_share=whole_share, requests_per_subject=requests_per_subject, destinations=destinations,
+            blocks=blocks, nodes=nodes, edges=edges, srid=srid, lon=lon, lat=lat, limits_kmh=limits_kmh,
+        )  # fmt: skip
         with errors_translated():
             return synth.into_database(
-                self.connection, chosen, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
+                self.connection, plan, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
             )
 
     def run(
@@ -184,16 +317,20 @@ class Database:
             else:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
-            # Outside: a run that could not be published is verified all the same.
-            return self._publish_result(
-                result,
-                publish,
-                progress,
-                replace=replace,
-                allow_overlap=allow_overlap,
-                reason=reason,
-                end_readers=end_readers,
-            )
+            if publish is None or not result.verdict.passed:
+                return result
+            progress("publishing", 0, None)
+            # A run that could not be published is verified all the same.
+            with _remaining(result.run_id):
+                rows, notices = self.publish(
+                    result.run_id,
+                    publish,
+                    replace=replace,
+                    allow_overlap=allow_overlap,
+                    reason=reason,
+                    end_readers=end_readers,
+                )
+            return changed(result, release=publish, rows_published=rows, notices=notices)
 
     def submit(
         self,
@@ -271,7 +408,13 @@ class Database:
             return queue.cancel_run(self.connection, run_id)
 
     def take(
-        self, holder: Connection, worker: str, *, progress: Progress = silent, **watching: Any
+        self,
+        holder: Connection,
+        worker: str,
+        *,
+        progress: Progress = silent,
+        stopping: threading.Event | None = None,
+        give_up: Callable[[], None] | None = None,
     ) -> RunResult | None:
         """Take the oldest run that waits and do it, as a worker does.
 
@@ -282,8 +425,8 @@ class Database:
         worker : str
             Who takes it.
         progress : callable, optional
-        **watching
-            See `dbanon.watch.Watch`.
+        stopping, give_up
+            As for `dbanon.watch.Watch`.
 
         Returns
         -------
@@ -292,7 +435,9 @@ class Database:
         """
         with errors_translated():
             claim = queue.claim_run(holder, worker)
-            return None if claim is None else self._work(holder, claim, progress, **watching)
+            if claim is None:
+                return None
+            return self._work(holder, claim, Watch(holder, claim, progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
         """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
@@ -312,10 +457,9 @@ class Database:
                 claim = queue.claim_run(holder, queue.process_name(), run_id)
             if claim is None:
                 raise queue.lost(run_id)
-            return self._work(holder, claim, progress)
+            return self._work(holder, claim, Watch(holder, claim, progress))
 
-    def _work(self, holder: Connection, claim: queue.Claim, progress: Progress, **watching: Any) -> RunResult:
-        watch = Watch(holder, claim, progress, **watching)
+    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
         return pipeline.work(self.connection, self.target.url, holder, claim, watch)
 
     def publish(
@@ -396,17 +540,16 @@ class Database:
         with errors_translated():
             return releases.release_rows(self.connection, name, limit)
 
-    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
-        if name is None or not result.verdict.passed:
-            return result
-        progress("publishing", 0, None)
-        try:
-            rows, notices = self.publish(result.run_id, name, **options)
-        except DbanonError as error:
-            remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
-            error.args = (f"{error} {remains}", *error.args[1:])
-            raise
-        return changed(result, release=name, rows_published=rows, notices=notices)
+
+@contextmanager
+def _remaining(run_id: int) -> Iterator[None]:
+    """Add to the error of a publication what remains: the verified run."""
+    try:
+        yield
+    except DbanonError as error:
+        remains = f"Run {run_id} is verified: `dbanon publish {run_id} NAME` needs no other run."
+        error.args = (f"{error} {remains}", *error.args[1:])
+        raise
 
 
 def _check_seed(seed: int) -> None:
@@ -440,15 +583,6 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
             database.close()
             raise
     return database
-
-
-def synth_files(
-    directory: str | Path, *, replace: bool = False, progress: Progress = silent, **plan: Any
-) -> "SynthReport":
-    """Generate moving objects and their requests into CSV files; no database is used."""
-    from dbanon import synth
-
-    return synth.into_files(Path(directory), synth.Plan.of(**plan), replace=replace, progress=progress)
 
 
 def _check_or_migrate(database: Database) -> None:

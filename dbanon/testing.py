@@ -3,11 +3,11 @@
 A pytest plugin that every test run of the environment loads, so it imports nothing but pytest until a fixture is used.
 Without pytest there are no fixtures, and all else works. ``docs/testing.md`` is the guide.
 
-``DBANON_TEST_DSN`` names a server to test on. Otherwise `running_server` takes a container where a Docker engine answers
-and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or ``container``)
-forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from ``docker/`` on
-the Debian image that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``: PostgreSQL 15;
-``debian:trixie-slim``: 17).
+``DBANON_TEST_DSN`` names a server to test on. Otherwise `running_server` takes a container where a Docker engine
+answers and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or
+``container``) forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from
+``docker/`` on the Debian image that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``:
+PostgreSQL 15; ``debian:trixie-slim``: 17).
 """
 
 import fcntl

@@ -40,7 +40,7 @@ def _is_whole(command: str) -> bool:
 
 
 def missing(shown: list[str], output: str) -> list[str]:
-    """Return the lines shown that the output lacks, in this order; figures and widths may differ, ``...`` stands for any."""
+    """Return the lines shown that the output lacks; figures and widths may differ, ``...`` stands for any."""
     lines, absent = iter([_plain(line) for line in output.splitlines()]), []
     for line in shown:
         if line != "..." and _plain(line) not in lines:  # `in` moves the iterator on

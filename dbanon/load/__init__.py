@@ -32,6 +32,7 @@ from dbanon.load._trajectories import Columns, Files
 from dbanon.load.datasets import Mode
 
 __all__ = [
+    "Box",
     "Columns",
     "LoadReport",
     "Options",
@@ -119,10 +120,10 @@ _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajec
 def load_trajectories(
     connection: Connection,
     files: Sequence[Path],
+    options: Options,
     *,
     columns: Columns | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> LoadReport:
     """Load one fix a row from CSV (also gzipped) or Parquet files.
 
@@ -131,12 +132,11 @@ def load_trajectories(
     connection : psycopg.Connection
     files : sequence of Path
         In the order that decides between contradicting fixes.
+    options : Options
     columns : Columns, optional
         Subject ``-`` makes every row a subject of its own.
     progress : callable, optional
         Called with a stage, what is done and the total or None.
-    **options
-        See `Options`.
 
     Returns
     -------
@@ -149,13 +149,13 @@ def load_trajectories(
     DataError
         If a file is no table or no row is usable; nothing is stored then.
     """
-    chosen, columns, progress = Options(**options), columns or Columns(), progress or silent
-    _parse.check_zone(chosen.tz)
+    columns, progress = columns or Columns(), progress or silent
+    _parse.check_zone(options.tz)
     _trajectories.check_files(files)
     columns.check()
     _trajectories.refuse_names_of_each_other(columns.x, columns.y)
-    source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
-    arguments = {**chosen.arguments(), "crs": chosen.crs or "EPSG:4326"}
+    source = Files(tuple(files), columns, options.tz, options.bbox)
+    arguments = {**options.arguments(), "crs": options.crs or "EPSG:4326"}
     with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
@@ -172,11 +172,16 @@ def load_trajectories(
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_FINISH, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(chosen.dataset, source.sources, loads, notices)
+    return _report(options.dataset, source.sources, loads, notices)
 
 
 def import_trajectories(
-    connection: Connection, table: str, *, columns: TableColumns, progress: Progress | None = None, **options: Any
+    connection: Connection,
+    table: str,
+    options: Options,
+    *,
+    columns: TableColumns,
+    progress: Progress | None = None,
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
@@ -185,11 +190,10 @@ def import_trajectories(
     connection : psycopg.Connection
     table : str
         As in SQL, with its schema where the search path does not lead to it.
+    options : Options
     columns : TableColumns
         Subject ``-`` makes every row a subject of its own.
     progress : callable, optional
-    **options
-        See `Options`.
 
     Returns
     -------
@@ -202,8 +206,8 @@ def import_trajectories(
     StoreError
         If the login may not read the table.
     """
-    chosen, progress = Options(**options), progress or silent
-    arguments = {**chosen.arguments(), **vars(columns)}
+    progress = progress or silent
+    arguments = {**options.arguments(), **vars(columns)}
     with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
         arguments["table"] = _found(connection, table)
         with connection.cursor(row_factory=dict_row) as cursor:
@@ -211,7 +215,7 @@ def import_trajectories(
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
         sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(chosen.dataset, sources, loads, notices)
+    return _report(options.dataset, sources, loads, notices)
 
 
 def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:

@@ -32,10 +32,19 @@ from dbanon.load import datasets
 from dbanon.reading import DatasetRow
 from dbanon.synth import _journeys, _network, _requests
 from dbanon.synth._journeys import Int
-from dbanon.synth._options import Plan
+from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
 
-__all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
+__all__ = [
+    "CSV_COLUMNS",
+    "Plan",
+    "SynthReport",
+    "into_database",
+    "into_files",
+    "limits_kmh",
+    "start_seconds",
+    "write_demo",
+]
 
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")

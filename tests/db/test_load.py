@@ -27,8 +27,9 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, *paths, dataset="d", **options):
-    return load.load_trajectories(connection, list(paths), dataset=dataset, **options)
+def _load(connection, *paths, dataset="d", columns=None, progress=None, **options):
+    chosen = load.Options(dataset=dataset, **options)
+    return load.load_trajectories(connection, list(paths), chosen, columns=columns, progress=progress)
 
 
 def _all(connection, query, *params):
