@@ -25,7 +25,7 @@ import pyarrow.csv as pacsv
 
 from dbanon import _memory, _utm, binary_copy, writing
 from dbanon._background import in_background
-from dbanon._progress import Progress
+from dbanon._progress import Progress, silent
 from dbanon.connection import errors_translated
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
@@ -183,7 +183,7 @@ def into_database(
     grid_m: float = 1.0,
     grid_s: int = 1,
     mode: datasets.Mode = "create",
-    progress: Progress,
+    progress: Progress = silent,
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
 
@@ -315,7 +315,7 @@ def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _T
 # ---- into files ------------------------------------------------------------------------------------------------------
 
 
-def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress) -> SynthReport:
+def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = silent) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
     Parameters
