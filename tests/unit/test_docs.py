@@ -11,6 +11,7 @@ from dbanon.load import _staging
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "methods").glob("*.md"))
+WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "sql-api.md"]  # which is generated
 HEADINGS = [
     *("Privacy claim", "Adversary", "Algorithm", "Parameters", "Complexity"),
     *("Departures from the paper", "Example", "Known limits", "References"),
@@ -89,3 +90,9 @@ def test_every_decision_says_what_was_rejected() -> None:
     entries = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert entries
     assert [title for title, text in entries if "Rejected:" not in text] == []
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_a_page_names_the_actor(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose, re.IGNORECASE) == []
