@@ -1,4 +1,4 @@
-"""What a user may ask the generator for, and what these wishes must be."""
+"""What the generator can be asked for, and the limits of each option."""
 
 import math
 from collections.abc import Mapping
@@ -94,7 +94,7 @@ class Plan:
         )
 
     def source(self, network: _network.Network, first: int) -> str:
-        """Say what rows were generated from, so that they can be generated again."""
+        """Describe what rows were generated from, so that they can be generated again."""
         fields = {
             "seed": self.seed, "network": network.name, "objects": self.objects, "first": first,
             "instants": self.instants, "step_s": self.step_s, "start_s": self.start_s,
