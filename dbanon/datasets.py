@@ -206,5 +206,5 @@ class Datasets:
             )
 
     def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Delete a subject from a dataset; returns what was deleted, and notices of live releases made with its data."""
+        """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data."""
         return releases.forget_subject(self.connection, dataset, subject)

@@ -22,15 +22,23 @@ def python(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
     return subprocess.run(command, cwd=folder, env=words, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize(("kind", "runner"), [("pytest", ("-m", "pytest", "-q")), ("unittest", ())])
-def test_the_tests_of_the_testing_page_pass(
-    dbanon_server: Target, tmp_path: Path, kind: str, runner: tuple[str, ...]
-) -> None:
-    [(_, program)] = pages.blocks(TESTING, f"python {kind}")
-    (tmp_path / "test_releases.py").write_text(program)
-    done = python(tmp_path, *runner, "test_releases.py", DBANON_TEST_DSN=dbanon_server.url, DBANON_TEST_SERVER="")
+def run_tests(folder: Path, server: Target, *runner: str) -> str:
+    for kind in ("pytest", "unittest"):
+        [(_, program)] = pages.blocks(TESTING, f"python {kind}")
+        (folder / f"test_with_{kind}.py").write_text(program)
+    done = python(folder, *runner, DBANON_TEST_DSN=server.url, DBANON_TEST_SERVER="")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout or "Ran 1 test" in done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_tests_of_the_testing_page_pass(dbanon_server: Target, tmp_path: Path) -> None:
+    assert "2 passed" in run_tests(tmp_path, dbanon_server, "-m", "pytest", "-q")
+
+
+@pytest.mark.stress
+def test_the_tests_of_the_testing_page_need_no_pytest(dbanon_server: Target, tmp_path: Path) -> None:
+    absent = "import sys; sys.modules['pytest'] = None; import unittest; unittest.main('test_with_unittest')"
+    assert "Ran 1 test" in run_tests(tmp_path, dbanon_server, "-c", absent)
 
 
 def test_the_testing_page_names_every_fixture_and_function() -> None:
@@ -38,8 +46,8 @@ def test_the_testing_page_names_every_fixture_and_function() -> None:
     assert [name for name in testing.__all__ if f"`{name}" not in page] == []
 
 
-def test_the_program_of_the_python_page_runs(database: str, tmp_path: Path) -> None:
-    program = "\n".join(text for _, text in pages.blocks(API, "python"))
+def test_the_programs_of_the_python_page_and_of_the_generator_run(database: str, tmp_path: Path) -> None:
+    program = "\n".join(text for page in (API, "docs/howto/generate.md") for _, text in pages.blocks(page, "python"))
     done = python(tmp_path, "-c", program, DBANON_DSN=database)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("2 ") and "'k'" in line]  # the exit code

@@ -68,21 +68,10 @@ def as_analyst(session: Session) -> Iterator[Callable[..., str]]:
         yield lambda *command, text: session.run(*command, url, text=text)
 
 
-def test_the_readme_shows_what_its_commands_print(session: Session) -> None:
+def test_the_readme_shows_what_its_commands_print_and_its_programs_run(session: Session, tmp_path: Path) -> None:
     assert session.typed
     for shown, output in session.typed:
         assert pages.missing(shown, output) == [], output
-
-
-def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
-    lines = (pages.ROOT / README).read_text().splitlines()
-    assert len(lines) < 180
-    doors = [line for line in lines if line.startswith("| **")]
-    assert len(doors) == 3
-    assert all("](" in door for door in doors)
-
-
-def test_the_statements_and_the_program_of_the_readme_run(session: Session, tmp_path: Path) -> None:
     with workers.up(session.url, tmp_path / "log"):
         for _, block in pages.blocks(README, "sql worker", "sql"):
             session.run(*PSQL, session.url, text=block)
@@ -90,16 +79,17 @@ def test_the_statements_and_the_program_of_the_readme_run(session: Session, tmp_
     assert session.run(sys.executable, "-W", "error", "-c", program).startswith("verified 0.")
 
 
-def test_an_analyst_can_run_every_statement_of_the_analysts_page(as_analyst: Callable[..., str]) -> None:
+def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as_analyst: Callable[..., str]) -> None:
     for _, block in pages.blocks(ANALYST, "sql"):
         answer = as_analyst(*PSQL, "-At", text=block)
         assert answer.strip(), block
+    every_column_is_explained(session)
+    the_program_reads_the_release(session, as_analyst)
+    the_map_is_that_of_the_readme(as_analyst)
 
 
-def test_the_analysts_page_says_what_the_columns_are(session: Session) -> None:
-    named = (
-        "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
-    )
+def every_column_is_explained(session: Session) -> None:
+    named = "SELECT string_agg(attname, ' ') FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
     page = (pages.ROOT / ANALYST).read_text()
     with psycopg.connect(session.url) as connection:
         for release in ("published.city_k5", "published.city_0810"):
@@ -108,20 +98,28 @@ def test_the_analysts_page_says_what_the_columns_are(session: Session) -> None:
             assert [name for name in row[0].split() if f"`{name}`" not in page] == []
 
 
-def test_the_geopandas_program_of_the_analysts_page_runs(session: Session, as_analyst: Callable[..., str]) -> None:
+def the_program_reads_the_release(session: Session, as_analyst: Callable[..., str]) -> None:
     [(_, program)] = pages.blocks(ANALYST, "python")
-    change = "import sys; program = sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', sys.argv[1]); "
-    change = change.replace("sys.argv[1]", "sys.argv[1].replace('postgresql://', 'postgresql+psycopg://')")
-    printed = as_analyst(sys.executable, "-W", "error", "-c", f"{change}exec(program)", text=program)
+    url = "sys.argv[1].replace('postgresql://', 'postgresql+psycopg://')"
+    change = f"import sys; exec(sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', {url}))"
+    printed = as_analyst(sys.executable, "-W", "error", "-c", change, text=program)
     srid, people, side_m = printed.split()
     assert (srid, people) == ("32632", "246")
     assert int(side_m) > 0
     assert (session.folder / "city_k5.parquet").stat().st_size > 0
 
 
-def test_the_map_of_the_readme_is_what_an_analyst_draws(as_analyst: Callable[..., str]) -> None:
+def the_map_is_that_of_the_readme(as_analyst: Callable[..., str]) -> None:
     drawn = as_analyst(*PSQL, "-Atq", "-v", "release=city_0810", "-f", str(pages.ROOT / "docs" / "map.sql"), text="")
     for picture in (drawn, (pages.ROOT / "docs" / "map.svg").read_text()):
         shapes = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture)]
         assert shapes.count("path") == 3  # two groups and the scale
         assert shapes.count("circle") > 100
+
+
+def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
+    lines = (pages.ROOT / README).read_text().splitlines()
+    assert len(lines) < 180
+    doors = [line for line in lines if line.startswith("| **")]
+    assert len(doors) == 3
+    assert all("](" in door for door in doors)
