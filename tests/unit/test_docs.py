@@ -96,3 +96,16 @@ def test_every_decision_says_what_was_rejected() -> None:
 def test_a_page_names_the_actor(page: Path) -> None:
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose, re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("page", ["decisions.md", "architecture.md"])
+def test_a_page_on_the_code_names_only_what_is_there(page: str) -> None:
+    files = [file for folder in ("dbanon", "sql", "migrations") for file in (ROOT / folder).rglob("*.[ps][yq]*")]
+    code = "\n".join(file.read_text() for file in files if file.is_file() and file.suffix in (".py", ".sql"))
+    text = (ROOT / "docs" / page).read_text()
+    named = set(re.findall(r"`dbanon(?:_internal)?\.(\w+)", text))
+    assert named
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
+    paths = set(re.findall(r"`((?:dbanon|sql|tests|migrations)/[\w./]*)`", text))
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
