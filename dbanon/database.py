@@ -1,6 +1,6 @@
-"""What users call: load, run, verify, publish; in this process, or by a worker.
+"""From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
 
-Runs are done in `pipeline`; the queue decides which process does which run.
+Runs are done in `pipeline`; which run is done by whom is decided by the queue.
 """
 
 import os
@@ -165,7 +165,7 @@ class Database(Datasets):
         algorithm: str | None = None,
         params: Mapping[str, Any] | None = None,
     ) -> tuple[runs.PlanItem, ...]:
-        """Predict what `run` would meet with the same arguments, without writing anything."""
+        """Say what `run` would meet with the same arguments, without writing anything."""
         with errors_translated():
             return runs.plan_run(self.connection, dataset, method, algorithm, params or {})
 
@@ -252,14 +252,14 @@ class Database(Datasets):
             return self._work(holder, claim, Watch(holder, claim, progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
-        """Raise `StoreError` where this login may not compute and no worker is up."""
+        """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
         if not queue.has_worker(self.connection):
             raise queue.no_worker()
 
     def _at_once(self, ask: Callable[[Connection], int], progress: Progress) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
-        Row, lock and status are committed together: killed at any moment, no run is left waiting, and no
+        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
         session finds it running without a holder.
         """
         with connect_to_hold(self.lock_url) as holder:
@@ -303,7 +303,7 @@ class Database(Datasets):
         Raises
         ------
         DbanonError
-            If it is refused, which `runs` and ``dbanon.audit`` record too.
+            If it is refused, which `runs` and ``dbanon.audit`` say too.
         """
         with errors_translated():
             return releases.publish(
@@ -340,7 +340,7 @@ class Database(Datasets):
         return releases.list_releases(self.connection)
 
     def drop(self, run_id: int) -> int:
-        """Delete a run that was never published and is not being worked on; returns the number of deleted cloaks."""
+        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
         return runs.drop_run(self.connection, run_id)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -373,7 +373,7 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     dsn : str, optional
         See `dbanon.connect`.
     announce : callable, optional
-        Called with the label of the server, before anything is done there.
+        Told which server is used, before anything is done there.
 
     Raises
     ------

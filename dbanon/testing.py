@@ -208,7 +208,7 @@ def _engine() -> tuple[Any, Any]:
 
 
 def _answers(host: str) -> bool:
-    """Whether an engine listens on the unix socket: a client that gets no answer leaves sockets unclosed."""
+    """Whether somebody listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
     if not host.startswith("unix://"):
         return True
     with socket.socket(socket.AF_UNIX) as probe:
@@ -334,7 +334,7 @@ def template_database(server: "Target") -> Iterator[str]:
     Yields
     ------
     str
-        Name of the database, which accepts no connections.
+        Name of the database, to which nobody can connect.
     """
     from dbanon import schema
 
