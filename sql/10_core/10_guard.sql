@@ -1,6 +1,6 @@
 -- What keeps the tables true: dataset revisions, rows of released runs, releases.
 --
--- The bulk tables (trajectory, request, site, poi, cell, quasi_identifier, cloak, membership) have no foreign keys: these statement triggers check the
+-- The tables of dbanon_internal.data_tables and run_tables have no foreign keys: statement triggers (sql/85_triggers.sql) check the
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
@@ -23,6 +23,15 @@
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done
+
+CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier']
+$$;
+COMMENT ON FUNCTION dbanon_internal.data_tables() IS
+'The one list of the tables that hold what was loaded, each with a column dataset_id: triggers, deletion and grants follow it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -123,13 +132,12 @@ CREATE OR REPLACE FUNCTION dbanon_internal.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    relation text;
 BEGIN
-    DELETE FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.request q WHERE q.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.poi p WHERE p.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.cell c WHERE c.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.quasi_identifier i WHERE i.dataset_id = OLD.dataset_id;
+    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+        EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING OLD.dataset_id;
+    END LOOP;
     RETURN NULL;
 END
 $$;
@@ -142,8 +150,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    DELETE FROM dbanon.cloak c WHERE c.run_id = OLD.run_id;
-    DELETE FROM dbanon.membership m WHERE m.run_id = OLD.run_id;
+    PERFORM dbanon_internal.delete_rows(OLD.run_id);
     RETURN NULL;
 END
 $$;
@@ -272,76 +279,3 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
 'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
 Raises: DA006. Example: fires by itself.';
-
-DO $$
-DECLARE
-    source text;
-BEGIN
-    FOREACH source IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier'] LOOP
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_insert ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_update ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_delete ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_truncate ON dbanon.%I', source);
-        EXECUTE format('CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.%I '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-    END LOOP;
-END
-$$;
-
-DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
-CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
-    WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
-    EXECUTE FUNCTION dbanon_internal.guard_dataset();
-DROP TRIGGER IF EXISTS guard_srid ON dbanon.dataset;
-CREATE TRIGGER guard_srid BEFORE INSERT OR UPDATE OF srid ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_srid();
-DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
-CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_dataset_rows();
-
-DROP TRIGGER IF EXISTS guard_subject ON dbanon.trajectory;
-CREATE TRIGGER guard_subject BEFORE UPDATE OF subject, dataset_id ON dbanon.trajectory FOR EACH ROW
-    WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)
-    EXECUTE FUNCTION dbanon_internal.guard_subject();
-
-DO $$
-DECLARE
-    target text;
-    event record;
-BEGIN
-    FOREACH target IN ARRAY ARRAY['cloak', 'membership'] LOOP
-        FOR event IN
-            SELECT * FROM (VALUES
-                ('insert', 'AFTER INSERT', 'REFERENCING NEW TABLE AS added'),
-                ('update', 'AFTER UPDATE', 'REFERENCING OLD TABLE AS changed NEW TABLE AS added'),
-                ('delete', 'AFTER DELETE', 'REFERENCING OLD TABLE AS changed'),
-                ('truncate', 'BEFORE TRUNCATE', '')) v (name, moment, tables)
-        LOOP
-            EXECUTE format('CREATE OR REPLACE TRIGGER guard_%s %s ON dbanon.%I %s '
-                'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_run_rows()', event.name, event.moment, target, event.tables);
-        END LOOP;
-    END LOOP;
-END
-$$;
-
-DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
-CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW
-    WHEN (OLD.run_id <> NEW.run_id OR OLD.dataset_id <> NEW.dataset_id OR OLD.method <> NEW.method
-          OR OLD.algorithm <> NEW.algorithm OR OLD.params <> NEW.params OR OLD.seed IS DISTINCT FROM NEW.seed)
-    EXECUTE FUNCTION dbanon_internal.guard_run();
-DROP TRIGGER IF EXISTS delete_rows ON dbanon.run;
-CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.run
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_run_rows();
-
-DROP TRIGGER IF EXISTS guard_rows ON dbanon.release;
-DROP TRIGGER IF EXISTS guard_truncate ON dbanon.release;
-CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE ON dbanon.release
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_release();
-CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.release
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_release();

@@ -406,7 +406,3 @@ COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, boolean) IS
 allow_overlap: say so in a notice instead, also where it is not needed. Returns: the row of dbanon.measure_overlap as an
 object, NULL where nothing overlaps. Raises: DA010, and what measure_overlap raises; a notice of what was found. Example:
 SELECT dbanon_internal.check_overlap(2, false).';
-
-DROP TRIGGER IF EXISTS refuse_delete ON dbanon.grouping;
-CREATE TRIGGER refuse_delete BEFORE DELETE OR TRUNCATE ON dbanon.grouping
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change();
