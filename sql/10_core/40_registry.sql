@@ -3,34 +3,18 @@
 -- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_values.py; a test holds the two
 -- against each other. Session settings play no part in it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.likeness(a text, b text) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.choose_one(known text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
--- The planner takes the recursion for large, and compiling it would take a tenth of a second for each pair of words.
-SET jit = off
 AS $$
-    -- The longest stretch that both share counts, the first of equals; then what lies left and right of it, in the same way.
-    WITH RECURSIVE part (a, b, shared) AS (
-        SELECT likeness.a, likeness.b, 0
-        UNION ALL
-        SELECT side.a, side.b, side.shared
-        FROM part p
-        CROSS JOIN LATERAL (
-            SELECT i, strpos(p.b, substr(p.a, i, size)) AS j, size
-            FROM generate_series(1, length(p.a)) i
-            CROSS JOIN LATERAL generate_series(1, least(length(p.a) - i + 1, length(p.b))) size
-            WHERE strpos(p.b, substr(p.a, i, size)) > 0
-            ORDER BY size DESC, i LIMIT 1) k
-        CROSS JOIN LATERAL (VALUES (left(p.a, k.i - 1), left(p.b, k.j - 1), k.size),
-                                   (substr(p.a, k.i + k.size), substr(p.b, k.j + k.size), 0)) side (a, b, shared)
-    )
-    SELECT coalesce(2 * sum(p.shared)::double precision / nullif(length(likeness.a) + length(likeness.b), 0), 1)
-    FROM part p
+    SELECT format('Choose one of: %s%s.', string_agg('''' || k.name || '''', ', ' ORDER BY k.place),
+                  CASE WHEN cardinality(known) > 20 THEN format(' and %s more', cardinality(known) - 20) END)
+    FROM (SELECT u.name, row_number() OVER (ORDER BY u.name COLLATE "C") AS place FROM unnest(known) u (name)) k
+    WHERE k.place <= 20
+    HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.likeness(text, text) IS
-'How alike two texts are, from 0 to 1: twice the characters in the stretches they share, over all they have (Ratcliff and
-Obershelp; as Python''s difflib for less than 200 characters). Takes: a, b. Returns: the ratio. Raises: nothing. Example:
-SELECT dbanon_internal.likeness(''tp-aware'', ''tp-awar'').';
+COMMENT ON FUNCTION dbanon_internal.choose_one(text[]) IS
+'The sentence that lists what could have been named, or NULL if there is nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.quoted(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -167,20 +151,14 @@ CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name(what text, name text, kno
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    near text;
 BEGIN
-    SELECT k.name INTO near
-    FROM (SELECT u.name, dbanon_internal.likeness(u.name, refuse_name.name) AS ratio FROM unnest(known) u (name)) k
-    WHERE k.ratio >= 0.6 ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1;
     RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quoted(name), 'NULL')
         USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
-              HINT = coalesce('Did you mean ''' || near || '''?',
-                  'Choose one of: ' || (SELECT string_agg(k, ', ' ORDER BY k COLLATE "C") FROM unnest(known) k) || '.');
+              HINT = dbanon_internal.choose_one(known);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name(text, text, text[]) IS
-'Refuses a name that is none of those known, naming the nearest. Takes: what it should name, name, known. Returns: never.
+'Refuses a name that is none of those known, naming those. Takes: what it should name, name, known. Returns: never.
 Raises: DA011. Example: SELECT dbanon_internal.refuse_name(''method'', ''tp-awar'', ''{tp-aware}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.checked_algorithm(method text, algorithm text) RETURNS text

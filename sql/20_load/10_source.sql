@@ -6,19 +6,6 @@
 
 -- ---- the dataset
 
-CREATE OR REPLACE FUNCTION dbanon_internal.nearest(wanted text, known text[], cutoff double precision DEFAULT 0.6) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT k.name
-    FROM (SELECT u.name, dbanon_internal.likeness(left(u.name, 200), left(wanted, 200)) AS ratio FROM unnest(known) u (name)) k
-    WHERE k.ratio >= cutoff
-    ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION dbanon_internal.nearest(text, text[], double precision) IS
-'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be.
-Returns: the likest; NULL if none is. Raises: nothing. Example: SELECT dbanon_internal.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_dataset(dataset text) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -35,21 +22,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found_row dbanon.dataset;
-    near text;
 BEGIN
     SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset;
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    near := dbanon_internal.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
-              HINT = CASE WHEN near IS NULL THEN 'Load one with SELECT * FROM dbanon.import_trajectories(...).'
-                          ELSE format('Did you mean %L?', near) END;
+              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d)),
+                              'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
-'Looks up a dataset. Takes: dataset, its name. Returns: its row. Raises: DA001, naming the nearest, if there is none. Example:
+'Looks up a dataset. Takes: dataset, its name. Returns: its row. Raises: DA001, naming those there are, if there is none. Example:
 SELECT (dbanon_internal.known_dataset(''taxi'')).srid.';
 
 -- ---- arguments

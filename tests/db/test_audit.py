@@ -335,7 +335,12 @@ def test_a_change_by_hand_cannot_look_like_one_of_ours(
     assert changes(connection, operator) == [("trajectory", "UPDATE")]
 
 
-CHANGES = ["UPDATE dbanon.audit SET login = 'x'", "UPDATE dbanon.audit SET detail = '{}'", "DELETE FROM dbanon.audit", "TRUNCATE dbanon.audit"]
+CHANGES = [
+    "UPDATE dbanon.audit SET login = 'x'",
+    "UPDATE dbanon.audit SET detail = '{}'",
+    "DELETE FROM dbanon.audit",
+    "TRUNCATE dbanon.audit",
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)
