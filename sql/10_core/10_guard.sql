@@ -84,8 +84,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.bump_revision() IS
 'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the
 dataset change, so that a verification of older data is known to be old; also checks that the dataset exists and that
-geometries are in its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009.
-Example: fires by itself.';
+geometries are in its SRID.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -111,9 +110,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_dataset() IS
-'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that was ever
-published; raises its revision when its grid changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA007,
-DA008. Example: fires by itself.';
+'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that
+was ever published; raises its revision when its grid changes.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_srid() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -125,8 +123,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_srid() IS
-'Refuses a dataset in a reference system that imports refuse. Trigger on dbanon.dataset. Takes: nothing. Returns: the row.
-Raises: DA011. Example: fires by itself.';
+'Refuses a dataset in a reference system that imports refuse.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -142,8 +139,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows() IS
-'Deletes everything that was loaded into a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
-Raises: nothing of its own. Example: fires by itself.';
+'Deletes everything that was loaded into a deleted dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -155,8 +151,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
-'Deletes the cloaks and members of a deleted run (a run with a release cannot be deleted). Trigger on dbanon.run. Takes:
-nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Deletes the cloaks and members of a deleted run (a run with a release cannot be deleted).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -202,8 +197,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
-grouping must be known for ever. Also checks that the run exists. Trigger on dbanon.cloak and dbanon.membership. Takes:
-nothing. Returns: nothing. Raises: DA007, DA009; DA015 where they are emptied on an old snapshot. Example: fires by itself.';
+grouping must be known for ever; also checks that the run exists.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -219,8 +213,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run() IS
-'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published. Trigger on dbanon.run. Takes:
-nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
+'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_subject() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -237,9 +230,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
-'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what
-two releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by
-itself.';
+'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of
+what two releases tell together.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -260,8 +252,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_release() IS
-'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once. Trigger on dbanon.release. Takes:
-nothing. Returns: the row. Raises: DA006. Example: fires by itself.';
+'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_change() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -277,5 +268,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
-'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
-Raises: DA006. Example: fires by itself.';
+'Refuses every change of a release''s own table.';

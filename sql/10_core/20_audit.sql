@@ -34,8 +34,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_dataset() IS
-'Writes who made, deleted, renamed or regridded a dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
-Raises: nothing of its own. Example: fires by itself.';
+'Writes who made, deleted, renamed or regridded a dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_load() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -51,8 +50,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_load() IS
-'Writes who loaded what kind of rows and how many. Trigger on dbanon.load. Takes: nothing. Returns: nothing. Raises: nothing
-of its own. Example: fires by itself.';
+'Writes who loaded what kind of rows and how many.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -78,8 +76,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_run() IS
-'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its seed.
-Trigger on dbanon.run. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Writes who submitted, cancelled or dropped a run, or asked for its verification, with its parameters but without its
+seed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -122,8 +120,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_verification() IS
-'Writes who recorded which verdict on a run. Trigger on dbanon.verification. Takes: nothing. Returns: nothing. Raises: nothing
-of its own. Example: fires by itself.';
+'Writes who recorded which verdict on a run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -139,5 +136,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_release() IS
-'Writes who published or withdrew a release, with the figures and the reason where it overlaps others. Trigger on
-dbanon.release. Takes: nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Writes who published or withdrew a release, with the figures and the reason where it overlaps others.';
