@@ -6,7 +6,6 @@ is judged, made into lines and reprojected by SQL functions (``sql/20_load``), w
 message holds a coordinate or a subject.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from psycopg.types.json import Jsonb
 from dbanon import binary_copy, runs
 from dbanon._progress import Progress, silent
 from dbanon.connection import PIN_PATH, errors_translated
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.load import _files, _parse, _staging, _trajectories, datasets
 from dbanon.load._bbox import Box
 from dbanon.load._sites import SiteColumns, load_sites
@@ -246,7 +245,7 @@ def _found(connection: Connection, table: str) -> int:
     Raises
     ------
     DataError
-        If there is none, naming the nearest.
+        If there is none, naming those with positions.
     """
     row = None
     try:
@@ -258,11 +257,11 @@ def _found(connection: Connection, table: str) -> int:
     except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
         pass
     if row is None or row[0] is None:
-        raise DataError(f"The table to import must exist. There is no '{table}'. {_nearest(connection, table)}")
+        raise DataError(f"The table to import must exist. There is no '{table}'. {_hint(connection)}")
     return int(row[0])
 
 
-def _nearest(connection: Connection, name: str) -> str:
+def _hint(connection: Connection) -> str:
     known = [
         row[0]
         for row in connection.execute(
@@ -273,8 +272,7 @@ def _nearest(connection: Connection, name: str) -> str:
             "AND n.nspname NOT IN ('dbanon', 'published') ORDER BY 1 LIMIT 1000"
         )
     ]
-    near = difflib.get_close_matches(name, [*known, *(k.split(".")[-1] for k in known)], n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else "Name it with its schema, such as public.gps."
+    return choose_one(known) or "Name it with its schema, such as public.gps."
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------

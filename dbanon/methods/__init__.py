@@ -7,7 +7,6 @@ listing and the docs are all made from the class's fields. Same data, parameters
 """
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbanon.errors import ParameterError
+from dbanon.errors import ParameterError, choose_one
 from dbanon.methods import _parsing
 from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
 
@@ -256,7 +255,7 @@ def method(name: str) -> Method:
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none, naming those there are.
     """
     if name in METHODS:
         return METHODS[name]
@@ -264,10 +263,7 @@ def method(name: str) -> Method:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {hint}")
+    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {choose_one(known)}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:

@@ -31,11 +31,7 @@ BEGIN ATOMIC
     JOIN ONLY dbanon.cloak c ON c.run_id = own.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.cloak_evidence(bigint) IS
-'The cloaks of a run as numbers. Takes: run_id. Returns: for each cloak its record_id, seq, period in unix seconds (lower_s,
-upper_s), bounds in metres, rectangle (the region is exactly its own envelope), srid, crowd, subjects, other_keys: how
-many keys of extra are no columns of the method, and cloaked: 1 where extra -> cloaked is true, 0 where it is false or not
-there, -1 where it is anything else; in no order. Raises: nothing. Example:
-SELECT count(*) FROM dbanon_internal.cloak_evidence(1) WHERE NOT rectangle.';
+'The cloaks of a run as numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.membership_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, trajectory_id bigint, whole boolean)
@@ -46,6 +42,4 @@ BEGIN ATOMIC
     WHERE m.run_id = membership_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.membership_evidence(bigint) IS
-'Whose data each record of a run carries. Takes: run_id. Returns: record_id, trajectory_id, and whole: true where the
-trajectory belongs to the record for all its time; in no order, duplicates included. Raises: nothing. Example:
-SELECT record_id, count(*) FROM dbanon_internal.membership_evidence(1) GROUP BY record_id.';
+'Whose data each record of a run carries.';

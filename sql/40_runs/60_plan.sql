@@ -22,10 +22,7 @@ AS $$
     }'::jsonb
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_rates() IS
-'The limits and rates that plans are made with. Takes: nothing. Returns: an object: looked_at, how much of a dataset is
-looked at before a sample is; limits of a run; stored, bytes of what a run writes; crowd, mean bundle in multiples of k; and,
-by method, seconds and memory of a run without an earlier one to compare with. Raises: nothing. Example: SELECT
-dbanon_internal.plan_rates() -> ''limits''.';
+'The limits and rates that plans are made with.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_looks_at(subject text, share double precision) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -34,9 +31,8 @@ BEGIN ATOMIC
     SELECT share >= 1 OR pg_catalog.hashtextextended(subject COLLATE "C", 0)::double precision + 2.0 ^ 63 < share * 2.0 ^ 64;
 END;
 COMMENT ON FUNCTION dbanon_internal.plan_looks_at(text, double precision) IS
-'Whether a plan that looks at a share of the subjects looks at this one; a single SELECT, so that the planner inlines it. Takes:
-subject, its name; share, of all subjects, 1 for all. Returns: true or false, always the same. Raises: nothing. Example:
-SELECT count(DISTINCT subject) FROM dbanon.trajectory WHERE dbanon_internal.plan_looks_at(subject, 0.01).';
+'Whether a plan that looks at a share of the subjects looks at this one; a single SELECT, so that the planner inlines
+it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_read(dataset_id bigint) RETURNS TABLE (
     trajectories bigint, subjects bigint, fixes bigint, first_s double precision, last_s double precision, wild bigint,
@@ -67,10 +63,7 @@ AS $$
     CROSS JOIN (SELECT (dbanon_internal.plan_rates() #>> '{limits,time_s}')::double precision AS time_s) l
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_read(bigint) IS
-'How much a run would read, in one pass over the trajectories. Takes: dataset_id. Returns: one row: trajectories, subjects,
-fixes; first_s and last_s, the least and greatest time in unix seconds; wild, how many fixes are at times that no run takes;
-and bounds in metres of all paths and shapes; NULL where there are no fixes. Raises: nothing. Example: SELECT fixes FROM
-dbanon_internal.plan_read(1).';
+'How much a run would read, in one pass over the trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_figure(value double precision) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -81,8 +74,7 @@ AS $$
                 ELSE regexp_replace(trim(to_char(value, '9.99EEEE')), '\.?0*e', 'e') END
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_figure(double precision) IS
-'A large number with three digits, as runs write it in their sentences. Takes: value. Returns: such as 1.07e+09. Raises:
-nothing. Example: SELECT dbanon_internal.plan_figure(2 ^ 30).';
+'A large number with three digits, as runs write it in their sentences.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_cost(method text, work jsonb) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -96,9 +88,7 @@ AS $$
     GROUP BY r.rates
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_cost(text, jsonb) IS
-'Seconds and memory of a run by dbanon_internal.plan_rates. Takes: method; work, an object of counts: fix, position, row, request,
-hidden. Returns: an object: s and mb, what any run takes included. Raises: nothing. Example: SELECT
-dbanon_internal.plan_cost(''tp-aware'', ''{"fix": 1000000, "position": 500000}'').';
+'Seconds and memory of a run by dbanon_internal.plan_rates.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_earlier(method text, algorithm text, dataset_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -132,10 +122,8 @@ AS $$
     ) w
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_earlier(text, text, bigint) IS
-'The verified run that a plan is compared with: of this method and algorithm the latest on this dataset, else the longest on
-another. Takes: method, algorithm, dataset_id. Returns: an object: run_id, dataset_id, s (without compiling), mb, crowd (mean
-bundle in multiples of k) and work, as dbanon_internal.plan_cost takes it, but without fixes; NULL if there is none. Raises: nothing.
-Example: SELECT dbanon_internal.plan_earlier(''tp-aware'', ''traj-anon'', 1).';
+'The verified run that a plan is compared with: of this method and algorithm the latest on this dataset, else the
+longest on another.';
 
 CREATE OR REPLACE FUNCTION dbanon.plan_run(dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL)
 RETURNS TABLE (item text, value numeric, exact boolean, note text)
@@ -257,4 +245,4 @@ COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 'What a run would meet, without writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes them;
 algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note. The
 last item, exit_code, is what `dbanon run` would end with: 0, or why not in its note. Raises: DA001 where there is no such
-dataset; what dbanon_internal.check_params raises. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';
+dataset; DA011 for a method, algorithm or parameter. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''tp-aware'', ''{"k": 20}'').';

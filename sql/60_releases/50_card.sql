@@ -31,10 +31,7 @@ AS $$
     FROM counted c LEFT JOIN reason n USING (hour)
 $$;
 COMMENT ON FUNCTION dbanon_internal.suppressed_by_hour(jsonb, numeric, timestamptz) IS
-'Counts what a run left out by the hour (UTC) in which its window starts, and by reason. Takes: suppressed, as stored in the
-run; published: how many subjects were, where there are no windows; since: the moment the run is about, where there are no
-windows. Returns: [{hour, seen, published, left_out}] in order of time. Raises: nothing of its own. Example: SELECT
-dbanon_internal.suppressed_by_hour(suppressed, 10, now()) FROM dbanon.run.';
+'Counts what a run left out by the hour (UTC) in which its window starts, and by reason.';
 
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER

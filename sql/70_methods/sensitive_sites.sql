@@ -64,12 +64,7 @@ AS $$
     WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.guard_m
 $$;
 COMMENT ON FUNCTION dbanon_internal.site_evidence(bigint) IS
-'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site. Takes: run_id.
-Returns: for each site of the run''s dataset and each distinct (region, period, cloaked) among the rows whose cells are at
-distance 0 from the site''s, or nearer than the run''s guard_m if they are not cloaked: site_id, bounds of the region in metres,
-period in unix seconds (lower_s, upper_s), cloaked, rows: how many have it, and squared_cells: the squared distance in cells; in
-no order. Raises: nothing of its own. Example: SELECT site_id, sum(rows) FROM dbanon_internal.site_evidence(1)
-WHERE squared_cells = 0 GROUP BY site_id.';
+'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_sensitive_sites(about jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -150,8 +145,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_sensitive_sites(jsonb) IS
-'What a run of sensitive-sites would meet. Takes: about, as dbanon_internal.plan_tp_aware does. Returns: an object of the same kind.
-Raises: nothing. Example: called by dbanon.plan_run.';
+'What a run of sensitive-sites would meet.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_site_users(algorithm text, k bigint, users bigint, absent bigint, sites bigint)
 RETURNS jsonb
@@ -184,6 +178,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_site_users(text, bigint, bigint, bigint, bigint) IS
-'Whether an algorithm of sensitive-sites has what it needs. Takes: algorithm; k; users with a position; absent, those
-without; sites. Returns: NULL where it has, else an object: code and sentence of what it would fail with; may, where it
-depends on places. Raises: nothing. Example: SELECT dbanon_internal.plan_site_users(''bk'', 5, 7, 0, 2).';
+'Whether an algorithm of sensitive-sites has what it needs.';

@@ -22,10 +22,7 @@ BEGIN ATOMIC
     WHERE r.run_id = request_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.request_evidence(bigint) IS
-'The requests a run would publish beside those its dataset holds. Takes: run_id. Returns: published true: one row for each
-element of extra -> requests, with record_id, seq and content; published false: one row for each request of the dataset,
-with subject, t in unix seconds and content (a JSON text in the database''s own form); duplicates included. Raises: nothing.
-Example: SELECT published, count(*) FROM dbanon_internal.request_evidence(1) GROUP BY published.';
+'The requests a run would publish beside those its dataset holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_windows(
     dataset_id bigint, share double precision, grid_s integer, start_s bigint, step_s integer, instants integer, total bigint,
@@ -108,13 +105,8 @@ AS $$
     GROUP BY h.number
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_windows(bigint, double precision, integer, bigint, integer, integer, bigint, text, integer) IS
-'Who is there in each window of a run, without looking from instant to instant: each fix tells where its subject is from one
-instant to another. Takes: dataset_id; share, of the subjects to look at; grid_s of the dataset; start_s, step_s: the first
-instant and the distance of two; instants in a window, and total in all windows; align and max_gap_s. Returns: for each
-window in which anybody is seen, in no order: its number, from 0; length, its instants; seen, how many subjects have a
-position at an instant; present, how many at all; and of these members, how many trajectories supply it, requests they sent
-in the window, and letters those take. Raises: nothing. Example: SELECT * FROM dbanon_internal.plan_windows(1, 1, 60, 1212566400, 60,
-30, 90, ''last'', 300).';
+'Who is there in each window of a run, without looking from instant to instant: each fix tells where its subject is from
+one instant to another.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_tp_aware(about jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -220,7 +212,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_tp_aware(jsonb) IS
-'What a run of tp-aware would meet. Takes: about, an object that dbanon.plan_run makes: the dataset, what would be read, the
-parameters, and the share of subjects to look at. Returns: an object: items, as rows of the plan; rows, rows_most, members,
-extra (bytes): what would be written; and code and sentence where it would fail. Raises: nothing. Example: called by
-dbanon.plan_run.';
+'What a run of tp-aware would meet.';

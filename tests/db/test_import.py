@@ -197,7 +197,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 @pytest.mark.parametrize(
     ("table", "columns", "error", "words"),
     [
-        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Did you mean "),
+        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Choose one of: "),
         ("gps; DROP TABLE gps", COLUMNS, DataError, "There is no 'gps; DROP TABLE gps'."),
         ("gps", load.TableColumns(subject="taxi", time="at", geom="place"), DataError, "It has: cab, at, place"),
         ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, "Got 'cab' twice"),
