@@ -17,12 +17,13 @@ import psycopg
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
 from dbanon.attacks import ATTACKS, Clause, Verdict
+from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, translate
 from dbanon.errors import (
     DbanonError,
     StoreError,
 )
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.trajectory import Places, Requests, Trajectories
 from dbanon.watch import Watch
 
 _IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # whoever pressed Ctrl-C is waiting
@@ -86,7 +87,7 @@ class _Run:
             if read.requests is not None:
                 cloaks = self.family.attach(cloaks, read.trajectories, read.requests)
         del read
-        self.progress("writing cloaks", 0, len(cloaks.record_id))
+        self.progress("writing cloaks", 0, cloaks.rows)
         with self.stopwatch("write_s"):
             self._write(dataset, cloaks)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
@@ -138,7 +139,7 @@ class _Run:
                 "computed",
                 metrics=cloaks.metrics,
                 suppressed=cloaks.suppressed,
-                rows=len(cloaks.record_id),
+                rows=cloaks.rows,
             )
 
     def _attack(self) -> tuple[Verdict, bytes, float]:

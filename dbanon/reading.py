@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dbanon import _arrow
+from dbanon import _arrow, _rows
 from dbanon.attacks import Evidence, RequestEvidence, SiteEvidence
 from dbanon.connection import connect, errors_translated
 from dbanon.errors import DataError, ParameterError
@@ -117,7 +118,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
             f"The attack on a run must be one this program has. Run {number} needs another; upgrade dbanon."
         )
     data, codes = trajectories(snapshot, run["dataset_id"])
-    members = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.membership_evidence({number})")
+    rows, region_no = _rows.evidence(snapshot, number)
     kind, read = _EVIDENCE[run["attack"]]
     return kind(
         method=run["method"],
@@ -125,10 +126,8 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
         trajectories=data,
-        member_record=_arrow.numbers(members["record_id"]),
-        member_trajectory=_arrow.numbers(members["trajectory_id"]),
-        member_whole=_arrow.numbers(members["whole"]),
-        **read(snapshot, number, run["dataset_id"], codes),
+        **rows,
+        **read(snapshot, number, run["dataset_id"], codes, rows, region_no),
     )
 
 
@@ -137,20 +136,25 @@ def no_run(run_id: int) -> ParameterError:
     return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
 
 
-def _request_evidence(snapshot: _arrow.Snapshot, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
-    sent = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.request_evidence({run_id})")
-    return {**_cloak_columns(cloaks), **_request_columns(sent, subjects)}
+def _request_evidence(
+    snapshot: _arrow.Snapshot, run_id: int, _: int, subjects: _arrow.TextCodes, rows: dict[str, Any], region_no: Int
+) -> dict[str, Any]:
+    table = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.request_evidence({run_id})")
+    return _request_columns(table, subjects, rows, region_no)
 
 
-def _site_evidence(snapshot: _arrow.Snapshot, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
+def _site_evidence(
+    snapshot: _arrow.Snapshot, run_id: int, dataset_id: int, _: _arrow.TextCodes, rows: dict[str, Any], region_no: Int
+) -> dict[str, Any]:
     pairs = _arrow.table(
         snapshot, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon_internal.site_evidence({run_id})"
     )
+    said = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.extra_evidence({run_id}, 'cloaked')")
+    value = pc.fill_null(pc.index_in(said["value"], pa.array(["false", "true"])), -1).to_numpy()
+    cloaked = np.zeros(len(region_no), np.int8)
+    cloaked[np.searchsorted(region_no, _arrow.numbers(said["region_no"]))] = value
     return {
-        **_cloak_columns(cloaks),
-        "cloak_cloaked": _arrow.numbers(cloaks["cloaked"]).astype(np.int8),
+        "region_cloaked": cloaked,
         "places": places(snapshot, dataset_id),
         "pair_site": _arrow.numbers(pairs["site_id"]),
         "pair_cloaked": _arrow.numbers(pairs["cloaked"]).astype(bool),
@@ -166,25 +170,22 @@ _EVIDENCE: dict[str, tuple[Callable[..., Evidence], Callable[..., dict[str, Any]
 """What each attack is given, and who reads what only it looks at."""
 
 
-def _cloak_columns(table: pa.Table) -> dict[str, Any]:
-    named = {
-        "record": "record_id", "seq": "seq", "start_s": "lower_s", "end_s": "upper_s", "rectangle": "rectangle",
-        "srid": "srid", "crowd": "crowd", "subjects": "subjects", "other_keys": "other_keys",
-    }  # fmt: skip
-    columns = {f"cloak_{field}": _arrow.numbers(table[column]) for field, column in named.items()}
-    bounds = [_arrow.numbers(table[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
-    return {**columns, "cloak_bounds": np.column_stack(bounds)}
-
-
-def _request_columns(table: pa.Table, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    """Split the requests into published and sent ones, with codes of their contents that both share."""
+def _request_columns(
+    table: pa.Table, subjects: _arrow.TextCodes, rows: dict[str, Any], region_no: Int
+) -> dict[str, Any]:
+    """Split the requests into those of rows and sent ones, with codes of their contents that both share."""
     content = _arrow.TextCodes.of(table["content"]).encode(table["content"])
-    published = _arrow.numbers(table["published"]).astype(bool)
+    published = ~np.asarray(pc.is_null(table["region_no"]).to_numpy())
     shown, sent = table.filter(pa.array(published)), table.filter(pa.array(~published))
+    region = np.searchsorted(region_no, _arrow.numbers(shown["region_no"]).astype(np.int64))
+    order = np.argsort(region, kind="stable")  # the elements of a row stay in their order
+    at, row = _rows.rows_of(rows, region[order])
+    record = np.searchsorted(rows["offset"], row, side="right") - 1
+    place = row - rows["offset"][record] + 1 if rows["place"] is None else rows["place"][row]
     return {
-        "published_request_record": _arrow.numbers(shown["record_id"]).astype(np.int64),
-        "published_request_seq": _arrow.numbers(shown["seq"]).astype(np.int64),
-        "published_request_content": content[published],
+        "published_request_record": rows["record_id"][record],
+        "published_request_seq": place.astype(np.int64),
+        "published_request_content": content[published][order][at],
         "request_subject": subjects.encode(sent["subject"]),
         "request_t": _arrow.numbers(sent["t"]).astype(np.float64),
         "request_content": content[~published],

@@ -1,15 +1,13 @@
 """Frozen ragged arrays: the data that crosses layers, and their checks.
 
-`Trajectories`, `Requests` and `Places` go into a method, `Cloaks` comes out of it. All arrays are read-only, so a
-method cannot change what the attack will be held against. Positions are true positions in the dataset's SRID; a method
-snaps them to cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by
+`Trajectories`, `Requests` and `Places` go into a method (`dbanon.cloaks.Cloaks` comes out of it). All arrays are
+read-only, so a method cannot change what the attack will be held against. Positions are true positions in the
+dataset's SRID; a method snaps them to cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by
 ``floor(seconds / grid_s)`` (from 1970 UTC).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,57 +147,4 @@ class Places:
                 raise DataError("Every site and shape must have finite coordinates; got NaN or infinity.")
             if (np.diff(ids) <= 0).any():
                 raise DataError("Sites and shapes must be sorted by distinct ids; got them unsorted or twice.")
-        _freeze(self)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cloaks:
-    """What a method writes: rows of ``dbanon.cloak`` and ``dbanon.membership``, and what it left out.
-
-    Attributes
-    ----------
-    record_id : int64[c]
-        1..R, rows sorted by (record_id, seq).
-    seq : int32[c]
-        1..length of the record.
-    start, end : int64[c]
-        The half-open period in unix seconds.
-    bounds : float64[c, 4]
-        xmin, ymin, xmax, ymax of the rectangle, metres.
-    crowd : int32[c]
-        Distinct subjects the row hides.
-    subjects : int32[c]
-        How many people the row stands for.
-    member_record : int64[p]
-    member_trajectory : int64[p]
-        trajectory ids (database keys), sorted by (record, trajectory).
-    suppressed : mapping
-        ``{"subjects": {reason: n}, ...}``: counts by reason, and per window where a method has windows.
-    metrics : mapping
-        Figures of the paper and of the run; plain numbers.
-    extra : int64[c]
-        Index into `extras`; -1 is SQL NULL.
-    extras : tuple of str
-        Distinct JSON objects for the ``extra`` column.
-    """
-
-    record_id: Int
-    seq: NDArray[np.int32]
-    start: Int
-    end: Int
-    bounds: Float
-    crowd: NDArray[np.int32]
-    subjects: NDArray[np.int32]
-    member_record: Int
-    member_trajectory: Int
-    suppressed: Mapping[str, Any]
-    metrics: Mapping[str, Any]
-    extra: Int | None = None
-    extras: tuple[str, ...] = field(default=())
-
-    def __post_init__(self) -> None:
-        c = len(self.record_id)
-        same = all(len(a) == c for a in (self.seq, self.start, self.end, self.bounds, self.crowd, self.subjects))
-        if not same or len(self.member_record) != len(self.member_trajectory):
-            raise DataError("The columns of a set of cloaks must have one length; this is a defect of the method.")
         _freeze(self)

@@ -43,14 +43,25 @@ GRANT EXECUTE ON FUNCTION dbanon.plan_run(text, text, jsonb, text), dbanon_inter
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,
     dbanon.poi, dbanon.cell, dbanon.quasi_identifier, dbanon.method, dbanon.run,
-    dbanon.cloak, dbanon.membership, dbanon.verification, dbanon.release, dbanon.alembic_version TO @worker@;
+    dbanon.verification, dbanon.release, dbanon.alembic_version TO @worker@;
 GRANT UPDATE ON dbanon.run TO @worker@;
 -- Nobody reads the channels of the workers.
 GRANT INSERT (name, channel, held_by) ON dbanon.worker TO @worker@;
-GRANT INSERT, UPDATE, DELETE ON dbanon.cloak, dbanon.membership TO @worker@;
+DO $$
+DECLARE
+    source text;
+BEGIN
+    FOREACH source IN ARRAY dbanon_internal.run_tables() || 'cloak'::text LOOP
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @worker@', source);
+    END LOOP;
+END
+$$;
 GRANT INSERT ON dbanon.verification TO @worker@;
-GRANT EXECUTE ON FUNCTION dbanon_internal.run_digest(bigint), dbanon_internal.cloak_evidence(bigint), dbanon_internal.membership_evidence(bigint),
-    dbanon_internal.request_evidence(bigint), dbanon_internal.site_evidence(bigint),
+GRANT EXECUTE ON FUNCTION dbanon_internal.run_digest(bigint), dbanon_internal.run_tables(),
+    dbanon_internal.add_cell_regions(bigint, integer[], integer[], bigint[], integer[], integer[], jsonb[]),
+    dbanon_internal.region_evidence(bigint), dbanon_internal.extra_evidence(bigint, text), dbanon_internal.period_evidence(bigint),
+    dbanon_internal.record_evidence(bigint), dbanon_internal.membership_evidence(bigint), dbanon_internal.hiding_evidence(bigint),
+    dbanon_internal.shown_regions(bigint), dbanon_internal.request_evidence(bigint), dbanon_internal.site_evidence(bigint),
     dbanon_internal.delete_rows(bigint), dbanon_internal.hold_lock(), dbanon_internal.register_worker(text), dbanon_internal.claim_run(text, bigint), dbanon_internal.watch_run(bigint, integer, text, bigint, bigint), dbanon_internal.requeue_run(bigint, integer)
     TO @worker@;
 

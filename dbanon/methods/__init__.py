@@ -16,9 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbanon.cloaks import Cloaks
 from dbanon.errors import ParameterError
 from dbanon.methods import _parsing
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.trajectory import Places, Requests, Trajectories
 
 
 def parameter(

@@ -199,24 +199,48 @@ CREATE TABLE dbanon.worker (
     started_by text NOT NULL DEFAULT session_user
 );
 
-CREATE TABLE dbanon.cloak (
+-- The rows of runs. Many records share regions and periods, so each is stored once, and a record is its rows' numbers of them;
+-- dbanon.cloak is the view that puts the rows together. dbanon.run_tables lists these tables.
+CREATE TABLE dbanon.region (
     run_id bigint NOT NULL,
-    record_id bigint NOT NULL CHECK (record_id >= 1),
-    seq integer NOT NULL CHECK (seq >= 1),
-    period tstzrange NOT NULL,
+    region_no integer NOT NULL CHECK (region_no >= 1),
     region @postgis@.geometry NOT NULL,
+    cells bigint[] CHECK (cardinality(cells) > 0),
     crowd integer NOT NULL,
     subjects integer NOT NULL,
     extra jsonb CHECK (jsonb_typeof(extra) = 'object'),
-    PRIMARY KEY (run_id, record_id, seq),
-    CONSTRAINT cloak_period_check CHECK (
-        lower_inc(period) AND NOT upper_inc(period)
-        AND coalesce(isfinite(lower(period)) AND isfinite(upper(period)), false)),
+    PRIMARY KEY (run_id, region_no),
     -- NaN counts as greater than every number, so it fails the second test.
-    CONSTRAINT cloak_region_check CHECK (@postgis@.ST_Area(region) > 0 AND @postgis@.ST_Area(region) < 'Infinity'),
-    CONSTRAINT cloak_crowd_check CHECK (subjects >= 1 AND subjects <= crowd)
+    CONSTRAINT region_area_check CHECK (@postgis@.ST_Area(region) > 0 AND @postgis@.ST_Area(region) < 'Infinity'),
+    CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND subjects <= crowd)
 );
-ALTER TABLE dbanon.cloak ALTER COLUMN region SET STATISTICS 0;
+ALTER TABLE dbanon.region ALTER COLUMN region SET STATISTICS 0;
+
+CREATE TABLE dbanon.period (
+    run_id bigint NOT NULL,
+    period_no integer NOT NULL CHECK (period_no >= 1),
+    period tstzrange NOT NULL,
+    PRIMARY KEY (run_id, period_no),
+    CONSTRAINT period_period_check CHECK (
+        lower_inc(period) AND NOT upper_inc(period)
+        AND coalesce(isfinite(lower(period)) AND isfinite(upper(period)), false))
+);
+
+CREATE TABLE dbanon.record (
+    run_id bigint NOT NULL,
+    record_id bigint NOT NULL CHECK (record_id >= 1),
+    periods integer[] NOT NULL,
+    regions integer[] NOT NULL,
+    PRIMARY KEY (run_id, record_id),
+    -- One element a row, from 1 on. A row that was deleted leaves 0 where others follow.
+    CONSTRAINT record_rows_check CHECK (
+        cardinality(periods) > 0 AND array_dims(periods) = array_dims(regions)
+        AND array_ndims(periods) = 1 AND array_lower(periods, 1) = 1
+        AND coalesce(0 <= ALL (periods) AND 0 <= ALL (regions), false))
+);
+-- Numbers hardly compress, and are read whole; of every hundredth row's, statistics would say nothing.
+ALTER TABLE dbanon.record ALTER COLUMN periods SET STORAGE EXTERNAL, ALTER COLUMN regions SET STORAGE EXTERNAL;
+ALTER TABLE dbanon.record ALTER COLUMN periods SET STATISTICS 0, ALTER COLUMN regions SET STATISTICS 0;
 
 CREATE TABLE dbanon.membership (
     run_id bigint NOT NULL,
@@ -225,6 +249,15 @@ CREATE TABLE dbanon.membership (
     period tstzrange CHECK (NOT isempty(period))
 );
 CREATE INDEX membership_record_idx ON dbanon.membership (run_id, record_id);
+
+CREATE TABLE dbanon.hiding (
+    run_id bigint NOT NULL,
+    record_id bigint NOT NULL,
+    period tstzrange CHECK (NOT isempty(period)),
+    others bigint[] NOT NULL CHECK (array_ndims(others) = 1 AND array_position(others, NULL) IS NULL)
+);
+CREATE INDEX hiding_record_idx ON dbanon.hiding (run_id, record_id);
+ALTER TABLE dbanon.hiding ALTER COLUMN others SET STATISTICS 0;
 
 CREATE TABLE dbanon.verification (
     verification_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -160,24 +160,6 @@ from dbanon_internal.claim_run; stage, done and total. Returns: go on; done, if 
 its end; lost, if the run is somebody else''s by now. Raises: nothing. Example: SELECT dbanon_internal.watch_run(1, 1, ''writing
 cloaks'', 10, 100).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- Mostly there are none; then this waits for nobody who has locked the tables.
-    IF EXISTS (SELECT FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id) THEN
-        DELETE FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id;
-    END IF;
-    IF EXISTS (SELECT FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id) THEN
-        DELETE FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id;
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
-'Deletes the cloaks and members of a run that did not come to its end. Takes: run_id. Returns: nothing. Raises: DA007 if it
-was released. Example: SELECT dbanon_internal.delete_rows(1).';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

@@ -91,8 +91,8 @@ BEGIN
         WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
           AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
           AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname IN (
-              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'cloak', 'membership', 'verification', 'method');
+          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (dbanon_internal.run_tables() || ARRAY[
+              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
             USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
@@ -101,7 +101,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
-'Refuses a transaction that has written to, or locked for writing, the tables of data, cloaks, members, verdicts or methods; and one
+'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts or methods; and one
 with an old snapshot. Part of dbanon.publish. Takes: nothing. Returns: nothing. Raises: DA015. Example: SELECT
 dbanon_internal.check_transaction().';
 
@@ -155,18 +155,18 @@ BEGIN
            coalesce(string_agg(', ' || k.value, '' ORDER BY k.ord), '')
         INTO definitions, own
         FROM dbanon_internal.release_columns(method) k;
-    EXECUTE format('CREATE TABLE %s (record_id bigint NOT NULL, seq integer NOT NULL, period tstzrange NOT NULL, '
-        'region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
-        'cloak_id bigint NOT NULL, valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
+    EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
+        'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
+        'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
         target, region_type, srid, definitions);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers tell nothing of the run's own.
-    EXECUTE format('INSERT INTO %s SELECT s.record_id, c.seq, c.period, %s, c.crowd, c.subjects, '
-        'row_number() OVER (ORDER BY s.record_id, c.seq), lower(c.period), upper(c.period)%s '
+    EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, c.seq), s.record_id, c.seq, c.period, %s, '
+        'c.crowd, c.subjects, lower(c.period), upper(c.period)%s '
         'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
               'FROM (SELECT g.record_id, gen_random_uuid() AS draw '
-                    'FROM (SELECT DISTINCT o.record_id FROM ONLY dbanon.cloak o WHERE o.run_id = $1) g) d) s '
-        'JOIN ONLY dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
+                    'FROM ONLY dbanon.record g WHERE g.run_id = $1) d) s '
+        'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
         'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);

@@ -32,10 +32,10 @@ AS $$
         SELECT g.*, @postgis@.Box3D(g.region) AS box
         FROM (
             -- Geometries are equal here if all their bytes are: what an analyst can tell apart is not shared.
-            SELECT c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false) AS cloaked, count(*) AS rows
+            SELECT u.region, u.period, coalesce(u.extra -> 'cloaked' = 'true', false) AS cloaked, sum(u.rows)::bigint AS rows
             FROM run
-            JOIN ONLY dbanon.cloak c ON c.run_id = run.run_id
-            GROUP BY c.region, c.period, coalesce(c.extra -> 'cloaked' = 'true', false)
+            CROSS JOIN LATERAL dbanon_internal.shown_regions(run.run_id) u
+            GROUP BY u.region, u.period, coalesce(u.extra -> 'cloaked' = 'true', false)
         ) g
     ), bounded AS MATERIALIZED (
         SELECT p.period, p.cloaked, p.rows, run.dataset_id, run.grid_m, b.*,

@@ -1,31 +1,31 @@
 -- What belongs to tp-aware alone: the evidence of requests for its attack, and its part of a plan.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.request_evidence(run_id bigint) RETURNS TABLE (
-    published boolean, record_id bigint, seq integer, subject text, t double precision, content text)
+    region_no integer, subject text, t double precision, content text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-    SELECT true, o.record_id, o.seq, NULL::text, NULL::double precision, o.content
-    FROM (SELECT c.record_id, c.seq, e.value::text AS content
-    FROM ONLY dbanon.cloak c
+    SELECT o.region_no, NULL::text, NULL::double precision, o.content
+    FROM (SELECT g.region_no, e.value::text AS content
+    FROM ONLY dbanon.region g
     -- A value that is no array becomes an array inside an array: no request looks like that, so the attack refuses it.
     CROSS JOIN LATERAL pg_catalog.jsonb_array_elements(
-        CASE pg_catalog.jsonb_typeof(c.extra -> 'requests')
-            WHEN 'array' THEN c.extra -> 'requests'
-            ELSE pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_array(c.extra -> 'requests'))
+        CASE pg_catalog.jsonb_typeof(g.extra -> 'requests')
+            WHEN 'array' THEN g.extra -> 'requests'
+            ELSE pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_array(g.extra -> 'requests'))
         END) WITH ORDINALITY e
-    WHERE c.run_id = request_evidence.run_id AND c.extra ? 'requests'
-    ORDER BY c.record_id, c.seq, e.ordinality) o  -- the attack looks at the order within a row
+    WHERE g.run_id = request_evidence.run_id AND g.extra ? 'requests'
+    ORDER BY g.region_no, e.ordinality) o  -- the attack looks at the order within a row
     UNION ALL
-    SELECT false, NULL, NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
+    SELECT NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.request q ON q.dataset_id = r.dataset_id
     WHERE r.run_id = request_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.request_evidence(bigint) IS
-'The requests a run would publish beside those its dataset holds. Takes: run_id. Returns: published true: one row for each
-element of extra -> requests, with record_id, seq and content; published false: one row for each request of the dataset,
-with subject, t in unix seconds and content (a JSON text in the database''s own form); duplicates included. Raises: nothing.
-Example: SELECT published, count(*) FROM dbanon_internal.request_evidence(1) GROUP BY published.';
+'The requests a run would publish beside those its dataset holds. Takes: run_id. Returns: one row for each element of extra ->
+requests of a region, with region_no and content; and one row for each request of the dataset, with subject, t in unix seconds and
+content (a JSON text in the database''s own form), where region_no is null; duplicates included. Raises: nothing. Example: SELECT
+region_no IS NULL, count(*) FROM dbanon_internal.request_evidence(1) GROUP BY 1.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.plan_windows(
     dataset_id bigint, share double precision, grid_s integer, start_s bigint, step_s integer, instants integer, total bigint,

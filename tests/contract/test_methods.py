@@ -8,9 +8,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dbanon.cloaks import Cloaks
 from dbanon.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.trajectory import Places, Requests, Trajectories
 
 K = 4
 GRID_M = 5.0

@@ -12,9 +12,9 @@ import pytest
 
 from dbanon import _arrow, _sqlstate, queue, reading, releases, runs, writing
 from dbanon.attacks import Clause, Verdict
+from dbanon.cloaks import Cloaks
 from dbanon.connection import connect, errors_translated
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
-from dbanon.trajectory import Cloaks
 
 
 def _value(connection, query, *params):

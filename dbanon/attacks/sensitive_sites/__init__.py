@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from dbanon.attacks import SiteEvidence, Verdict
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
-from dbanon.attacks.shared.claims import UndecidableError, decided, undecided
+from dbanon.attacks.shared.claims import Hours, UndecidableError, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
 from dbanon.attacks.shared.replay import runs
@@ -126,13 +126,13 @@ def attack(evidence: SiteEvidence) -> Verdict:
     O((fixes + rows) log) time, beside the matching of sites and the rectangles that hold them.
     """
     try:
-        rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
+        rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
     except UndecidableError as doubt:
         return undecided(NAME, doubt)
-    return _decide(evidence, rules, stated)
+    return _decide(evidence, rules, stated, hours)
 
 
-def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Verdict:
+def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours: Hours) -> Verdict:
     users = snapshot(evidence, rules)
     rows = _rows(evidence, users)
     regions = _regions(evidence, rows)
@@ -140,6 +140,9 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Ver
     inside = int((meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
     absent = {ABSENT: int((~users.there).sum())}
     misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
+    counts = {"seen": len(users.subject), "published": len(rows.published), f"left_out {ABSENT}": absent[ABSENT]}
+    found = {name: np.array([number]) for name, number in counts.items()}
+    misstated += hours_misstated(hours, np.array([users.start_s]), found)
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
     broken = {
         "decidable": 0,

@@ -7,7 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import SiteEvidence
-from dbanon.attacks.shared.claims import demand_sane, get, in_slots, integer, length_m, moment, must, reasons, switch
+from dbanon.attacks.shared.claims import (
+    Hours,
+    demand_sane,
+    get,
+    in_slots,
+    integer,
+    length_m,
+    moment,
+    must,
+    read_hours,
+    reasons,
+    switch,
+)
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots
@@ -15,7 +27,7 @@ from dbanon.trajectory import Float, Int, Trajectories
 
 Bool = NDArray[np.bool_]
 
-_MALFORMED = "What the run left out must be whole counts of subjects by reason, and nothing else; it is not."
+_MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
 ABSENT = "absent_at_instant"
 
 
@@ -101,16 +113,17 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     must(sane, "Every pair of the spatial join must have rows and a distance; it has not.")
 
 
-def read_stated(suppressed: Mapping[str, object]) -> dict[str, int]:
-    """Make sense of what the run says it left out: subjects by reason.
+def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
+    """Make sense of what the run says it left out: subjects by reason, and by hour.
 
     Raises
     ------
     UndecidableError
         If it is not what the method writes.
     """
-    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects"}, _MALFORMED)
-    return reasons(suppressed, "subjects", _MALFORMED) if suppressed else {}
+    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
+    stated = reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
+    return stated, read_hours(suppressed)
 
 
 def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
+    Hours,
     choice,
     count,
     demand_sane,
@@ -16,6 +17,7 @@ from dbanon.attacks.shared.claims import (
     length_m,
     moment,
     must,
+    read_hours,
     reasons,
 )
 from dbanon.attacks.shared.replay import Timetable, slots
@@ -41,10 +43,11 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """``run.suppressed``: subject-windows by reason, counts by a window's start, requests left out (None: not said)."""
+    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out (None: not said)."""
 
     subjects: Mapping[str, int]
     windows: Mapping[int, tuple[int, int, int, int]]
+    hours: Hours
     requests: int | None
 
 
@@ -109,4 +112,9 @@ def read_stated(suppressed: Mapping[str, Any], timetable: Timetable) -> Stated:
         windows[index] = (instants, seen, present, published)
     requests = reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else None
     left_out = None if requests is None else sum(requests.values())
-    return Stated(subjects=reasons(suppressed, "subjects", _MALFORMED), windows=windows, requests=left_out)
+    return Stated(
+        subjects=reasons(suppressed, "subjects", _MALFORMED),
+        windows=windows,
+        hours=read_hours(suppressed),
+        requests=left_out,
+    )

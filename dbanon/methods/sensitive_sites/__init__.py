@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import parameter
 from dbanon.methods.kernels import align
@@ -29,7 +30,7 @@ from dbanon.methods.sensitive_sites import (
     _snapshot,
 )
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
-from dbanon.trajectory import Cloaks, Int, Places, Trajectories
+from dbanon.trajectory import Int, Places, Trajectories
 
 MOST_USERS_LOCAL, MOST_SITES_LOCAL = 100_000, 500
 """The algorithm `local` is for comparison, and beyond these takes minutes (46,000 users and 553 sites: 43 s)."""
@@ -353,9 +354,10 @@ def _cloaks(
     count = len(order)
     record = np.arange(1, count + 1)
     bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
-    return Cloaks(
+    left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
+    people = len(scene.users)
+    return Cloaks.of_rows(
         record_id=record,
-        seq=np.ones(count, np.int32),
         start=np.full(count, seen.start, np.int64),
         end=np.full(count, seen.end, np.int64),
         bounds=bounds[order],
@@ -363,7 +365,15 @@ def _cloaks(
         subjects=np.ones(count, np.int32),
         member_record=record,
         member_trajectory=data.trajectory_id[trajectory[order]],
-        suppressed={"subjects": {"absent_at_instant": seen.absent} if seen.absent else {}},
+        suppressed={
+            "subjects": left_out,
+            "by_hour": by_hour(
+                np.array([seen.start]),
+                np.array([people + seen.absent]),
+                np.array([people]),
+                {reason: np.array([number]) for reason, number in left_out.items()},
+            ),
+        },
         metrics=metrics,
         extra=np.where(rows.hidden[order], 0, -1),
         extras=(_CLOAKED,),

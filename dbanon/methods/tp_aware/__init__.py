@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import parameter
 from dbanon.methods._parsing import LATEST_S
 from dbanon.methods.kernels import align
 from dbanon.methods.tp_aware import _binary_us_tree
-from dbanon.trajectory import Cloaks, Float, Int, Requests, Trajectories
+from dbanon.trajectory import Float, Int, Requests, Trajectories
 
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
@@ -168,16 +169,16 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
     span = cloaks.suppressed["windows"]
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
-    step = int(cloaks.end[0] - cloaks.start[0])
+    step = int(cloaks.periods[0, 1] - cloaks.periods[0, 0])
     window_start = np.array([w["start"] for w in span], np.int64)
     last = span[-1]["start"] + span[-1]["instants"] * step
     inside = (time >= window_start[0]) & (time < last)
     record = np.zeros(len(time), np.int64)
     record[inside] = _records_of(cloaks, data, window_start, requests.subject[inside], time[inside])
     carried = record > 0
-    first_row = np.searchsorted(cloaks.record_id, record[carried])
-    row = first_row + (time[carried] - cloaks.start[first_row]) // step
-    extra, extras = _request_sets(len(cloaks.record_id), row, requests.content[carried], requests.contents)
+    first_row = cloaks.offset[record[carried] - 1]
+    row = first_row + (time[carried] - cloaks.periods[cloaks.period[first_row], 0]) // step
+    extra, extras = _request_sets(cloaks.rows, row, requests.content[carried], requests.contents)
     unsent = {"sender_not_published": int((inside & ~carried).sum()), "outside_windows": int((~inside).sum())}
     counts = {
         "requests_total": len(time),
@@ -185,9 +186,7 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
         "requests_of_one_subject": _of_one_subject(requests, carried),
     }
     return dataclasses.replace(
-        cloaks,
-        extra=extra,
-        extras=extras,
+        cloaks.with_extra(extra, extras),
         suppressed={**cloaks.suppressed, "requests": unsent},
         metrics={**cloaks.metrics, **counts},
     )
@@ -386,9 +385,8 @@ def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
     start = np.repeat(np.repeat([w.instants.start for w in windows], bundles), length) + seq * step
     crowd = np.concatenate([w.crowd for w in windows])
     bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
-    return Cloaks(
+    return Cloaks.of_rows(
         record_id=record,
-        seq=(seq + 1).astype(np.int32),
         start=start,
         end=start + step,
         bounds=bounds,
@@ -417,6 +415,15 @@ def _suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
             }
             for s in surveys
         ],
+        "by_hour": by_hour(
+            np.array([s.instants.start for s in surveys]),
+            np.array([s.seen for s in surveys]),
+            np.array([s.present if s.present >= k else 0 for s in surveys]),
+            {
+                "absent_at_some_instant": np.array([s.seen - s.present for s in surveys]),
+                "window_below_k": np.array([s.present if s.present < k else 0 for s in surveys]),
+            },
+        ),
     }
 
 
@@ -452,7 +459,8 @@ def _distinct(windows: list[_Window]) -> int:
 
 def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
     """Find the record that carries each subject in the window of each time; 0 where none does."""
-    record_start = cloaks.start[np.searchsorted(cloaks.record_id, cloaks.member_record)]
+    first_row = cloaks.offset[cloaks.member_record - 1]
+    record_start = cloaks.periods[cloaks.period[first_row], 0]
     base = int(max(data.subject.max(), subject.max(initial=0))) + 2
     trajectory = np.searchsorted(data.trajectory_id, cloaks.member_trajectory)
     known = np.searchsorted(window_start, record_start) * base + data.subject[trajectory] + 1
