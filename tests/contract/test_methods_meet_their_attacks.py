@@ -11,6 +11,7 @@ from dbanon.attacks import ATTACKS, RequestEvidence, SiteEvidence
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
 from dbanon.trajectory import Places, Requests, Trajectories
+from tests.unit.attack_evidence import made
 from tests.unit.site_evidence import joined
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
@@ -47,8 +48,8 @@ def seen_from_outside(family, params, data, requests, cloaks):
     rows = [(r, json.loads(cloaks.extras[e])["requests"]) for r, e in enumerate(cloaks.extra.tolist()) if e >= 0]
     published = [(r, [json.loads(c) for c in CONTENTS].index(q)) for r, sent in rows for q in sent]
     row = np.array([r for r, _ in published], np.int64)
-    return RequestEvidence(
-        method=family.name, algorithm="traj-anon", params=json.loads(json.dumps(dataclasses.asdict(params))),
+    return made(
+        RequestEvidence, method=family.name, algorithm="traj-anon", params=json.loads(json.dumps(dataclasses.asdict(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
         cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
         cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),
@@ -128,8 +129,8 @@ def places_of(rng, data, spots):
 def near_sites(params, data, places, algorithm, cloaks):
     rows, none = len(cloaks.seq), np.empty(0)
     cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
-    return joined(SiteEvidence(
-        method="sensitive-sites", algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
+    return joined(made(
+        SiteEvidence, method="sensitive-sites", algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data, places=places,
         cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
         cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),

@@ -9,7 +9,7 @@ import numpy as np
 
 from dbanon.attacks import ATTACKS, SiteEvidence
 from dbanon.trajectory import Places
-from tests.unit.attack_evidence import Trips, put, trajectories
+from tests.unit.attack_evidence import Trips, hours, made, put, trajectories
 
 attack = ATTACKS["sensitive-sites"]
 
@@ -118,9 +118,11 @@ class SiteWorld:
             )
         bounds = [[box[0], box[1], box[2] + 1, box[3] + 1] for _, _, box, _, _ in rows]
         absent = len(self.subjects) - len(self.there)
-        return joined(SiteEvidence(
-            method="sensitive-sites", algorithm="bk", params=self.params,
-            suppressed={"subjects": {"absent_at_instant": absent}}, trajectories=self.data, places=self.places(),
+        by_hour = hours([(int(self.period[0]), len(self.subjects), len(self.there), {"absent_at_instant": absent})])
+        return joined(made(
+            SiteEvidence, method="sensitive-sites", algorithm="bk", params=self.params,
+            suppressed={"subjects": {"absent_at_instant": absent}, "by_hour": by_hour},
+            trajectories=self.data, places=self.places(),
             cloak_record=np.array([row[0] for row in rows]), cloak_seq=np.ones(len(rows), np.int32),
             cloak_start_s=np.full(len(rows), self.period[0]), cloak_end_s=np.full(len(rows), self.period[1]),
             cloak_bounds=np.array(bounds) * self.grid_m, cloak_rectangle=np.ones(len(rows), bool),

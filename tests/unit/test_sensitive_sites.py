@@ -51,7 +51,9 @@ def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_i
     data = users([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
     cloaks = run(data, sites([(6, 6)]), at="120", max_gap_s=120)
     assert rows(cloaks) == {8: ([5, 5, 10, 10], 2, True), 11: ([5, 5, 10, 10], 2, True)}
-    assert cloaks.suppressed == {"subjects": {"absent_at_instant": 1}}
+    left_out = {"absent_at_instant": 1}
+    by_hour = [{"hour": "1970-01-01T00:00Z", "seen": 3, "published": 2, "left_out": left_out}]
+    assert cloaks.suppressed == {"subjects": left_out, "by_hour": by_hour}
     assert (cloaks.start[0], cloaks.end[0]) == (120, 180)
 
 

@@ -140,7 +140,7 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours:
     inside = int((meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
     absent = {ABSENT: int((~users.there).sum())}
     misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
-    counts = {"seen": len(users.subject), "published": len(rows.published), f"left_out {ABSENT}": absent[ABSENT]}
+    counts = {"seen": len(users.subject), "published": int(users.there.sum()), f"left_out {ABSENT}": absent[ABSENT]}
     found = {name: np.array([number]) for name, number in counts.items()}
     misstated += hours_misstated(hours, np.array([users.start_s]), found)
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
