@@ -31,14 +31,18 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> tuple[dict[str, Any], In
     members = _table(snapshot, "membership_evidence", run_id)
     by_region, region_no = _order(regions["region_no"])
     by_period, period_no = _order(periods["period_no"])
-    bounds = np.column_stack([_arrow.numbers(regions[side])[by_region] for side in _SIDES])
+    rows = _records(snapshot, run_id, region_no, period_no)
+    used, rows["region"] = _used(rows["region"], len(region_no))
+    by_region, region_no = by_region[used], region_no[used]
+    used, rows["period"] = _used(rows["period"], len(period_no))
+    by_period = by_period[used]
     columns = ("rectangle", "srid", "crowd", "subjects", "other_keys")
     fields = {f"region_{name}": _arrow.numbers(regions[name])[by_region] for name in columns}
     return {
+        **rows,
         **fields,
-        **_records(snapshot, run_id, region_no, period_no),
         **_hiding(_table(snapshot, "hiding_evidence", run_id)),
-        "region_bounds": bounds,
+        "region_bounds": np.column_stack([_arrow.numbers(regions[side])[by_region] for side in _SIDES]),
         "period_start_s": _arrow.numbers(periods["lower_s"])[by_period],
         "period_end_s": _arrow.numbers(periods["upper_s"])[by_period],
         "member_record": _arrow.numbers(members["record_id"]),
@@ -46,6 +50,13 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> tuple[dict[str, Any], In
         "member_start_s": _arrow.numbers(members["lower_s"]),
         "member_end_s": _arrow.numbers(members["upper_s"]),
     }, region_no
+
+
+def _used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Find which things any row has, and number these anew in the rows: a change may have left others behind."""
+    used = np.zeros(count, bool)
+    used[index] = True
+    return used, index if used.all() else (np.cumsum(used) - 1).astype(index.dtype)[index]
 
 
 def _table(snapshot: _arrow.Snapshot, function: str, run_id: int) -> pa.Table:

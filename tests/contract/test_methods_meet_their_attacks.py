@@ -49,7 +49,8 @@ def seen_from_outside(family, params, data, requests, cloaks):
     published = [(r, [json.loads(c) for c in CONTENTS].index(q)) for r, sent in rows for q in sent]
     row = np.array([r for r, _ in published], np.int64)
     return made(
-        RequestEvidence, method=family.name, algorithm="traj-anon", params=json.loads(json.dumps(dataclasses.asdict(params))),
+        RequestEvidence, method=family.name, algorithm="traj-anon",
+        params=json.loads(json.dumps(dataclasses.asdict(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
         cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
         cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),
@@ -130,7 +131,8 @@ def near_sites(params, data, places, algorithm, cloaks):
     rows, none = len(cloaks.seq), np.empty(0)
     cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
     return joined(made(
-        SiteEvidence, method="sensitive-sites", algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
+        SiteEvidence, method="sensitive-sites", algorithm=algorithm,
+        params=json.loads(json.dumps(dataclasses.asdict(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data, places=places,
         cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
         cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),

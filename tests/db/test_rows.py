@@ -24,9 +24,8 @@ def _value(connection, query, *params):
 def _cloaks(count, *, extras=(), extra=None):
     number = np.arange(count)
     low = number.astype(float) * 10 - 500
-    return Cloaks(
+    return Cloaks.of_rows(
         record_id=number // 3 + 1,
-        seq=(number % 3 + 1).astype(np.int32),
         start=1_212_562_800 + number * 60,
         end=1_212_562_860 + number * 60,
         bounds=np.column_stack([low, low + 1, low + 5, low + 8]),
@@ -426,7 +425,8 @@ def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connect
 
 
 def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
-    broken = dataclasses.replace(_cloaks(1), crowd=np.array([1], np.int32))
+    cloaks = _cloaks(1)
+    broken = dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, crowd=np.array([1], np.int32)))
     with pytest.raises(StoreError, match="cloak_crowd_check") as caught:
         writing.write_cloaks(connection, new_run, dataset, broken)
     assert "500" not in str(caught.value)

@@ -186,7 +186,7 @@ ROW = ("record", "seq", "start_s", "end_s", "bounds", "rectangle", "srid", "crow
 
 
 def made(kind: type[Evidence], **columns: Any) -> Evidence:
-    """Make evidence of a value a row (``cloak_*``) and a membership (``member_whole``): every row has its own region."""
+    """Make evidence of a value a row (``cloak_*``) and a membership (``member_whole``): each row has its own region."""
     rows = len(columns["cloak_record"])
     record = np.asarray(columns.pop("cloak_record"))
     first = np.flatnonzero(np.append(True, record[1:] != record[:-1])) if rows else np.empty(0, np.int64)

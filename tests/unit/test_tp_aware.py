@@ -80,6 +80,14 @@ def test_the_absent_and_the_few_are_suppressed_and_counted_by_reason_and_window(
             *({"start": 120 * w, "instants": 2, "seen": 0, "present": 0, "published": 0} for w in range(1, 5)),
             {"start": 600, "instants": 1, "seen": 2, "present": 2, "published": 0},
         ],
+        "by_hour": [
+            {
+                "hour": "1970-01-01T00:00Z",
+                "seen": 7,
+                "published": 4,
+                "left_out": {"absent_at_some_instant": 1, "window_below_k": 2},
+            }
+        ],
     }
     figures = {"windows": 6, "windows_published": 1, "bundles": 1, "subjects_published": 4, "subject_windows_seen": 7}
     assert figures.items() <= cloaks.metrics.items()
