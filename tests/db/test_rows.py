@@ -340,9 +340,9 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     rows, notices = releases.publish(connection, run, "ten_people")
     assert (rows, notices) == (4, ())
     names, shown = releases.release_rows(connection, "ten_people", 3)
-    assert names[:5] == ["record_id", "seq", "period", "region", "crowd"]
+    assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
-    assert shown[0][3].startswith("POLYGON")
+    assert shown[0][4].startswith("POLYGON")
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
     assert runs.list_runs(connection)[0]["releases"] == "ten_people"
     with pytest.raises(ParameterError, match="free"):
