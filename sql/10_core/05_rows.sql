@@ -18,7 +18,7 @@ JOIN ONLY dbanon.period p ON p.run_id = d.run_id AND p.period_no = e.period_no
 JOIN ONLY dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no;
 
 CREATE OR REPLACE FUNCTION dbanon_internal.number_region(cloak dbanon.cloak) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -42,7 +42,7 @@ COMMENT ON FUNCTION dbanon_internal.number_region(dbanon.cloak) IS
 'Finds or stores the region of a row, with its crowd, subjects and extra, and returns its region_no.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.number_period(cloak dbanon.cloak) RETURNS integer
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -63,7 +63,7 @@ COMMENT ON FUNCTION dbanon_internal.number_period(dbanon.cloak) IS
 'Finds or stores the period of a row, and returns its period_no.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.put_row(cloak dbanon.cloak) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -98,7 +98,7 @@ COMMENT ON FUNCTION dbanon_internal.put_row(dbanon.cloak) IS
 'Stores a row at its place in its record, which must be free.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_row(cloak dbanon.cloak) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -125,7 +125,7 @@ COMMENT ON FUNCTION dbanon_internal.take_row(dbanon.cloak) IS
 'Takes a row from its record, whose other rows keep their places; returns whether its region or period was the last of the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_unused(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -185,7 +185,7 @@ CREATE OR REPLACE TRIGGER write_cloak INSTEAD OF INSERT OR UPDATE OR DELETE ON d
 
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
     run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

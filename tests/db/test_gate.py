@@ -285,7 +285,7 @@ READ = (
     "SELECT * FROM dbanon_internal.record_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon_internal.hiding_evidence(2) ORDER BY 1",
     "SELECT * FROM dbanon.cloak ORDER BY run_id, record_id, seq",
-    "SELECT * FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
+    "SELECT record_id, trajectory_id, lower_s::text FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",
     "SELECT * FROM dbanon_internal.site_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.run_grouping(2) ORDER BY subjects",
