@@ -328,7 +328,7 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
         )
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
-    assert read_by_the_program(database) == computed
+    assert str(read_by_the_program(database)) == str(computed)  # NaN is no number, but one text
     assert sqlstate(crossing, PUBLISH) == "DA010"
     assert value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
     assert value(crossing, "SELECT count(*) FROM published.again") == 4
