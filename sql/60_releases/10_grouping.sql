@@ -239,7 +239,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
         SELECT l.release_id, l.overlap_reason IS NOT NULL AS overridden,
-            m.traits -> 'secret' = (SELECT n.traits -> 'secret' FROM ONLY dbanon.run r JOIN ONLY dbanon.method n ON n.name = r.method
+            m.traits -> 'hides' = (SELECT n.traits -> 'hides' FROM ONLY dbanon.run r JOIN ONLY dbanon.method n ON n.name = r.method
                                     WHERE r.run_id = audiences.run_id) AS alike
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.method m ON m.name = o.method
         WHERE l.release_id = ANY (audiences.releases)

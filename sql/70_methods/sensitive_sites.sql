@@ -1,4 +1,4 @@
--- What belongs to sensitive-sites alone: the evidence of sites for its attack, and its part of a plan.
+-- What PostGIS gathers for sensitive-sites alone: the sites and rows its attack looks at.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.site_evidence(run_id bigint) RETURNS TABLE (
     site_id bigint, xmin double precision, ymin double precision, xmax double precision, ymax double precision,

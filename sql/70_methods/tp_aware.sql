@@ -1,10 +1,10 @@
--- What belongs to tp-aware alone: the evidence of requests for its attack, and its part of a plan.
+-- What PostGIS gathers for tp-aware alone: the requests its attack looks at.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.request_evidence(run_id bigint) RETURNS TABLE (
     published boolean, record_id bigint, seq integer, subject text, t double precision, content text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-    SELECT true, o.record_id, o.seq, NULL::text, NULL::double precision, o.content
+    SELECT true, o.record_id, o.seq, ''::text, 0::double precision, o.content
     FROM (SELECT c.record_id, c.seq, e.value::text AS content
     FROM ONLY dbanon.cloak c
     -- A value that is no array becomes an array inside an array: no request looks like that, so the attack refuses it.
@@ -16,7 +16,7 @@ BEGIN ATOMIC
     WHERE c.run_id = request_evidence.run_id AND c.extra ? 'requests'
     ORDER BY c.record_id, c.seq, e.ordinality) o  -- the attack looks at the order within a row
     UNION ALL
-    SELECT false, NULL, NULL, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
+    SELECT false, 0, 0, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.request q ON q.dataset_id = r.dataset_id
     WHERE r.run_id = request_evidence.run_id;
