@@ -290,7 +290,7 @@ class Reader:
         data, self._subjects[dataset_id] = trajectories(self._snapshot, dataset_id)
         return data
 
-    def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
+    def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Read inputs beside the trajectories, in whose codes subjects are.
 
         Parameters
@@ -312,7 +312,7 @@ class Reader:
             If there is no set of that name.
         """
         codes = self._subjects.get(dataset_id) or subject_codes(self._snapshot, dataset_id)
-        return _Dataset(snapshot=self._snapshot, dataset_id=dataset_id, subjects=codes).inputs(names, params)
+        return _Dataset(snapshot=self._snapshot, dataset_id=dataset_id, subjects=codes).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.

@@ -270,7 +270,7 @@ METHODS = Registry(
 """Every family, a line each."""
 
 DEMO = "tp-aware"
-"""The family that ``dbanon demo`` and the examples show."""
+"""The family that the demo shows."""
 
 
 def method(name: str) -> Method:

@@ -14,7 +14,7 @@ from dbanon.errors import DbanonError, InfeasibleError
 from dbanon.methods import METHODS, sensitive_sites, tp_aware
 from dbanon.methods._parsing import LATEST_S
 from dbanon.methods.sensitive_sites import _snapshot
-from dbanon.trajectory import Places, Requests, Trajectories
+from dbanon.trajectory import Requests, Sites, Trajectories
 
 CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
 ALIGNS = ("last", "exact", "linear")
@@ -60,12 +60,12 @@ def single(points, t=None):
 def spots(points):
     bounds = np.array([(*p, *p) for p in points], np.float64).reshape(-1, 4)
     none = np.empty(0, np.int64)
-    return Places(
+    return Sites(
         site_id=np.arange(len(bounds)) + 1, site_bounds=bounds, shape_trajectory=none, shape_bounds=np.empty((0, 4))
     )
 
 
-def stored(connection, data, requests=None, places=None, name="d"):
+def stored(connection, data, requests=None, sites=None, name="d"):
     """Write data that are arrays into the tables."""
     number = connection.execute(
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, %s, %s) RETURNING dataset_id",
@@ -121,7 +121,7 @@ def demand_foretold(plan, family, cloaks):
     assert (plan["exit_code"].value, plan["exit_code"].exact) == (0, True)
 
 
-def attempt(family, data, algorithm, params, places=None):
+def attempt(family, data, algorithm, params, sites=None):
     """Run a method: its cloaks, or None and the sentence of why there can be none."""
     try:
         return family.anonymise(data, algorithm, family.parse(params), np.random.default_rng(0), places), ""
@@ -167,7 +167,7 @@ def test_a_plan_of_sensitive_sites_counts_what_the_run_reports(scratch, algorith
     for number in range(10):
         data = town(rng)
         places = spots([(rng.uniform(-300, 300), rng.uniform(-300, 300)) for _ in range(rng.randint(1, 3))])
-        stored(scratch, data, places=places, name=f"d{number}")
+        stored(scratch, data, sites=places, name=f"d{number}")
         given = {"k": rng.randint(2, 4), "at": rng.choice([0, 600, 1500, 1800]), "max_gap_s": rng.choice([10, 60, 300])}
         plan = planned(scratch, "sensitive-sites", given, algorithm, dataset=f"d{number}")
         cloaks, refusal = attempt(family, data, algorithm, given, places)
@@ -189,7 +189,7 @@ def test_a_plan_of_sensitive_sites_counts_what_the_run_reports(scratch, algorith
     assert runs >= 3
 
 
-def failure(family, data, algorithm, params, places=None):
+def failure(family, data, algorithm, params, sites=None):
     """Run a method and give exit code and sentence of its failure."""
     with pytest.raises(DbanonError) as caught:
         family.anonymise(data, algorithm, family.parse(params), np.random.default_rng(0), places)
@@ -239,14 +239,14 @@ FEW = single([(i, i) for i in range(6)])
     ids=["at", "no at", "no sites", "few", "few for knn", "absent", "wide", "domain", "local"],
 )
 def test_where_sensitive_sites_would_fail_the_plan_says_so_in_its_words(scratch, data, places, algorithm, params):
-    stored(scratch, data, places=places)
+    stored(scratch, data, sites=places)
     ending = planned(scratch, "sensitive-sites", params, algorithm)["exit_code"]
     assert (ending.value, ending.note) == failure(METHODS["sensitive-sites"], data, algorithm, params, places)
     assert ending.exact
 
 
 def test_what_the_attack_refuses_in_any_case_is_foretold(scratch):
-    stored(scratch, FEW, places=spots([(0, 0)]))
+    stored(scratch, FEW, sites=spots([(0, 0)]))
     ending = planned(scratch, "sensitive-sites", {"k": 2}, "local")["exit_code"]
     assert (ending.value, ending.note) == (5, "local is for comparison only: the attack refuses what it publishes.")
 
@@ -303,7 +303,7 @@ def test_a_sample_of_many_subjects_is_within_statistical_reason(scratch, limit):
 
 
 def test_users_of_one_fix_each_are_counted_however_many_there_are(scratch):
-    stored(scratch, single([(i, i) for i in range(40)]), places=spots([(0, 0)]))
+    stored(scratch, single([(i, i) for i in range(40)]), sites=spots([(0, 0)]))
     set_rates(scratch, (("looked_at", "subjects"), 10))
     plan = planned(scratch, "sensitive-sites", {"k": 2})
     assert values(plan, "users", "subjects_looked_at", "rows") == {"users": 40, "subjects_looked_at": 40, "rows": 40}
@@ -318,7 +318,7 @@ def test_that_there_is_no_site_is_sure_whoever_was_looked_at(scratch):
 
 
 def test_whether_mk_finds_groups_for_all_sites_may_depend_on_places(scratch):
-    stored(scratch, FEW, places=spots([(0, 0), (5, 5)]))
+    stored(scratch, FEW, sites=spots([(0, 0), (5, 5)]))
     perhaps = planned(scratch, "sensitive-sites", {"k": 3}, "mk")["exit_code"]
     assert (perhaps.value, perhaps.exact) == (0, False)
     assert perhaps.note.startswith(

@@ -69,12 +69,12 @@ def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum
     lines = promise(own)
     family = METHODS["tp-aware"]
     made = "Made with tp-aware (traj-anon) by dbanon 0.1.0. Method"
-    assert list(lines) == ["Rows", "Promise", "Against", "Places", "Left out", "Counting", made]
+    assert list(lines) == ["Rows", "Promise", "Against", "Sites", "Left out", "Counting", made]
     assert lines["Rows"] == family.row_meaning
     assert lines["Promise"] == f"{family.guarantee} Here k is 5."
     assert lines["Against"] == family.adversary
-    assert "metres of SRID 32610, on a grid of 1 m" in lines["Places"]
-    assert "grid of 60 s from 1970 UTC" in lines["Places"]
+    assert "metres of SRID 32610, on a grid of 1 m" in lines["Sites"]
+    assert "grid of 60 s from 1970 UTC" in lines["Sites"]
     assert "add it up over the rows of one period to count people" in lines["Counting"]
     assert lines[made] == f"{family.paper}."
 

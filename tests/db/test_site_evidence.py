@@ -11,7 +11,8 @@ import pytest
 from psycopg import errors
 
 from dbanon import reading
-from dbanon.attacks import ATTACKS, SiteEvidence
+from dbanon.attacks.sensitive_sites import attack
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.errors import DataError
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
@@ -270,13 +271,13 @@ def test_what_is_read_back_is_what_was_written(
     evidence = read(database, written(connection, small, honest))
     assert pairs(evidence) == pairs(honest) == pairs(joined(evidence))
     for name in ("site_id", "site_bounds", "shape_trajectory", "shape_bounds"):
-        assert np.array_equal(getattr(evidence.places, name), getattr(honest.places, name)), name
+        assert np.array_equal(getattr(evidence.sites, name), getattr(honest.sites, name)), name
     order, same = np.argsort(evidence.cloak_record), np.argsort(honest.cloak_record)
     for column in (*evidence.tables["cloak"],):
         found, wanted = (getattr(e, f"cloak_{column}") for e in (evidence, honest))
         assert np.array_equal(found[order], wanted[same]), column
-    assert ATTACKS["sensitive-sites"](evidence).passed == (guard_m != 100)
-    assert ATTACKS["sensitive-sites"](dataclasses.replace(honest, params=evidence.params)).passed == (guard_m != 100)
+    assert attack(evidence).passed == (guard_m != 100)
+    assert attack(dataclasses.replace(honest, params=evidence.params)).passed == (guard_m != 100)
 
 
 TAMPERED = {
@@ -296,9 +297,9 @@ TAMPERED = {
 def test_rows_that_were_tampered_with_are_refused(database: str, connection: psycopg.Connection, clause: str) -> None:
     small = world()
     run = written(connection, small, small.evidence(GROUPS))
-    assert ATTACKS["sensitive-sites"](read(database, run)).passed
+    assert attack(read(database, run)).passed
     connection.execute(TAMPERED[clause])
-    verdict = ATTACKS["sensitive-sites"](read(database, run))
+    verdict = attack(read(database, run))
     assert clause in {c.name for c in verdict.clauses if not c.passed}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dbanon.attacks import Evidence, RequestEvidence
+from dbanon.attacks import Evidence
+from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.trajectory import Trajectories
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
@@ -20,6 +21,8 @@ PARAMS = {
     "max_gap_s": 60,
     "cloak": "mbr",
     "min_cloak_m": 9,
+    "since": None,
+    "until": None,
 }
 
 
@@ -52,10 +55,13 @@ class World:
             self.fixes.setdefault(subject, []).extend((t, i, x, y) for t, x, y in fixes)
         for fixes in self.fixes.values():
             fixes.sort(key=lambda fix: fix[:2])
-        times = [fix[0] for fixes in self.fixes.values() for fix in fixes]
-        step, start = params["step_s"], params["start"]
-        self.start = math.floor(min(times) / step) * step if start is None else int(start)
-        self.instants = list(range(self.start, self.slot(max(times)) + 1, step))
+        until = math.inf if params["until"] is None else params["until"]
+        self.fixes = {s: [fix for fix in fixes if self.slot(fix[0]) < until] for s, fixes in self.fixes.items()}
+        times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        step = params["step_s"]
+        starts = (params["start"], params["since"], math.floor(min(times) / step) * step)
+        self.start = next(int(start) for start in starts if start is not None)
+        self.instants = [t for t in range(self.start, self.slot(max(times)) + 1, step) if t + step <= until]
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
