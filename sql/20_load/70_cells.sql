@@ -37,7 +37,7 @@ AS $$
     FROM (SELECT c.cell_id, c.geom, @postgis@.ST_Expand(c.geom, 0.001) AS near FROM ONLY dbanon.cell c
           WHERE c.dataset_id = cell_neighbours.dataset_id OFFSET 0) a
     JOIN ONLY dbanon.cell b ON b.geom OPERATOR(@postgis@.&&) a.near AND b.dataset_id + 0 = cell_neighbours.dataset_id AND b.cell_id > a.cell_id
-    WHERE @postgis@.ST_Dimension(@postgis@.ST_Intersection(@postgis@.ST_Boundary(a.geom), @postgis@.ST_Boundary(b.geom), 0.001)) = 1
+    WHERE @postgis@.ST_Length(@postgis@.ST_Intersection(@postgis@.ST_Boundary(a.geom), @postgis@.ST_Boundary(b.geom), 0.001)) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_neighbours(bigint) IS
 'Gives the pairs of cells of a dataset that share an edge, not only a corner; the lesser cell_id first.';

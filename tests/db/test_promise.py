@@ -23,7 +23,7 @@ SUPPRESSED = {
         {"start": 1212566400, "instants": 2, "seen": 6, "present": 4, "published": 0},
     ],
 }
-FIGURES = {"published": 10, "requests": 100, "smallest_crowd": 5}
+FIGURES = {"seen": 19, "requests": 100, "smallest_crowd": 5}
 CLAUSES = [{"name": "crowd-size", "passed": True, "violations": 0, "sentence": "Every record must hide 5."}]
 
 
@@ -69,12 +69,12 @@ def test_the_comment_of_a_view_says_rows_promise_adversary_units_and_what_to_sum
     lines = promise(own)
     family = METHODS["tp-aware"]
     made = "Made with tp-aware (traj-anon) by dbanon 0.1.0. Method"
-    assert list(lines) == ["Rows", "Promise", "Against", "Sites", "Left out", "Counting", made]
+    assert list(lines) == ["Rows", "Promise", "Against", "Places", "Left out", "Counting", made]
     assert lines["Rows"] == family.row_meaning
     assert lines["Promise"] == f"{family.guarantee} Here k is 5."
     assert lines["Against"] == family.adversary
-    assert "metres of SRID 32610, on a grid of 1 m" in lines["Sites"]
-    assert "grid of 60 s from 1970 UTC" in lines["Sites"]
+    assert "metres of SRID 32610, on a grid of 1 m" in lines["Places"]
+    assert "grid of 60 s from 1970 UTC" in lines["Places"]
     assert "add it up over the rows of one period to count people" in lines["Counting"]
     assert lines[made] == f"{family.paper}."
 

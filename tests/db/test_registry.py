@@ -286,7 +286,7 @@ def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None
         (
             *(family.name, algorithm.name, algorithm is family.algorithms[0], algorithm.comparison_only),
             *(family.summary, algorithm.summary, None if algorithm.comparison_only else family.guarantee),
-            *(family.attack, family.paper),
+            *(family.name, family.paper),
         )
         for family in sorted(METHODS.values(), key=lambda f: f.name)
         for algorithm in family.algorithms

@@ -13,7 +13,6 @@ from psycopg import errors
 from dbanon import reading
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.errors import DataError
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
 _METHOD = """
@@ -301,10 +300,3 @@ def test_rows_that_were_tampered_with_are_refused(database: str, connection: psy
     connection.execute(TAMPERED[clause])
     verdict = attack(read(database, run))
     assert clause in {c.name for c in verdict.clauses if not c.passed}
-
-
-def test_a_run_whose_attack_is_not_known_is_not_read(database: str, connection: psycopg.Connection) -> None:
-    run = new_run(connection, new_dataset(connection), {})
-    connection.execute("UPDATE dbanon.method SET attack = 'another' WHERE name = 'sensitive-sites'")
-    with pytest.raises(DataError, match="must be one this program has"):
-        read(database, run)
