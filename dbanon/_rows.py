@@ -16,16 +16,8 @@ from dbanon.trajectory import Int
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int) -> tuple[dict[str, Any], Int]:
-    """Read what a run wrote.
-
-    Returns
-    -------
-    fields : dict
-        Of `dbanon.attacks.Evidence`, by name.
-    region_no : int64[r]
-        The number of each region, ascending.
-    """
+def evidence(snapshot: _arrow.Snapshot, run_id: int) -> dict[str, Any]:
+    """Read what a run wrote, as fields of `dbanon.attacks.Evidence` by name."""
     regions = _table(snapshot, "region_evidence", run_id)
     periods = _table(snapshot, "period_evidence", run_id)
     members = _table(snapshot, "membership_evidence", run_id)
@@ -42,6 +34,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> tuple[dict[str, Any], In
         **rows,
         **fields,
         **_hiding(_table(snapshot, "hiding_evidence", run_id)),
+        "region_no": region_no,
         "region_bounds": np.column_stack([_arrow.numbers(regions[side])[by_region] for side in _SIDES]),
         "period_start_s": _arrow.numbers(periods["lower_s"])[by_period],
         "period_end_s": _arrow.numbers(periods["upper_s"])[by_period],
@@ -49,7 +42,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> tuple[dict[str, Any], In
         "member_trajectory": _arrow.numbers(members["trajectory_id"]),
         "member_start_s": _arrow.numbers(members["lower_s"]),
         "member_end_s": _arrow.numbers(members["upper_s"]),
-    }, region_no
+    }
 
 
 def _used(index: NDArray[Any], count: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
@@ -127,22 +120,3 @@ def _hiding(table: pa.Table) -> dict[str, Any]:
         "hiding_offset": np.concatenate([[0], np.cumsum(length)]),
         "hiding_other": np.concatenate([np.empty(0, np.int64), *others]).astype(np.int64),
     }
-
-
-def rows_of(fields: dict[str, Any], region: Int) -> tuple[Int, Int]:
-    """Find the rows that show regions: of each pair, index into `region` and index of the row; by row.
-
-    Parameters
-    ----------
-    fields : dict
-        As `evidence` gives them.
-    region : int64[q]
-        Indices of regions, ascending; several may be equal.
-    """
-    low = np.searchsorted(region, np.arange(len(fields["region_crowd"]) + 1))
-    number = np.diff(low)[fields["region"]]
-    shown = np.flatnonzero(number)
-    number, first = number[shown], low[fields["region"][shown]]
-    ends = np.cumsum(number)
-    at = np.repeat(first - (ends - number), number) + np.arange(ends[-1] if len(ends) else 0)
-    return at, np.repeat(shown, number)

@@ -33,12 +33,9 @@ GRANT EXECUTE ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigin
 
 GRANT SELECT ON dbanon.audit TO @operator@;
 -- A plan is made with the rights of whoever asks, so each of its steps is granted.
-GRANT EXECUTE ON FUNCTION dbanon.plan_run(text, text, jsonb, text), dbanon_internal.plan_rates(), dbanon_internal.plan_figure(double precision),
-    dbanon_internal.plan_looks_at(text, double precision), dbanon_internal.plan_read(bigint),
-    dbanon_internal.plan_windows(bigint, double precision, integer, bigint, integer, integer, bigint, text, integer),
-    dbanon_internal.plan_tp_aware(jsonb), dbanon_internal.plan_sensitive_sites(jsonb),
-    dbanon_internal.plan_site_users(text, bigint, bigint, bigint, bigint), dbanon_internal.plan_cost(text, jsonb),
-    dbanon_internal.plan_earlier(text, text, bigint) TO @operator@;
+GRANT EXECUTE ON FUNCTION dbanon.plan_run(text, text, jsonb, text), dbanon_internal.plan_data(bigint), dbanon_internal.plan_inputs(bigint, jsonb, jsonb),
+    dbanon_internal.plan_span(jsonb, jsonb, integer, double precision, double precision), dbanon_internal.plan_earlier(text, text, jsonb, bigint, bigint),
+    dbanon_internal.look_back(text, jsonb), dbanon_internal.releases_within(bigint, tstzrange) TO @operator@;
 
 -- Workers compute and verify; they load nothing and publish nothing.
 GRANT SELECT ON dbanon.dataset, dbanon.trajectory, dbanon.fix, dbanon.load, dbanon.request, dbanon.site,
@@ -59,9 +56,10 @@ $$;
 GRANT INSERT ON dbanon.verification TO @worker@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.run_digest(bigint), dbanon_internal.run_tables(),
     dbanon_internal.add_cell_regions(bigint, integer[], integer[], bigint[], integer[], integer[], jsonb[]),
-    dbanon_internal.region_evidence(bigint), dbanon_internal.extra_evidence(bigint, text), dbanon_internal.period_evidence(bigint),
+    dbanon_internal.region_evidence(bigint), dbanon_internal.cloaked_evidence(bigint), dbanon_internal.period_evidence(bigint),
     dbanon_internal.record_evidence(bigint), dbanon_internal.membership_evidence(bigint), dbanon_internal.hiding_evidence(bigint),
     dbanon_internal.shown_regions(bigint), dbanon_internal.request_evidence(bigint), dbanon_internal.site_evidence(bigint),
+    dbanon_internal.cell_pois(bigint), dbanon_internal.cell_neighbours(bigint), dbanon_internal.fix_cells(bigint),
     dbanon_internal.delete_rows(bigint), dbanon_internal.hold_lock(), dbanon_internal.register_worker(text), dbanon_internal.claim_run(text, bigint), dbanon_internal.watch_run(bigint, integer, text, bigint, bigint), dbanon_internal.requeue_run(bigint, integer)
     TO @worker@;
 

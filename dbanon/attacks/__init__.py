@@ -1,4 +1,4 @@
-"""What an attack is given, what it answers, and the registry of attacks.
+"""What an attack is given, and what it answers.
 
 An attack is a pure function ``Evidence -> Verdict``: it reads what the database holds, never what a method had in
 memory, and shares no code with any method. It fails closed: what it cannot decide is a refusal with a clause of its
@@ -6,17 +6,18 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DataError
-from dbanon.trajectory import Float, Int, Places, Trajectories, _freeze
+from dbanon.trajectory import Float, Int, Trajectories, _freeze
 
 Bool = NDArray[np.bool_]
+Kind = TypeVar("Kind", bound="Evidence")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,6 +42,8 @@ class Evidence:
         Indices into the columns of regions and periods.
     place : int32[c], optional
         ``seq`` of each row; None where it is 1, 2, ... in every record.
+    region_no : int64[r]
+        The number of each region in ``dbanon.region``, ascending.
     region_bounds : float64[r, 4]
         xmin, ymin, xmax, ymax.
     region_rectangle : bool[r]
@@ -71,7 +74,7 @@ class Evidence:
     """
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "region": ("bounds", "rectangle", "srid", "crowd", "subjects", "other_keys"),
+        "region": ("no", "bounds", "rectangle", "srid", "crowd", "subjects", "other_keys"),
         "period": ("start_s", "end_s"),
         "member": ("record", "trajectory", "start_s", "end_s"),
         "hiding": ("record", "start_s", "end_s"),
@@ -87,6 +90,7 @@ class Evidence:
     region: NDArray[np.integer]
     period: NDArray[np.integer]
     place: NDArray[np.int32] | None
+    region_no: Int
     region_bounds: Float
     region_rectangle: Bool
     region_srid: NDArray[np.integer]
@@ -181,77 +185,26 @@ class Evidence:
         """How many keys of each row's ``extra`` are no columns of the method: int[c]."""
         return np.asarray(self.region_other_keys[self.region])
 
+    def regions(self, region_no: Int) -> Int:
+        """Find the index of each of some regions by number: int64[q]; -1 where no row has it."""
+        at = np.minimum(np.searchsorted(self.region_no, region_no), max(len(self.region_no) - 1, 0))
+        return np.where(self.region_no[at] == region_no, at, -1) if len(self.region_no) else np.full(len(region_no), -1)
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RequestEvidence(Evidence):
-    """What a run of requests leaves: beside the rows, the requests in them and those of the dataset.
+    def showing(self, region: Int) -> tuple[Int, Int]:
+        """Find the rows of some regions: of each pair the index into `region`, and that of the row; by row.
 
-    Attributes
-    ----------
-    published_request_record, published_request_seq : int[q]
-        The row of ``cloak`` whose ``extra`` holds the request; the elements of one row in the order they are stored in.
-    published_request_content : int64[q]
-        Code of the content. Codes are shared with `request_content` and number the distinct contents of both in the
-        order of their text (``jsonb::text``, by code point), so that sorted contents have ascending codes.
-    request_subject : int64[r]
-        The sender in the codes of `trajectories`; -1 where it has no trajectory.
-    request_t : float64[r]
-        Unix seconds.
-    request_content : int64[r]
-    """
+        Pairs of one row come in the order of `region`, in which an index may stand several times.
+        """
+        order = np.argsort(region, kind="stable")
+        low = np.searchsorted(region[order], np.arange(len(self.region_no) + 1))
+        number, first = np.diff(low)[self.region], low[:-1][self.region]
+        ends = np.cumsum(number)
+        at = np.repeat(first - (ends - number), number) + np.arange(ends[-1] if len(ends) else 0)
+        return order[at], np.repeat(np.arange(self.rows), number)
 
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Evidence.tables,
-        "published_request": ("record", "seq", "content"),
-        "request": ("subject", "t", "content"),
-    }
-
-    published_request_record: Int
-    published_request_seq: NDArray[np.integer]
-    published_request_content: Int
-    request_subject: Int
-    request_t: Float
-    request_content: Int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SiteEvidence(Evidence):
-    """What a run around sensitive sites leaves: beside the rows, the sites, and who an adversary finds nearest to each.
-
-    Attributes
-    ----------
-    places : Places
-        The dataset's sites and shapes, read anew from the database.
-    region_cloaked : int8[r]
-        Whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is
-        false or not there, -1 where it is anything else.
-    pair_site : int64[j]
-        Site ids. A pair is a site and one distinct (region, period, cloaked or not) among the rows: all at distance 0,
-        and those not cloaked that are nearer than the run's ``guard_m``.
-    pair_cloaked : bool[j]
-    pair_rows : int64[j]
-        How many rows have this region, period and `pair_cloaked`.
-    pair_squared : float64[j]
-        Squared distance in cells.
-    """
-
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Evidence.tables,
-        "region": (*Evidence.tables["region"], "cloaked"),
-        "pair": ("site", "cloaked", "rows", "squared"),
-    }
-
-    places: Places
-    region_cloaked: NDArray[np.int8]
-    pair_site: Int
-    pair_cloaked: Bool
-    pair_rows: Int
-    pair_squared: Float
-
-    @property
-    def cloak_cloaked(self) -> NDArray[np.int8]:
-        """Whether each row says that it is no exact place: int8[c]."""
-        return np.asarray(self.region_cloaked[self.region])
+    def extended(self, kind: type[Kind], **columns: Any) -> Kind:
+        """Make a family's own kind of evidence of this and of what only it looks at."""
+        return kind(**{item.name: getattr(self, item.name) for item in fields(self)}, **columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,18 +227,30 @@ class Verdict:
     clauses: tuple[Clause, ...]
 
 
-Attack = Callable[[Any], Verdict]
-"""Takes the kind of evidence its family leaves."""
+class Source(Protocol):
+    """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
+
+    def table(self, function: str, *arguments: str) -> Mapping[str, NDArray[Any]]:
+        """Call a SQL evidence function with the run and further texts; its columns by name, without nulls.
+
+        A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
+        the trajectories (-1 where the subject has none).
+        """
+
+    def inputs(self, *names: str) -> dict[str, Any]:
+        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.trajectory`."""
 
 
-def _lazily(module: str) -> Attack:
-    def attack(evidence: Evidence) -> Verdict:
-        return cast("Attack", importlib.import_module(module).attack)(evidence)
+class Attacker(Protocol):
+    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well."""
 
-    return attack
+    def read(self, evidence: Evidence, source: Source) -> Evidence:
+        """Read the evidence of the attack."""
+
+    def attack(self, evidence: Any) -> Verdict:
+        """Decide; pure."""
 
 
-ATTACKS: dict[str, Attack] = {
-    "sensitive-sites": _lazily("dbanon.attacks.sensitive_sites"),
-    "tp-aware": _lazily("dbanon.attacks.tp_aware"),
-}
+def attacker(package: str) -> Attacker:
+    """Import the package of an attack, as `dbanon.methods.Method.attack` names it."""
+    return cast("Attacker", importlib.import_module(package))

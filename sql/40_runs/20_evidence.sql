@@ -30,18 +30,6 @@ COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
 is exactly its own envelope), srid, crowd, subjects, and other_keys: how many keys of extra are no columns of the method; in no
 order. Raises: nothing. Example: SELECT count(*) FROM dbanon_internal.region_evidence(1) WHERE NOT rectangle.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.extra_evidence(run_id bigint, key text) RETURNS TABLE (region_no integer, value text)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-BEGIN ATOMIC
-    SELECT g.region_no, (g.extra -> extra_evidence.key)::text
-    FROM ONLY dbanon.region g
-    WHERE g.run_id = extra_evidence.run_id AND g.extra ? extra_evidence.key;
-END;
-COMMENT ON FUNCTION dbanon_internal.extra_evidence(bigint, text) IS
-'What the regions of a run say in a column of the method. Takes: run_id; key, a column''s name. Returns: region_no and value, a JSON
-text, of the regions whose extra has the key; in no order. Raises: nothing. Example: SELECT value, count(*) FROM
-dbanon_internal.extra_evidence(1, ''cloaked'') GROUP BY value.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.period_evidence(run_id bigint) RETURNS TABLE (
     period_no integer, lower_s double precision, upper_s double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -1,17 +1,18 @@
 -- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.look_back(run_id bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.look_back(method text, params jsonb) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A snapshot shows fixes up to max_gap_s old: one that comes shortly before it may show the very same.
-    SELECT CASE WHEN r.method = 'sensitive-sites' AND r.params ->> 'at' IS NOT NULL
-                THEN make_interval(secs => coalesce((r.params ->> 'max_gap_s')::double precision, 604800)) ELSE interval '0' END
-    FROM ONLY dbanon.run r WHERE r.run_id = look_back.run_id
+    -- A snapshot shows fixes up to some seconds old: one that comes shortly before it may show the very same.
+    SELECT CASE WHEN params ->> (m.traits ->> 'instant') IS NOT NULL AND m.traits ->> 'oldest' IS NOT NULL
+                THEN make_interval(secs => coalesce((params ->> (m.traits ->> 'oldest'))::double precision, 604800))
+                ELSE interval '0' END
+    FROM ONLY dbanon.method m WHERE m.name = look_back.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.look_back(bigint) IS
-'How old the positions in a run''s rows may be when the rows'' period begins. Takes: run_id. Returns: max_gap_s for a
-snapshot at an instant, 0 for others; NULL if there is no such run. Raises: nothing. Example: SELECT dbanon_internal.look_back(1).';
+COMMENT ON FUNCTION dbanon_internal.look_back(text, jsonb) IS
+'How old the positions in a run''s rows may be when the rows'' period begins: for a snapshot at an instant, as old as the parameter says
+that the method names, else 0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -145,21 +146,24 @@ SET enable_hashjoin = off
 AS $$
 DECLARE
     run dbanon.run;
-    look_back CONSTANT interval := dbanon_internal.look_back(run_grouping.run_id);
+    hidden_by text;
+    look_back interval;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_grouping.run_id;
+    look_back := dbanon_internal.look_back(run.method, run.params);
+    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
     -- Sorted by bytes: a language's order takes ten times as long.
-    IF run.method = 'tp-aware' THEN
-        -- A bundle hides its members in each other for the whole of its window.
+    IF hidden_by = 'record' THEN
+        -- A record hides its members in each other for the whole of its time.
         RETURN QUERY
-        SELECT g.period, false,
+        SELECT tstzrange(lower(g.period) - look_back, upper(g.period)), false,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
                  ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
         FROM dbanon_internal.record_groups(run.run_id) g
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.record_id, g.period;
-    ELSIF run.method = 'sensitive-sites' THEN
-        -- Whoever has the same rectangle is one group; all who are published as they are share a row here.
+    ELSIF hidden_by = 'region' THEN
+        -- Whoever has the same region is one group; all who are published as they are share a row here.
         RETURN QUERY
         SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
@@ -169,7 +173,7 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
         WHERE c.run_id = run.run_id
         GROUP BY c.period, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
-    ELSIF false THEN
+    ELSIF hidden_by = 'hiding' THEN
         -- An owner and the others of its hiding set are one group for as long as the set is theirs; exact rows show people alone.
         RETURN QUERY
         SELECT tstzrange(lower(g.period) - look_back, upper(g.period)), g.alone,
@@ -181,7 +185,7 @@ BEGIN
         GROUP BY g.number, g.period, g.alone;
     ELSE
         RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
-            USING ERRCODE = 'DA004', DETAIL = format('Method of run %s: %s.', run.run_id, run.method),
+            USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
                   HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;
 END
@@ -334,8 +338,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
         SELECT l.release_id, l.overlap_reason IS NOT NULL AS overridden,
-            o.method = (SELECT r.method FROM ONLY dbanon.run r WHERE r.run_id = audiences.run_id) AS alike
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE l.release_id = ANY (audiences.releases)
+            m.traits -> 'hides' = (SELECT n.traits -> 'hides' FROM ONLY dbanon.run r JOIN ONLY dbanon.method n ON n.name = r.method
+                                    WHERE r.run_id = audiences.run_id) AS alike
+        FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.method m ON m.name = o.method
+        WHERE l.release_id = ANY (audiences.releases)
     ), audience AS (
         SELECT 0::bigint AS reader, e.* FROM earlier e
         UNION ALL
@@ -348,16 +354,30 @@ AS $$
     )
     SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a GROUP BY a.reader
     UNION
-    -- Another method's promise is about another secret: whose place was shown exactly may still have been a hidden sender.
+    -- A promise about another secret is not broken: whose place was shown exactly may still have been a hidden sender.
     SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a WHERE a.alike GROUP BY a.reader
     UNION
     SELECT ARRAY[e.release_id] FROM earlier e
 $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint[]) IS
 'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with
-it, and those without it from then on; of each of these those of the run''s own method; and each release alone. Part of
+it, and those without it from then on; of each of these those that keep the same secret as the run; and each release alone. Part of
 dbanon.measure_overlap. Takes: run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example:
 SELECT * FROM dbanon_internal.audiences(3, ARRAY[1, 2]).';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange) RETURNS TABLE (release_id bigint, name text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.release_id, l.name || CASE WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
+    FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id
+    WHERE o.dataset_id = releases_within.dataset_id
+        AND EXISTS (SELECT FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && releases_within.extent)
+    ORDER BY l.release_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange) IS
+'The releases of a dataset, withdrawn ones too, that say something about a time. Takes: dataset_id; extent. Returns: release_id; name,
+with a note where it is withdrawn; the oldest first. Raises: nothing. Example: SELECT name FROM dbanon_internal.releases_within(1, ''[2026-01-05,2026-01-06)'').';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
@@ -383,12 +403,9 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
-        SELECT tstzrange(min(lower(p.period)) - dbanon_internal.look_back(run.run_id), max(upper(p.period))) INTO extent
+        SELECT tstzrange(min(lower(p.period)) - dbanon_internal.look_back(run.method, run.params), max(upper(p.period))) INTO extent
             FROM ONLY dbanon.period p WHERE p.run_id = run.run_id HAVING count(*) > 0;
-        near := ARRAY(
-            SELECT l.release_id FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id
-            WHERE o.dataset_id = run.dataset_id
-                AND EXISTS (SELECT FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && extent));
+        near := ARRAY(SELECT n.release_id FROM dbanon_internal.releases_within(run.dataset_id, extent) n);
     END IF;
     SELECT min(o.run_id) INTO unknown FROM ONLY dbanon.run o
         WHERE cardinality(near) > 0

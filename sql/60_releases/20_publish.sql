@@ -332,18 +332,12 @@ BEGIN
 
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
     FOR told IN
-        SELECT (figures ->> f.name)::numeric AS number, f.sentence
-        FROM (VALUES
-            ('requests_of_one_subject',
-             'published request values were only ever sent by one subject each: such a value can tell by itself who sent it.'),
-            ('exact_inside_rectangles',
-             'users published as they are stand inside a site''s rectangle: guard_inside hides them too.'),
-            ('rectangles_of_their_site_alone',
-             'rectangles are no larger than their site: all of their users are at it.')) f (name, sentence)
-        WHERE jsonb_typeof(figures -> f.name) = 'number'
+        SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence
+        FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'notices') n
+        WHERE m.name = run.method AND jsonb_typeof(figures -> n.key) = 'number'
     LOOP
         IF told.number > 0 THEN
-            RAISE NOTICE '% %', told.number, told.sentence;
+            RAISE NOTICE '%', format(told.sentence, told.number);
         END IF;
     END LOOP;
     RETURN copied;

@@ -37,7 +37,7 @@ SUPPRESSED = {
         },
     ],
 }
-FIGURES = {"published": 10, "requests": 100, "smallest_crowd": 5}
+FIGURES = {"seen": 19, "requests": 100, "smallest_crowd": 5}
 CLAUSES = [{"name": "crowd-size", "passed": True, "violations": 0, "sentence": "Every record must hide 5."}]
 
 

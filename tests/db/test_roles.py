@@ -148,7 +148,7 @@ def test_a_worker_computes_and_verifies(worker: psycopg.Connection) -> None:
         "UPDATE dbanon.run SET status = 'computed', metrics = '{}' WHERE run_id = 2",
         "INSERT INTO dbanon.hiding VALUES (2, 1, NULL, '{2}')",
         "SELECT * FROM dbanon_internal.region_evidence(2)",
-        "SELECT * FROM dbanon_internal.extra_evidence(2, 'cloaked')",
+        "SELECT * FROM dbanon_internal.cloaked_evidence(2)",
         "SELECT * FROM dbanon_internal.period_evidence(2)",
         "SELECT * FROM dbanon_internal.record_evidence(2)",
         "SELECT * FROM dbanon_internal.hiding_evidence(2)",

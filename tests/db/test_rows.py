@@ -177,7 +177,7 @@ def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
     with reading.open_reader(database) as reader:
         data = reader.trajectories(dataset.dataset_id)
-        assert len(reader.requests(dataset.dataset_id).t) == 0
+        assert len(reader.inputs(dataset.dataset_id, ["requests"])["requests"].t) == 0
     assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
 
 
@@ -196,13 +196,13 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
         connection.execute(query, [dataset.dataset_id, sender, t, content])
     with reading.open_reader(database) as reader:
         reader.trajectories(dataset.dataset_id)
-        requests = reader.requests(dataset.dataset_id)
+        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
     assert requests.t.tolist() == [1, 5.5, 6]
     assert requests.subject.tolist() == [0, 2, -1]
     assert requests.content.tolist() == [1, 1, 0]
     with reading.open_reader(database) as reader:
-        alone = reader.requests(dataset.dataset_id)
+        alone = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
 
 
@@ -221,7 +221,7 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
         load("a")
         data = reader.trajectories(dataset.dataset_id)
         load("c")
-        requests = reader.requests(dataset.dataset_id)
+        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
         assert reader.dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
     with pytest.raises(StoreError, match="during a run"):
@@ -229,7 +229,7 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
     with reading.open_reader(database) as reader:
         now = reader.dataset(dataset.dataset_id)
         assert len(reader.trajectories(dataset.dataset_id).t) == 3
-        assert reader.requests(dataset.dataset_id).subject.tolist() == [1, 0, 2]
+        assert reader.inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
     runs.demand_unchanged(connection, now)
 
 

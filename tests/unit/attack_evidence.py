@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Evidence, RequestEvidence
+from dbanon.attacks import Evidence
+from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.trajectory import Trajectories
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
@@ -22,6 +23,8 @@ PARAMS = {
     "max_gap_s": 60,
     "cloak": "mbr",
     "min_cloak_m": 9,
+    "since": None,
+    "until": None,
 }
 
 
@@ -54,10 +57,13 @@ class World:
             self.fixes.setdefault(subject, []).extend((t, i, x, y) for t, x, y in fixes)
         for fixes in self.fixes.values():
             fixes.sort(key=lambda fix: fix[:2])
-        times = [fix[0] for fixes in self.fixes.values() for fix in fixes]
-        step, start = params["step_s"], params["start"]
-        self.start = math.floor(min(times) / step) * step if start is None else int(start)
-        self.instants = list(range(self.start, self.slot(max(times)) + 1, step))
+        until = math.inf if params["until"] is None else params["until"]
+        self.fixes = {s: [fix for fix in fixes if self.slot(fix[0]) < until] for s, fixes in self.fixes.items()}
+        times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        step = params["step_s"]
+        starts = (params["start"], params["since"], math.floor(min(times) / step) * step)
+        self.start = next(int(start) for start in starts if start is not None)
+        self.instants = [t for t in range(self.start, self.slot(max(times)) + 1, step) if t + step <= until]
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
@@ -198,6 +204,7 @@ def made(kind: type[Evidence], **columns: Any) -> Evidence:
         record_id=record[first],
         offset=np.append(first, rows),
         region=np.arange(rows, dtype=np.int32),
+        region_no=np.arange(1, rows + 1),
         period=np.arange(rows, dtype=np.int32),
         place=np.asarray(seq, np.int32),
         period_start_s=start_s,
@@ -233,7 +240,7 @@ def _table(evidence: Evidence, table: str) -> list[str]:
     if table == "member":
         return ["member_record", "member_trajectory", "member_whole"]
     if table == "cloak":
-        return [f"cloak_{name}" for name in dict.fromkeys((*ROW, *evidence.tables["region"]))]
+        return [f"cloak_{name}" for name in dict.fromkeys((*ROW, *evidence.tables["region"])) if name != "no"]
     return [f"{table}_{column}" for column in evidence.tables[table]]
 
 

@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from dbanon.attacks import SiteEvidence
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.errors import DataError
-from dbanon.trajectory import Places
+from dbanon.trajectory import Sites
 from tests.unit.attack_evidence import add, put, take, trajectories
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, attack, broken, joined, moved
 
@@ -116,15 +116,15 @@ def swapped(evidence: SiteEvidence, a: int, b: int) -> SiteEvidence:
 
 
 def with_site(evidence: SiteEvidence, *cell: float) -> SiteEvidence:
-    places = evidence.places
+    places = evidence.sites
     x, y = 2 * cell[0] + 1, 2 * cell[1] + 1
-    more = Places(
+    more = Sites(
         site_id=np.append(places.site_id, 800_099),
         site_bounds=np.vstack((places.site_bounds, [x, y, x, y])),
         shape_trajectory=places.shape_trajectory,
         shape_bounds=places.shape_bounds,
     )
-    return dataclasses.replace(evidence, places=more)
+    return dataclasses.replace(evidence, sites=more)
 
 
 # Each mutant and the clause that it breaks alone.
@@ -444,7 +444,7 @@ def test_several_fixes_without_an_instant_are_refused():
 
 
 def with_places(evidence: SiteEvidence, **changed: object) -> SiteEvidence:
-    return dataclasses.replace(evidence, places=dataclasses.replace(evidence.places, **changed))
+    return dataclasses.replace(evidence, sites=dataclasses.replace(evidence.sites, **changed))
 
 
 NONSENSE = {
@@ -455,8 +455,8 @@ NONSENSE = {
     "a user beyond all cells": lambda e: dataclasses.replace(
         e, trajectories=dataclasses.replace(e.trajectories, x=e.trajectories.x + 1e17)
     ),
-    "a site beyond all cells": lambda e: with_places(e, site_bounds=e.places.site_bounds - 1e17),
-    "a shape of nobody": lambda e: with_places(e, shape_trajectory=e.places.shape_trajectory + 500),
+    "a site beyond all cells": lambda e: with_places(e, site_bounds=e.sites.site_bounds - 1e17),
+    "a shape of nobody": lambda e: with_places(e, shape_trajectory=e.sites.shape_trajectory + 500),
     "a pair of another site": lambda e: put(e, "pair_site", 0, 800_555),
     "a pair without rows": lambda e: put(e, "pair_rows", 0, 0),
     "a pair without a distance": lambda e: put(e, "pair_squared", 0, math.nan),

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.attacks import ATTACKS, Evidence, shared
+from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay
+from dbanon.attacks.tp_aware import attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
-
-attack = ATTACKS["tp-aware"]
 
 # Seven instants make windows of three, three and one. Trajectory ids are neither in the order of subjects nor of time.
 A, B, C, D = 900_017, 900_005, 900_011, 900_003
@@ -435,6 +434,8 @@ def worlds(draw) -> tuple[World, dict]:
     params = {"k": 2, "step_s": 30, "instants": draw(st.integers(1, 4)), "cloak": "mbr"}
     params |= {"align": draw(st.sampled_from(["last", "exact", "linear"])), "max_gap_s": draw(st.integers(0, 70))}
     params |= {"start": draw(st.sampled_from([None, 0, -60])), "min_cloak_m": draw(st.sampled_from([None, 3.0]))}
+    params |= {"since": None if params["start"] == -60 else draw(st.sampled_from([None, None, -5, 0]))}
+    params |= {"until": draw(st.sampled_from([None, None, 60, 95]))}
     return World(trips, params), rng
 
 

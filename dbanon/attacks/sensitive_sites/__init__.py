@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from dbanon.attacks import SiteEvidence, Verdict
+from dbanon.attacks import Verdict
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
-from dbanon.attacks.shared.claims import Hours, UndecidableError, decided, hours_misstated, undecided
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
+from dbanon.attacks.shared.claims import Hours, UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
 from dbanon.attacks.shared.replay import runs
 from dbanon.trajectory import Int
+
+__all__ = ["attack", "read"]
 
 NAME = "sensitive-sites"
 PROMISING = ("bk", "mk", "knn")
@@ -127,6 +130,7 @@ def attack(evidence: SiteEvidence) -> Verdict:
     """
     try:
         rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
+        evidence = considered(evidence)
     except UndecidableError as doubt:
         return undecided(NAME, doubt)
     return _decide(evidence, rules, stated, hours)
@@ -294,12 +298,12 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
 
 
 def _site_cells(evidence: SiteEvidence) -> Int:
-    return of_bounds(evidence.places.site_bounds, evidence.trajectories.grid_m)
+    return of_bounds(evidence.sites.site_bounds, evidence.trajectories.grid_m)
 
 
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
     site_cells = _site_cells(evidence)
-    site = find(evidence.places.site_id, evidence.pair_site)
+    site = find(evidence.sites.site_id, evidence.pair_site)
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)

@@ -5,12 +5,14 @@ What makes no sense raises `UndecidableError`, whose text is the sentence of the
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Clause, Evidence, Verdict
+from dbanon.attacks import Clause, Evidence, Kind, Verdict
+from dbanon.attacks.shared.replay import within
 from dbanon.trajectory import Int
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
@@ -106,6 +108,27 @@ def in_slots(seconds: int, name: str, grid_s: int) -> int:
     """Count the slots of a parameter in seconds."""
     must(seconds % grid_s == 0, f"The run's parameter '{name}' must be a multiple of the dataset's grid_s; it is not.")
     return seconds // grid_s
+
+
+def considered_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
+    """Look up the slots from which (`since`) and before which (`until`) a run considers the data; None: all."""
+    since, until = (
+        None if get(params, name) is None else in_slots(moment(params, name), name, grid_s)
+        for name in ("since", "until")
+    )
+    return since, until
+
+
+def considered(evidence: Kind, *, since: bool = True) -> Kind:
+    """Leave out the data beyond the run's `until` and, unless that is False, from before its `since`."""
+    demand_sane(evidence)
+    data = evidence.trajectories
+    first, end = considered_slots(evidence.params, data.grid_s)
+    if end is None and (first is None or not since):
+        return evidence
+    data = within(data, first if since else None, end)
+    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    return replace(evidence, trajectories=data)
 
 
 def reasons(suppressed: Mapping[str, Any], what: str, otherwise: str) -> dict[str, int]:

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import RequestEvidence, Verdict
-from dbanon.attacks.shared.claims import UndecidableError, decided, hours_misstated, undecided
+from dbanon.attacks import Verdict
+from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Sighting, Timetable, replay, runs
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.trajectory import Float, Int
+
+__all__ = ["attack", "read"]
 
 NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
@@ -116,6 +119,7 @@ def attack(evidence: RequestEvidence) -> Verdict:
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
     try:
+        evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
         rules = read_rules(evidence)
         stated = read_stated(evidence.suppressed, rules.timetable)
     except UndecidableError as doubt:
