@@ -140,6 +140,7 @@ class QuasiIdentifier(Base):
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
     subject: Mapped[str]
     at: Mapped[datetime]
+    set_name: Mapped[str]
 
 
 class Method(Base):
@@ -158,6 +159,7 @@ class Method(Base):
     row_meaning: Mapped[str]
     left_out: Mapped[str]
     parameters: Mapped[list[dict[str, Any]]]
+    traits: Mapped[dict[str, Any]]
 
 
 class Run(Base):

@@ -89,6 +89,7 @@ COMMENT ON COLUMN dbanon.quasi_identifier.quasi_identifier_id IS 'Key.';
 COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.quasi_identifier.subject IS 'The subject.';
 COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
+COMMENT ON COLUMN dbanon.quasi_identifier.set_name IS 'The set it belongs to: a method reads one, which its parameter qid_set names.';
 
 COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
@@ -103,6 +104,7 @@ COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
 COMMENT ON COLUMN dbanon.method.adversary IS 'Against whom the promise holds, in a sentence.';
 COMMENT ON COLUMN dbanon.method.row_meaning IS 'What a row of its releases is.';
 COMMENT ON COLUMN dbanon.method.left_out IS 'Who is not in its releases.';
+COMMENT ON COLUMN dbanon.method.traits IS 'What core functions ask of it: {hides, hidden_by, reads, joins, begins, instant, oldest, notices, totals, reasons}; see dbanon.methods.Method.';
 COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
 COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';

@@ -376,8 +376,7 @@ AS $$
     ORDER BY l.release_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange) IS
-'The releases of a dataset, withdrawn ones too, that say something about a time. Takes: dataset_id; extent. Returns: release_id; name,
-with a note where it is withdrawn; the oldest first. Raises: nothing. Example: SELECT name FROM dbanon_internal.releases_within(1, ''[2026-01-05,2026-01-06)'').';
+'Lists the releases of a dataset, withdrawn ones too and marked so, that say something about a time, the oldest first.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])

@@ -59,7 +59,7 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
     ("place", "step"),
     [
         (writing, "write_cloaks"),
-        (reading.Reader, "requests"),
+        (reading.Reader, "inputs"),
         (reading.Reader, "evidence"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_run_interrupted_while_its_method_gets_ready_does_not_wait_for_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(methods.Method, "prepare", prepare)
-    monkeypatch.setattr(reading.Reader, "requests", interrupt)
+    monkeypatch.setattr(reading.Reader, "inputs", interrupt)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
     waited = stuck.is_set()

@@ -27,7 +27,7 @@ MOST_LINES = 150
 def blocks():
     """The files on the page, by path."""
     found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return {path: text for path, text in found}
+    return dict(found)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_it_is_run_attacked_published_and_described(url):
         run = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120, "until": 480})
         run.require_verified()
         assert (run.status, run.suppressed["subjects"]) == ("verified", {"slot_below_k": 0})
-        rows, _ = database.publish(run.run_id, "walks_k5")[:2], None
+        database.publish(run.run_id, "walks_k5")
         crowds = database.connection.execute("SELECT crowd, subjects FROM published.walks_k5").fetchall()
         assert len(crowds) == 4 * 7
         assert min(crowds) >= (5, 5)
