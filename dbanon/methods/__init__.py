@@ -1,8 +1,9 @@
 """The registry of method families and the contract they keep.
 
 A family is one package: a frozen, keyword-only class `Parameters` made with `parameter`; its entry `METHOD`; a function
-``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; ``prepare(params, *, algorithm)``, which compiles
-what that one needs; and, where it joins inputs to finished cloaks, ``attach(cloaks, data, params, **inputs)``.
+``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
+``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
+``attach(cloaks, data, params, **inputs)``.
 Validation, error sentences, help, the SQL listing and the docs are all made from the fields of `Parameters`; what core
 Python and SQL ask of a family is in `METHOD`, so that nothing else names it. Same data, parameters and seed: same
 cloaks.
@@ -104,7 +105,7 @@ class Method:
     Attributes
     ----------
     module : str
-        The family's package, with `Parameters`, `anonymise`, `prepare` and, where it joins inputs, `attach`.
+        The family's package.
     attack : str
         The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
     hides : {"sender", "place"}
@@ -140,7 +141,6 @@ class Method:
     adversary: str
     row_meaning: str
     left_out: str
-    paper: str
     attack: str
     algorithms: tuple[Algorithm, ...]
     hides: str
@@ -148,6 +148,7 @@ class Method:
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
     example: Mapping[str, Any]
+    paper: str = ""
     columns: tuple[Column, ...] = ()
     reads: tuple[str, ...] = ()
     joins: tuple[str, ...] = ()
@@ -214,7 +215,9 @@ class Method:
 
     def prepare(self, algorithm: str, params: Any) -> None:
         """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
-        self._its("prepare")(params, algorithm=algorithm)
+        ready = getattr(importlib.import_module(self.module), "prepare", None)
+        if ready is not None:
+            ready(params, algorithm=algorithm)
 
     def anonymise(
         self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator, **inputs: Any
