@@ -244,26 +244,30 @@ def without_a_member(cloaks):
     )
 
 
+def remade(cloaks, rows=slice(None), **changed):
+    """Make cloaks of some of the rows, or of other values in them."""
+    columns = {name: getattr(cloaks, name)[rows] for name in ROWS if name not in ("seq", "extra", "extras")}
+    extra = None if cloaks.extra is None else cloaks.extra[rows]
+    others = {name: getattr(cloaks, name) for name in OTHERS}
+    return Cloaks.of_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
+
+
 def smaller(cloaks):
     bounds = cloaks.bounds.copy()
     bounds[hidden_row(cloaks)[0], 0] += GRID_M
-    return dataclasses.replace(cloaks, bounds=bounds)
+    return remade(cloaks, bounds=bounds)
 
 
 def of_more(cloaks):
     crowd = cloaks.crowd.copy()
     crowd[hidden_row(cloaks)[0]] += 1
-    return dataclasses.replace(cloaks, crowd=crowd)
+    return remade(cloaks, crowd=crowd)
 
 
 def with_a_copy(cloaks):
     row = hidden_row(cloaks)[0]
     last = int(np.flatnonzero(cloaks.record_id == cloaks.record_id[row])[-1])
-    twice = np.insert(np.arange(len(cloaks.record_id)), last + 1, row)
-    columns = ("record_id", "seq", "start", "end", "bounds", "crowd", "subjects")
-    changed = {name: getattr(cloaks, name)[twice] for name in columns}
-    changed["seq"] = np.where(np.arange(len(twice)) == last + 1, cloaks.seq[last] + 1, changed["seq"]).astype(np.int32)
-    return dataclasses.replace(cloaks, extra=None if cloaks.extra is None else cloaks.extra[twice], **changed)
+    return remade(cloaks, np.insert(np.arange(cloaks.rows), last + 1, row))
 
 
 @every_algorithm

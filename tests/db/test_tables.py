@@ -209,11 +209,11 @@ def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connectio
     assert str(members) == str([
         *((1 + i // 5, 100 + i, math.nan, math.nan) for i in range(9)), (2, 109, 1212566400.0, math.inf)
     ])  # fmt: skip
-    requests = connection.execute("SELECT * FROM dbanon_internal.request_evidence(1) ORDER BY 1, 2").fetchall()
+    requests = connection.execute("SELECT * FROM dbanon_internal.request_evidence(1) ORDER BY 1 DESC, 3").fetchall()
     assert requests == [
-        (1, None, None, '{"poi": "pharmacy"}'),
-        (None, "p0", 1212566430.0, '{"poi": "pharmacy"}'),
-        (None, "p3", 1212566430.0, '{"poi": "pharmacy"}'),
+        (True, 1, "", 0.0, '{"poi": "pharmacy"}'),
+        (False, 0, "p0", 1212566430.0, '{"poi": "pharmacy"}'),
+        (False, 0, "p3", 1212566430.0, '{"poi": "pharmacy"}'),
     ]
 
 
