@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from pyproj import Transformer
 
-from dbanon.trajectory import Places, Trajectories
+from dbanon.trajectory import Sites, Trajectories
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 EVENTS = DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
@@ -56,11 +56,11 @@ def users(positions: np.ndarray) -> Trajectories:
     )
 
 
-def sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Places:
+def sites(positions: np.ndarray, m: int, rng: np.random.Generator) -> Sites:
     """Draw sites among positions."""
     drawn = positions[rng.choice(len(positions), m, replace=False)]
     none = np.empty(0, np.int64)
-    return Places(
+    return Sites(
         site_id=np.arange(m), site_bounds=np.hstack([drawn, drawn]), shape_trajectory=none,
         shape_bounds=np.empty((0, 4)),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from benchmarks import _pickups
 from dbanon import _memory, methods
 from dbanon.methods.sensitive_sites import _bichromatic, _hilbert
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Places, Trajectories
+from dbanon.trajectory import Sites, Trajectories
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 2008
@@ -25,13 +25,13 @@ FAMILY = methods.method("sensitive-sites")
 Run = tuple[float, float]
 
 
-def run(data: Trajectories, places: Places, algorithm: str, k: int, **params: object) -> Run:
+def run(data: Trajectories, places: Sites, algorithm: str, k: int, **params: object) -> Run:
     """Seconds, the median of three runs, and GGC in percent."""
     chosen = FAMILY.parse({"k": k, **params}, algorithm)
     seconds = []
     for _ in range(3):
         began = time.perf_counter()
-        cloaks = FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(SEED), places)
+        cloaks = FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(SEED), sites=places)
         seconds.append(time.perf_counter() - began)
     return sorted(seconds)[1], cloaks.metrics["ggc_percent"]
 
@@ -64,7 +64,7 @@ ALGORITHMS = {"bk": {"improve": False}, "mk": {}, "knn": {}, "bk+improve": {}}
 HEADER = "".join(f"{f'{name} s':>14}{'GGC %':>9}" for name in ALGORITHMS) + f"{'to bk':>8}{'to less':>9}"
 
 
-def compare(data: Trajectories, places: Places, k: int) -> str:
+def compare(data: Trajectories, places: Sites, k: int) -> str:
     runs = {name: run(data, places, name.split("+")[0], k, **params) for name, params in ALGORITHMS.items()}
     improved, bk, mk = (runs[name][1] for name in ("bk+improve", "bk", "mk"))
     changed = f"{100 * improved / bk - 100:>+7.0f}%{100 * improved / min(bk, mk) - 100:>+8.0f}%"
@@ -109,7 +109,7 @@ def small(positions: np.ndarray, drops: np.ndarray) -> None:
         print(f"{k:>6}{compare(data, places, k)}{local(data, places, k)}", flush=True)
 
 
-def local(data: Trajectories, places: Places, k: int) -> str:
+def local(data: Trajectories, places: Sites, k: int) -> str:
     seconds, secure = run(data, places, "local", k)
     _, open_format = run(data, places, "local", k, local_format="2-by-2")
     return f"{seconds:>9.3f}{secure:>9.3f}{open_format:>10.3f}"

@@ -60,6 +60,11 @@ def table(snapshot: Snapshot, query: str) -> pa.Table:
     return pa.Table.from_batches(batches or [pa.record_batch(empty, names)])
 
 
+def batches(snapshot: Snapshot, query: str) -> Iterator[list[pa.Array]]:
+    """Run a query without parameters and fetch its columns some megabytes at a time."""
+    return _batches(snapshot, query, _described(snapshot, query)[1])
+
+
 def _described(snapshot: Snapshot, query: str) -> tuple[list[str], list[int]]:
     """Ask for the names and types of a query's columns."""
     found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
@@ -191,7 +196,7 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
               FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    for trajectory_id, subject, path in _batches(snapshot, query, _described(snapshot, query)[1]):
+    for trajectory_id, subject, path in batches(snapshot, query):
         count, packed = _fixes(path)
         fixes.append(packed)
         counts.append(count)

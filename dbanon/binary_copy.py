@@ -22,6 +22,7 @@ _POSTGRES_EPOCH_S = 946_684_800  # 2000-01-01 UTC, where timestamptz counts from
 _BOUNDED, _LOWER_INCLUSIVE = 0x00, 0x02  # flags of a range
 _POLYGON_WITH_SRID = 0x20000003
 _POINT_M_WITH_SRID, _LINE_M_WITH_SRID = 0x60000001, 0x60000002
+_INTEGER = {4: 23, 8: 20}  # OIDs of integer and bigint by their width
 
 
 def rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
@@ -61,11 +62,29 @@ def batches(count: int, size: int = 65_536) -> Iterator[slice]:
         yield slice(start, min(start + size, count))
 
 
+def cuts(offset: NDArray[np.int64], size: int = 65_536) -> Iterator[slice]:
+    """Cut the parts of a ragged array into slices of about so many values and at most so many parts, one at least."""
+    first, parts = 0, len(offset) - 1
+    while first < parts:
+        last = int(np.searchsorted(offset, offset[first] + size, side="right")) - 1
+        last = min(max(last, first + 1), first + size, parts)
+        yield slice(first, last)
+        first = last
+
+
 def timestamps(seconds: NDArray[np.float64] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Unix seconds as the microseconds since 2000 that timestamptz holds."""
     if seconds.dtype.kind == "i":
         return np.asarray((seconds.astype(np.int64) - _POSTGRES_EPOCH_S) * 1_000_000)
     return np.rint((seconds - _POSTGRES_EPOCH_S) * 1e6).astype(np.int64)
+
+
+def stretches(start: NDArray[np.int64] | None, end: NDArray[np.int64] | None, part: slice) -> pa.Array:
+    """Half-open tstzrange values of a part of unix seconds; null where a start is its end, or where there are none."""
+    if start is None or end is None:
+        return pa.nulls(part.stop - part.start, pa.binary())
+    values = _packed([periods(start[part], end[part])])
+    return pc.if_else(pa.array(start[part] == end[part]), pa.scalar(None, pa.binary()), values)
 
 
 def periods(start: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
@@ -85,6 +104,30 @@ def rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
     value["order"], value["type"], value["srid"], value["rings"], value["points"] = 1, _POLYGON_WITH_SRID, srid, 1, 5
     value["xy"] = bounds[:, [0, 1, 2, 1, 2, 3, 0, 3, 0, 1]]
     return _bytes(value)
+
+
+def arrays(values: NDArray[np.int32] | NDArray[np.int64], offset: NDArray[np.int64]) -> pa.Array:
+    """One-dimensional integer[] or bigint[] values, cut at offsets.
+
+    Parameters
+    ----------
+    values : int32[m] or int64[m]
+    offset : int64[n + 1]
+        From 0; array i is ``values[offset[i]:offset[i + 1]]``, at least one; below 2^31 / 12.
+
+    Returns
+    -------
+    Arrow binary array of n values
+    """
+    count = np.diff(offset)
+    header = np.empty(len(count), [(name, ">i4") for name in ("dimensions", "nulls", "type", "length", "lower")])
+    header["dimensions"], header["nulls"], header["lower"], header["length"] = 1, 0, 1, count
+    header["type"] = _INTEGER[values.dtype.itemsize]
+    element = np.empty(len(values), [("length", ">i4"), ("value", f">i{values.dtype.itemsize}")])
+    element["length"], element["value"] = values.dtype.itemsize, values
+    return pc.binary_join_element_wise(
+        _packed([_bytes(header)]), _ragged(element, offset * element.dtype.itemsize), pa.scalar(b"")
+    )
 
 
 def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.Array:

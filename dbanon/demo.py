@@ -33,7 +33,7 @@ def play(database: "Database", progress: report.Progress) -> Demo:
     """Generate, load, run, attack, publish and read as an analyst; may be played again and again."""
     loads = () if _is_loaded(database) else _load(database, progress)
     result = database.run(
-        "tp-aware", dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, replace=True, progress=progress
+        methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, replace=True, progress=progress
     )
     result.require_verified()
     header, rows = database.release_rows(RELEASE, ROWS_SHOWN)
@@ -70,7 +70,7 @@ def text(shown: Demo) -> str:
         "Next, with data of your own:\n"
         "  dbanon load trajectories FILE.csv --dataset mine --subject COL --time COL --x LON --y LAT\n"
         "  dbanon load requests REQUESTS.csv --dataset mine --subject COL --time COL --columns a,b\n"
-        "  dbanon run tp-aware --dataset mine -p k=5 --publish mine_k5\n"
+        f"  dbanon run {family.name} --dataset mine -p k=5 --publish mine_k5\n"
         "  dbanon db psql -c 'SELECT * FROM published.mine_k5 LIMIT 5'",
     ]
     return "\n\n".join(parts)

@@ -140,6 +140,7 @@ class QuasiIdentifier(Base):
     dataset_id: Mapped[int] = mapped_column(ForeignKey("dbanon.dataset.dataset_id"))
     subject: Mapped[str]
     at: Mapped[datetime]
+    set_name: Mapped[str]
 
 
 class Method(Base):
@@ -158,6 +159,7 @@ class Method(Base):
     row_meaning: Mapped[str]
     left_out: Mapped[str]
     parameters: Mapped[list[dict[str, Any]]]
+    traits: Mapped[dict[str, Any]]
 
 
 class Run(Base):
@@ -228,18 +230,36 @@ class Worker(Base):
     started_by: Mapped[str]
 
 
-class Cloak(Base):
-    """A region for a period: a row a run would publish."""
+class Region(Base):
+    """Where rows of a run are: each distinct region once, with the crowd, people and columns of these rows."""
 
-    __tablename__ = "cloak"
+    __tablename__ = "region"
     run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
-    record_id: Mapped[int] = mapped_column(primary_key=True)
-    seq: Mapped[int] = mapped_column(primary_key=True)
-    period: Mapped[TimestamptzRange] = mapped_column(TSTZRANGE)
+    region_no: Mapped[int] = mapped_column(primary_key=True)
     region: Mapped[WKBElement] = mapped_column(_PATH)
+    cells: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
     crowd: Mapped[int]
     subjects: Mapped[int]
     extra: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+
+
+class Period(Base):
+    """When rows of a run are: each distinct period once."""
+
+    __tablename__ = "period"
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
+    period_no: Mapped[int] = mapped_column(primary_key=True)
+    period: Mapped[TimestamptzRange] = mapped_column(TSTZRANGE)
+
+
+class Record(Base):
+    """A published thing of a run, with its rows: the numbers of their periods and regions, 0 where one was deleted."""
+
+    __tablename__ = "record"
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
+    record_id: Mapped[int] = mapped_column(primary_key=True)
+    periods: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
+    regions: Mapped[list[int]] = mapped_column(ARRAY(BigInteger))
 
 
 class Membership(Base):
@@ -250,6 +270,16 @@ class Membership(Base):
     record_id: Mapped[int] = mapped_column(primary_key=True)
     trajectory_id: Mapped[int] = mapped_column(primary_key=True)
     period: Mapped[TimestamptzRange | None] = mapped_column(TSTZRANGE)
+
+
+class Hiding(Base):
+    """Among whom a record is hidden; the table has no key, the mapper's is record and others."""
+
+    __tablename__ = "hiding"
+    run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)
+    record_id: Mapped[int] = mapped_column(primary_key=True)
+    period: Mapped[TimestamptzRange | None] = mapped_column(TSTZRANGE)
+    others: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), primary_key=True)
 
 
 class Verification(Base):

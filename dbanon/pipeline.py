@@ -8,7 +8,7 @@ happens, the run is left with a status that says so, or with nobody holding it, 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,14 @@ import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import ATTACKS, Clause, Verdict
+from dbanon.attacks import Clause, Verdict, attacker
+from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, translate
 from dbanon.errors import (
     DbanonError,
     StoreError,
 )
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.trajectory import Trajectories
 from dbanon.watch import Watch
 
 _IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # whoever pressed Ctrl-C is waiting
@@ -82,11 +83,11 @@ class _Run:
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"):
             rng = np.random.default_rng(self.row.seed)
-            cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, read.places)
-            if read.requests is not None:
-                cloaks = self.family.attach(cloaks, read.trajectories, read.requests)
+            cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, **read.inputs)
+            if read.joined:
+                cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         del read
-        self.progress("writing cloaks", 0, len(cloaks.record_id))
+        self.progress("writing cloaks", 0, cloaks.rows)
         with self.stopwatch("write_s"):
             self._write(dataset, cloaks)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
@@ -119,10 +120,11 @@ class _Run:
         with self.stopwatch("load_s"), reading.open_reader(self.url) as reader:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
+            number, given = dataset.dataset_id, asdict(params)
             read = _Read(
-                trajectories=reader.trajectories(dataset.dataset_id),
-                requests=reader.requests(dataset.dataset_id) if self.family.reads_requests else None,
-                places=reader.places(dataset.dataset_id) if self.family.reads_places else None,
+                trajectories=reader.trajectories(number),
+                inputs=reader.inputs(number, self.family.reads, given),
+                joined=reader.inputs(number, self.family.joins, given),
             )
         with self.stopwatch("compile_s"):
             ready.result()
@@ -138,7 +140,7 @@ class _Run:
                 "computed",
                 metrics=cloaks.metrics,
                 suppressed=cloaks.suppressed,
-                rows=len(cloaks.record_id),
+                rows=cloaks.rows,
             )
 
     def _attack(self) -> tuple[Verdict, bytes, float]:
@@ -146,7 +148,7 @@ class _Run:
         began = time.perf_counter()
         self.progress("attacking the stored rows", 0, None)
         digest = runs.run_digest(self.connection, self.claim.run_id)
-        verdict = _judge(self.family.attack, self.url, self.claim.run_id)
+        verdict = _judge(self.family, self.url, self.claim.run_id)
         return verdict, digest, time.perf_counter() - began
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
@@ -182,11 +184,11 @@ class _Run:
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """What a run computes on; None is what its family does not read."""
+    """What a run computes on: what its family reads, and what it joins to finished cloaks."""
 
     trajectories: Trajectories
-    requests: Requests | None
-    places: Places | None
+    inputs: dict[str, Any]
+    joined: dict[str, Any]
 
 
 class _Stopwatch:
@@ -202,18 +204,20 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def _judge(name: str, url: str, run_id: int) -> Verdict:
-    """Run an attack; whatever keeps it from deciding is a refusal."""
+def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
+    """Run an attack; whatever keeps it from deciding is a refusal that says why."""
     try:
         with reading.open_reader(url) as reader:
             evidence = reader.evidence(run_id)
-        return ATTACKS[name](evidence)
+        return attacker(family.attack).attack(evidence)
     except StoreError:  # the server went away: nothing was decided, and nothing is recorded
         raise
+    except DbanonError as error:  # its sentence names no subject and no place
+        why = str(error)
     except Exception as error:
-        told = f"The attack must come to an end. It stopped with {type(error).__name__}; report this."
-        clause = Clause(name="decidable", passed=False, violations=1, sentence=told)
-        return Verdict(attack=name, passed=False, figures={}, clauses=(clause,))
+        why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
+    clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
+    return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
 
 
 # ---- how a run ends that does not come to its end --------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """Reads what a run and an attack work on, as arrays, from one snapshot of the database."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from psycopg import sql
 
-from dbanon import _arrow
-from dbanon.attacks import Evidence, RequestEvidence, SiteEvidence
+from dbanon import _arrow, _rows, methods
+from dbanon.attacks import Evidence, attacker
 from dbanon.connection import connect, errors_translated
-from dbanon.errors import DataError, ParameterError
-from dbanon.trajectory import Float, Int, Places, Requests, Trajectories
+from dbanon.errors import ParameterError
+from dbanon.methods import _parsing
+from dbanon.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
@@ -65,15 +67,11 @@ def subject_codes(snapshot: _arrow.Snapshot, dataset_id: int) -> _arrow.TextCode
     return _arrow.TextCodes.of(_arrow.table(snapshot, query)["subject"])
 
 
-def requests(snapshot: _arrow.Snapshot, dataset_id: int, subjects: _arrow.TextCodes) -> Requests:
+def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     """Read all requests of a dataset, sorted by time, subject and content."""
-    table = _arrow.table(
-        snapshot,
-        "SELECT subject, date_part('epoch', sent_at) AS t, content::text AS content FROM ONLY dbanon.request "
-        f"WHERE dataset_id = {int(dataset_id)}",
-    )
+    table = source.rows("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
     contents = _arrow.TextCodes.of(table["content"])
-    subject, t = subjects.encode(table["subject"]), _arrow.numbers(table["t"])
+    subject, t = source.subjects.encode(table["subject"]), _arrow.numbers(table["t"])
     content = contents.encode(table["content"])
     order = np.lexsort((content, subject, t))
     return Requests(
@@ -81,24 +79,129 @@ def requests(snapshot: _arrow.Snapshot, dataset_id: int, subjects: _arrow.TextCo
     )
 
 
-def places(snapshot: _arrow.Snapshot, dataset_id: int) -> Places:
+def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
     """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-    site_id, site_bounds = _bounds(
-        snapshot, "site_id", "geom", f"ONLY dbanon.site WHERE dataset_id = {int(dataset_id)}"
-    )
-    shaped = f"ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} AND shape IS NOT NULL"
-    shape_trajectory, shape_bounds = _bounds(snapshot, "trajectory_id", "shape", shaped)
-    return Places(
-        site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds
-    )
+    site_id, site_bounds = _bounds(source, "site_id", "geom", "site")
+    shape_trajectory, shape_bounds = _bounds(source, "trajectory_id", "shape", "trajectory")
+    return Sites(site_id=site_id, site_bounds=site_bounds, shape_trajectory=shape_trajectory, shape_bounds=shape_bounds)
 
 
-def _bounds(snapshot: _arrow.Snapshot, key: str, column: str, source: str) -> tuple[Int, Float]:
+def _bounds(source: "_Dataset", key: str, column: str, relation: str) -> tuple[Int, Float]:
     """Read keys and the bounding rectangles of geometries, by ascending key."""
-    own = snapshot.postgis
+    own = source.snapshot.postgis
     sides = ", ".join(f"{own}.{side}({own}.Box3D({column})) AS s{i}" for i, side in enumerate(_SIDES))
-    table = _arrow.table(snapshot, f"SELECT {key} AS key, {sides} FROM {source} ORDER BY {key}")
+    table = source.rows(f"{key} AS key, {sides}", relation, f"{column} IS NOT NULL ORDER BY {key}")
     return _arrow.numbers(table["key"]), np.column_stack([_arrow.numbers(table[f"s{i}"]) for i in range(4)])
+
+
+def _quasi_identifiers(source: "_Dataset", params: Mapping[str, Any]) -> QuasiIdentifiers:
+    """Read the set of quasi-identifier times that the parameter `qid_set` names.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such set.
+    """
+    name = str(params.get("qid_set", "default"))
+    asked = f"set_name = {sql.Literal(name).as_string()}"
+    table = source.rows("DISTINCT subject, date_part('epoch', at) AS t", "quasi_identifier", asked)
+    if not len(table):
+        known = source.rows("DISTINCT set_name", "quasi_identifier")["set_name"].to_pylist()
+        raise ParameterError(
+            f"The dataset must have a set of quasi-identifiers named {_parsing.quoted(name)}. "
+            f"It has {', '.join(_parsing.quoted(one) for one in sorted(known)) or 'none'}."
+        )
+    subject, t = source.subjects.encode(table["subject"]), _arrow.numbers(table["t"])
+    subject, t = np.unique(np.stack([subject.astype(np.float64), t]), axis=1)
+    return QuasiIdentifiers(subject=subject.astype(np.int64), t=t)
+
+
+def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
+    """Read the cells of a dataset, what lies in them and which are neighbours, as PostGIS finds it."""
+    table = source.call("cell_pois")
+    cell_id, first, cell = np.unique(_arrow.numbers(table["cell_id"]), return_index=True, return_inverse=True)
+    categories = _arrow.TextCodes.of(table["category"].drop_null())
+    category, number = categories.encode(table["category"]), _arrow.numbers(table["pois"])
+    pois = np.zeros((len(cell_id), len(categories.texts)), np.int64)
+    pois[cell[category >= 0], category[category >= 0]] = number[category >= 0]
+    pairs = source.call("cell_neighbours")
+    neighbours = np.searchsorted(cell_id, np.column_stack([_arrow.numbers(pairs[c]) for c in pairs.column_names]))
+    return Cells(
+        cell_id=cell_id,
+        area_m2=_arrow.numbers(table["area_m2"])[first],
+        categories=tuple(categories.texts.to_pylist()),
+        pois=pois,
+        neighbours=np.unique(neighbours, axis=0),
+        fix_cell=_fix_cells(source, cell_id),
+    )
+
+
+def _fix_cells(source: "_Dataset", cell_id: Int) -> Int:
+    """Find the index of the cell of each fix, in the order of the trajectories' ids and times; -1 outside all."""
+    own = source.snapshot.postgis
+    sizes = source.rows(f"trajectory_id, {own}.ST_NPoints(path) AS n", "trajectory", "true ORDER BY trajectory_id")
+    size = _arrow.numbers(sizes["n"]).astype(np.int64)
+    table = source.call("fix_cells")
+    trajectory = np.searchsorted(_arrow.numbers(sizes["trajectory_id"]), _arrow.numbers(table["trajectory_id"]))
+    found = np.full(int(size.sum()), -1, np.int64)
+    fix = (np.cumsum(size) - size)[trajectory] + _arrow.numbers(table["place"]) - 1
+    found[fix] = np.searchsorted(cell_id, _arrow.numbers(table["cell_id"]))
+    return found
+
+
+_INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
+    "requests": _requests,
+    "sites": _sites,
+    "quasi_identifiers": _quasi_identifiers,
+    "cells": _cells,
+}
+"""Who reads what a family names in `reads` and `joins`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Dataset:
+    """A dataset in a snapshot, and the texts of its subjects."""
+
+    snapshot: _arrow.Snapshot
+    dataset_id: int
+    subjects: _arrow.TextCodes
+
+    def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
+        """Read columns of this dataset's rows in a table."""
+        where = f"dataset_id = {int(self.dataset_id)} AND {condition}"
+        return _arrow.table(self.snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
+
+    def call(self, function: str) -> pa.Table:
+        """Call a SQL function of a dataset."""
+        return _arrow.table(self.snapshot, f"SELECT * FROM dbanon_internal.{function}({int(self.dataset_id)})")
+
+    def inputs(self, names: Iterable[str], params: Mapping[str, Any]) -> dict[str, Any]:
+        """Read inputs by name."""
+        return {name: _INPUTS[name](self, params) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """What the attack on a run asks for: `dbanon.attacks.Source`."""
+
+    dataset: _Dataset
+    run_id: int
+    params: Mapping[str, Any]
+
+    def table(self, function: str) -> dict[str, Any]:
+        """Call a SQL evidence function; texts as codes."""
+        table = _arrow.table(self.dataset.snapshot, f"SELECT * FROM dbanon_internal.{function}({self.run_id})")
+        return {name: self._column(name, table[name]) for name in table.column_names}
+
+    def _column(self, name: str, column: pa.ChunkedArray) -> Any:
+        if column.type != pa.string():
+            return _arrow.numbers(column)
+        codes = self.dataset.subjects if name == "subject" else _arrow.TextCodes.of(column)
+        return codes.encode(column)
+
+    def inputs(self, *names: str) -> dict[str, Any]:
+        """Read inputs of the run's dataset."""
+        return self.dataset.inputs(names, self.params)
 
 
 def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
@@ -106,89 +209,32 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
     number = int(run_id)
     found = _arrow.table(
         snapshot,
-        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed, attack "
-        f"FROM ONLY dbanon.run JOIN ONLY dbanon.method ON name = method WHERE run_id = {number}",
+        "SELECT dataset_id, method, algorithm, params::text AS params, suppressed::text AS suppressed "
+        f"FROM ONLY dbanon.run WHERE run_id = {number}",
     ).to_pylist()
     if not found:
         raise no_run(run_id)
     run = found[0]
-    if run["attack"] not in _EVIDENCE:
-        raise DataError(
-            f"The attack on a run must be one this program has. Run {number} needs another; upgrade dbanon."
-        )
     data, codes = trajectories(snapshot, run["dataset_id"])
-    members = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.membership_evidence({number})")
-    kind, read = _EVIDENCE[run["attack"]]
-    return kind(
+    rows = Evidence(
         method=run["method"],
         algorithm=run["algorithm"],
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
         trajectories=data,
-        member_record=_arrow.numbers(members["record_id"]),
-        member_trajectory=_arrow.numbers(members["trajectory_id"]),
-        member_whole=_arrow.numbers(members["whole"]),
-        **read(snapshot, number, run["dataset_id"], codes),
+        **_rows.evidence(snapshot, number),
     )
+    source = _Source(
+        dataset=_Dataset(snapshot=snapshot, dataset_id=run["dataset_id"], subjects=codes),
+        run_id=number,
+        params=rows.params,
+    )
+    return attacker(methods.method(run["method"]).attack).read(rows, source)
 
 
 def no_run(run_id: int) -> ParameterError:
     """Make the error for a run that is not there."""
     return ParameterError(f"The run must exist. There is no run {run_id}. List the runs: `dbanon runs`.")
-
-
-def _request_evidence(snapshot: _arrow.Snapshot, run_id: int, _: int, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
-    sent = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.request_evidence({run_id})")
-    return {**_cloak_columns(cloaks), **_request_columns(sent, subjects)}
-
-
-def _site_evidence(snapshot: _arrow.Snapshot, run_id: int, dataset_id: int, _: _arrow.TextCodes) -> dict[str, Any]:
-    cloaks = _arrow.table(snapshot, f"SELECT * FROM dbanon_internal.cloak_evidence({run_id})")
-    pairs = _arrow.table(
-        snapshot, f"SELECT site_id, cloaked, rows, squared_cells FROM dbanon_internal.site_evidence({run_id})"
-    )
-    return {
-        **_cloak_columns(cloaks),
-        "cloak_cloaked": _arrow.numbers(cloaks["cloaked"]).astype(np.int8),
-        "places": places(snapshot, dataset_id),
-        "pair_site": _arrow.numbers(pairs["site_id"]),
-        "pair_cloaked": _arrow.numbers(pairs["cloaked"]).astype(bool),
-        "pair_rows": _arrow.numbers(pairs["rows"]),
-        "pair_squared": _arrow.numbers(pairs["squared_cells"]),
-    }
-
-
-_EVIDENCE: dict[str, tuple[Callable[..., Evidence], Callable[..., dict[str, Any]]]] = {
-    "sensitive-sites": (SiteEvidence, _site_evidence),
-    "tp-aware": (RequestEvidence, _request_evidence),
-}
-"""What each attack is given, and who reads what only it looks at."""
-
-
-def _cloak_columns(table: pa.Table) -> dict[str, Any]:
-    named = {
-        "record": "record_id", "seq": "seq", "start_s": "lower_s", "end_s": "upper_s", "rectangle": "rectangle",
-        "srid": "srid", "crowd": "crowd", "subjects": "subjects", "other_keys": "other_keys",
-    }  # fmt: skip
-    columns = {f"cloak_{field}": _arrow.numbers(table[column]) for field, column in named.items()}
-    bounds = [_arrow.numbers(table[side]) for side in ("xmin", "ymin", "xmax", "ymax")]
-    return {**columns, "cloak_bounds": np.column_stack(bounds)}
-
-
-def _request_columns(table: pa.Table, subjects: _arrow.TextCodes) -> dict[str, Any]:
-    """Split the requests into published and sent ones, with codes of their contents that both share."""
-    content = _arrow.TextCodes.of(table["content"]).encode(table["content"])
-    published = _arrow.numbers(table["published"]).astype(bool)
-    shown, sent = table.filter(pa.array(published)), table.filter(pa.array(~published))
-    return {
-        "published_request_record": _arrow.numbers(shown["record_id"]).astype(np.int64),
-        "published_request_seq": _arrow.numbers(shown["seq"]).astype(np.int64),
-        "published_request_content": content[published],
-        "request_subject": subjects.encode(sent["subject"]),
-        "request_t": _arrow.numbers(sent["t"]).astype(np.float64),
-        "request_content": content[~published],
-    }
 
 
 class Reader:
@@ -228,14 +274,29 @@ class Reader:
         data, self._subjects[dataset_id] = trajectories(self._snapshot, dataset_id)
         return data
 
-    def requests(self, dataset_id: int) -> Requests:
-        """Read all requests of a dataset, sorted by time, subject and content; senders in the trajectories' codes."""
-        codes = self._subjects.get(dataset_id) or subject_codes(self._snapshot, dataset_id)
-        return requests(self._snapshot, dataset_id, codes)
+    def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Read inputs beside the trajectories, in whose codes subjects are.
 
-    def places(self, dataset_id: int) -> Places:
-        """Read the sensitive sites of a dataset, and the shapes of its trajectories."""
-        return places(self._snapshot, dataset_id)
+        Parameters
+        ----------
+        dataset_id : int
+        names : iterable of str
+            Among `requests`, `sites`, `quasi_identifiers` and `cells`.
+        params : mapping
+            The run's; those that say which of several sets to read are looked up.
+
+        Returns
+        -------
+        dict
+            By name: `Requests`, `Sites`, `QuasiIdentifiers`, `Cells` of `dbanon.trajectory`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no set of that name.
+        """
+        codes = self._subjects.get(dataset_id) or subject_codes(self._snapshot, dataset_id)
+        return _Dataset(snapshot=self._snapshot, dataset_id=dataset_id, subjects=codes).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.

@@ -401,17 +401,14 @@ def _stamp() -> str:
 
 def _sync_methods(connection: Connection) -> None:
     for method in METHODS.values():
-        connection.execute(
-            "INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns,"
-            " paper, parameters, adversary, row_meaning, left_out)"
-            " VALUES (%(name)s, %(summary)s, %(guarantee)s, %(region_type)s, %(attack)s, %(algorithms)s, %(columns)s,"
-            " %(paper)s, %(parameters)s, %(adversary)s, %(row_meaning)s, %(left_out)s)"
-            " ON CONFLICT (name) DO UPDATE SET summary = excluded.summary, guarantee = excluded.guarantee,"
-            " region_type = excluded.region_type, attack = excluded.attack, algorithms = excluded.algorithms,"
-            " columns = excluded.columns, paper = excluded.paper, parameters = excluded.parameters,"
-            " adversary = excluded.adversary, row_meaning = excluded.row_meaning, left_out = excluded.left_out",
-            _row(method),
+        row = _row(method)
+        names = [sql.Identifier(name) for name in row]
+        query = sql.SQL("INSERT INTO dbanon.method ({}) VALUES ({}) ON CONFLICT (name) DO UPDATE SET {}").format(
+            sql.SQL(", ").join(names),
+            sql.SQL(", ").join(map(sql.Placeholder, row)),
+            sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(name) for name in names),
         )
+        connection.execute(query, row)
 
 
 def _describe_releases(connection: Connection) -> None:
@@ -433,8 +430,8 @@ def _row(method: Method) -> dict[str, str]:
         "name": method.name,
         "summary": method.summary,
         "guarantee": method.guarantee,
-        "region_type": "Polygon",
-        "attack": method.attack,
+        "region_type": method.region_type,
+        "attack": method.name,
         "algorithms": json.dumps(algorithms),
         "columns": json.dumps(columns),
         "paper": method.paper,
@@ -442,6 +439,7 @@ def _row(method: Method) -> dict[str, str]:
         "adversary": method.adversary,
         "row_meaning": method.row_meaning,
         "left_out": method.left_out,
+        "traits": json.dumps(method.traits),
     }
 
 

@@ -1,15 +1,13 @@
 """Frozen ragged arrays: the data that crosses layers, and their checks.
 
-`Trajectories`, `Requests` and `Places` go into a method, `Cloaks` comes out of it. All arrays are read-only, so a
-method cannot change what the attack will be held against. Positions are true positions in the dataset's SRID; a method
-snaps them to cells of its grid by ``floor(coordinate / grid_m)`` (origin 0), times to slots by
-``floor(seconds / grid_s)`` (from 1970 UTC).
+`Trajectories` and the inputs that a family names (`Requests`, `Sites`, `QuasiIdentifiers`, `Cells`) go into a method
+(`dbanon.cloaks.Cloaks` comes out of it). All arrays are read-only, so a method cannot change what the attack will be
+held against. Positions are true positions in the dataset's SRID; a method snaps them to cells of its grid by
+``floor(coordinate / grid_m)`` (origin 0), times to slots by ``floor(seconds / grid_s)`` (from 1970 UTC).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +119,7 @@ class Requests:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Places:
+class Sites:
     """Sensitive sites of one dataset, and the shapes of subjects that are more than a point; both by ascending id.
 
     Of a shape only its bounding rectangle counts: xmin, ymin, xmax, ymax in metres. That of a point has no extent.
@@ -153,53 +151,62 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cloaks:
-    """What a method writes: rows of ``dbanon.cloak`` and ``dbanon.membership``, and what it left out.
+class QuasiIdentifiers:
+    """One named set of quasi-identifier times of a dataset, sorted by (subject, time), each once.
 
     Attributes
     ----------
-    record_id : int64[c]
-        1..R, rows sorted by (record_id, seq).
-    seq : int32[c]
-        1..length of the record.
-    start, end : int64[c]
-        The half-open period in unix seconds.
-    bounds : float64[c, 4]
-        xmin, ymin, xmax, ymax of the rectangle, metres.
-    crowd : int32[c]
-        Distinct subjects the row hides.
-    subjects : int32[c]
-        How many people the row stands for.
-    member_record : int64[p]
-    member_trajectory : int64[p]
-        trajectory ids (database keys), sorted by (record, trajectory).
-    suppressed : mapping
-        ``{"subjects": {reason: n}, ...}``: counts by reason, and per window where a method has windows.
-    metrics : mapping
-        Figures of the paper and of the run; plain numbers.
-    extra : int64[c]
-        Index into `extras`; -1 is SQL NULL.
-    extras : tuple of str
-        Distinct JSON objects for the ``extra`` column.
+    subject : int64[q]
+        In the codes of the `Trajectories` they go with; -1 where the subject has no trajectory.
+    t : float64[q]
+        Unix seconds.
     """
 
-    record_id: Int
-    seq: NDArray[np.int32]
-    start: Int
-    end: Int
-    bounds: Float
-    crowd: NDArray[np.int32]
-    subjects: NDArray[np.int32]
-    member_record: Int
-    member_trajectory: Int
-    suppressed: Mapping[str, Any]
-    metrics: Mapping[str, Any]
-    extra: Int | None = None
-    extras: tuple[str, ...] = field(default=())
+    subject: Int
+    t: Float
 
     def __post_init__(self) -> None:
-        c = len(self.record_id)
-        same = all(len(a) == c for a in (self.seq, self.start, self.end, self.bounds, self.crowd, self.subjects))
-        if not same or len(self.member_record) != len(self.member_trajectory):
-            raise DataError("The columns of a set of cloaks must have one length; this is a defect of the method.")
+        if len(self.subject) != len(self.t) or not _finite(self.t):
+            raise DataError("Quasi-identifiers must have subjects and finite times; this is a defect of the read.")
+        later = (np.diff(self.subject) > 0) | ((np.diff(self.subject) == 0) & (np.diff(self.t) > 0))
+        if not later.all():
+            raise DataError("Quasi-identifiers must be sorted by subject and time; got them unsorted or twice.")
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cells:
+    """Cells of one dataset, such as the coverage of base stations, and what lies in them.
+
+    A point of interest or a fix on an edge that cells share belongs to the one with the least id.
+
+    Attributes
+    ----------
+    cell_id : int64[c]
+        Strictly increasing database keys.
+    area_m2 : float64[c]
+    categories : tuple of str
+        Of the points of interest inside any cell, sorted.
+    pois : int64[c, q]
+        How many points of interest of each category a cell holds.
+    neighbours : int64[e, 2]
+        Indices of the cells that share an edge, not only a corner: the lesser first, sorted, each pair once.
+    fix_cell : int64[m]
+        Index of the cell that holds each fix of the `Trajectories` they go with, in their order; -1 outside all cells.
+    """
+
+    cell_id: Int
+    area_m2: Float
+    categories: tuple[str, ...]
+    pois: Int
+    neighbours: Int
+    fix_cell: Int
+
+    def __post_init__(self) -> None:
+        c = len(self.cell_id)
+        shapes = (len(self.area_m2), *self.pois.shape, self.neighbours.shape[1:])
+        if shapes != (c, c, len(self.categories), (2,)):
+            raise DataError("Cells must come with areas, counts and pairs; this is a defect of the read.")
+        if (np.diff(self.cell_id) <= 0).any():
+            raise DataError("Cells must be sorted by distinct ids; got them unsorted or twice.")
         _freeze(self)

@@ -89,6 +89,7 @@ COMMENT ON COLUMN dbanon.quasi_identifier.quasi_identifier_id IS 'Key.';
 COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.quasi_identifier.subject IS 'The subject.';
 COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
+COMMENT ON COLUMN dbanon.quasi_identifier.set_name IS 'The set it belongs to: a method reads one, which its parameter qid_set names.';
 
 COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
@@ -103,6 +104,7 @@ COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
 COMMENT ON COLUMN dbanon.method.adversary IS 'Against whom the promise holds, in a sentence.';
 COMMENT ON COLUMN dbanon.method.row_meaning IS 'What a row of its releases is.';
 COMMENT ON COLUMN dbanon.method.left_out IS 'Who is not in its releases.';
+COMMENT ON COLUMN dbanon.method.traits IS 'What core functions ask of it: {hides, hidden_by, reads, joins, begins, instant, oldest, notices, totals, reasons}; see dbanon.methods.Method.';
 COMMENT ON COLUMN dbanon.method.parameters IS 'Its parameters: [{name, type, unit, default, minimum, maximum, choices, help, ...}], in order.';
 
 COMMENT ON VIEW dbanon.methods IS 'The methods and their algorithms.';
@@ -205,8 +207,28 @@ COMMENT ON COLUMN dbanon.worker.held_by IS 'Its session: it is up as long as tha
 COMMENT ON COLUMN dbanon.worker.started_at IS 'When it began.';
 COMMENT ON COLUMN dbanon.worker.started_by IS 'Its login.';
 
-COMMENT ON TABLE dbanon.cloak IS 'A region for a period: the rows a run would publish.';
-COMMENT ON COLUMN dbanon.cloak.run_id IS 'The run (held by a trigger).';
+COMMENT ON TABLE dbanon.region IS 'Where rows of a run are: each distinct region with its crowd, subjects and extra once.';
+COMMENT ON COLUMN dbanon.region.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.region.region_no IS 'Number within the run, from 1.';
+COMMENT ON COLUMN dbanon.region.region IS 'Polygon or MultiPolygon in the dataset''s SRID; its area is never zero.';
+COMMENT ON COLUMN dbanon.region.cells IS 'The cells of dbanon.cell that it is the union of; null where it is a rectangle.';
+COMMENT ON COLUMN dbanon.region.crowd IS 'Distinct subjects a row hides.';
+COMMENT ON COLUMN dbanon.region.subjects IS 'How many people a row stands for: the only column to sum.';
+COMMENT ON COLUMN dbanon.region.extra IS 'Values of the method''s own columns, an object; null where all have their defaults.';
+
+COMMENT ON TABLE dbanon.period IS 'When rows of a run are: each distinct period once.';
+COMMENT ON COLUMN dbanon.period.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.period.period_no IS 'Number within the run, from 1.';
+COMMENT ON COLUMN dbanon.period.period IS 'Half-open, finite, never empty.';
+
+COMMENT ON TABLE dbanon.record IS 'The published things of a run, each with its rows: their numbers of periods and regions.';
+COMMENT ON COLUMN dbanon.record.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.record.record_id IS 'Number within the run, from 1; a release numbers anew.';
+COMMENT ON COLUMN dbanon.record.periods IS 'The period_no of each row, in order; 0 where a row was deleted.';
+COMMENT ON COLUMN dbanon.record.regions IS 'The region_no of each row, in order; 0 where a row was deleted.';
+
+COMMENT ON VIEW dbanon.cloak IS 'A region for a period: the rows a run would publish, put together of its records, periods and regions. Rows can be inserted, changed and deleted through it, one by one.';
+COMMENT ON COLUMN dbanon.cloak.run_id IS 'The run.';
 COMMENT ON COLUMN dbanon.cloak.record_id IS 'The published thing the row belongs to, numbered by the run; a release numbers anew.';
 COMMENT ON COLUMN dbanon.cloak.seq IS 'Place within the record, from 1.';
 COMMENT ON COLUMN dbanon.cloak.period IS 'Half-open, finite, never empty.';
@@ -220,6 +242,12 @@ COMMENT ON COLUMN dbanon.membership.run_id IS 'The run (held by a trigger).';
 COMMENT ON COLUMN dbanon.membership.record_id IS 'The record of that run.';
 COMMENT ON COLUMN dbanon.membership.trajectory_id IS 'The trajectory (checked by the attack).';
 COMMENT ON COLUMN dbanon.membership.period IS 'The stretch it is carried for; null: the whole record.';
+
+COMMENT ON TABLE dbanon.hiding IS 'Among whom a record is hidden, where such sets overlap. Private; every verification needs it.';
+COMMENT ON COLUMN dbanon.hiding.run_id IS 'The run (held by a trigger).';
+COMMENT ON COLUMN dbanon.hiding.record_id IS 'The record that is hidden.';
+COMMENT ON COLUMN dbanon.hiding.period IS 'When it is; null: the whole record.';
+COMMENT ON COLUMN dbanon.hiding.others IS 'The records it is hidden among, itself not among them.';
 
 COMMENT ON TABLE dbanon.verification IS 'An attack on the stored rows of a run, with its verdict.';
 COMMENT ON COLUMN dbanon.verification.verification_id IS 'Key; the greatest is the latest.';

@@ -28,7 +28,7 @@ BEGIN
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @operator@', thing);
         EXECUTE format('GRANT SELECT ON dbanon.%I TO @worker@', thing);
     END LOOP;
-    FOREACH thing IN ARRAY dbanon_internal.run_tables() LOOP
+    FOREACH thing IN ARRAY dbanon_internal.run_tables() || 'cloak'::text LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @worker@', thing);
     END LOOP;
     -- A function that runs with the rights of its caller gives nobody a right.

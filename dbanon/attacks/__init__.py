@@ -1,4 +1,4 @@
-"""What an attack is given, what it answers, and the registry of attacks.
+"""What an attack is given, and what it answers.
 
 An attack is a pure function ``Evidence -> Verdict``: it reads what the database holds, never what a method had in
 memory, and shares no code with any method. It fails closed: what it cannot decide is a refusal with a clause of its
@@ -6,22 +6,26 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DataError
-from dbanon.trajectory import Float, Int, Places, Trajectories, _freeze
+from dbanon.trajectory import Float, Int, Trajectories, _freeze
 
 Bool = NDArray[np.bool_]
+Kind = TypeVar("Kind", bound="Evidence")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """What the stored rows and the data say about any run; read-only arrays, rows of a table in any order.
+    """What the stored rows and the data say about any run; read-only arrays, records in any order.
+
+    Rows are as compact as they are stored: each is the index of one of the run's distinct regions and periods. The
+    properties ``cloak_*`` give a value a row; each use of one makes the array anew.
 
     Attributes
     ----------
@@ -31,22 +35,37 @@ class Evidence:
         As stored in ``run.params`` (all parameters, also those left at their defaults) and ``run.suppressed``.
     trajectories : Trajectories
         All of the dataset, read anew from the database.
-    cloak_record : int64[c]
-    cloak_seq : int[c]
-    cloak_start_s, cloak_end_s : float64[c]
-        The bounds of ``period`` in unix seconds.
-    cloak_bounds : float64[c, 4]
-        xmin, ymin, xmax, ymax of ``region``.
-    cloak_rectangle : bool[c]
+    record_id : int64[R]
+    offset : int64[R + 1]
+        Rows of record i are ``[offset[i], offset[i + 1])``.
+    region, period : integers[c]
+        Indices into the columns of regions and periods.
+    place : int32[c], optional
+        ``seq`` of each row; None where it is 1, 2, ... in every record.
+    region_no : int64[r]
+        The number of each region in ``dbanon.region``, ascending.
+    region_bounds : float64[r, 4]
+        xmin, ymin, xmax, ymax.
+    region_rectangle : bool[r]
         Whether the region is exactly its own envelope: one polygon without holes.
-    cloak_srid, cloak_crowd, cloak_subjects : int[c]
-    cloak_other_keys : int[c]
+    region_srid, region_crowd, region_subjects : int[r]
+    region_other_keys : int[r]
         Keys of ``extra`` that are no columns of the method.
-    member_record : int64[p]
-    member_trajectory : int64[p]
+    period_start_s, period_end_s : float64[p]
+        The bounds of the period in unix seconds.
+    member_record : int64[m]
+    member_trajectory : int64[m]
         Trajectory ids (database keys), not checked by the database.
-    member_whole : bool[p]
-        Whether the membership's ``period`` is null.
+    member_start_s, member_end_s : float64[m]
+        The stretch the record carries the trajectory for; NaN where it is the whole record.
+    hiding_record : int64[h]
+        Whose hiding set it is.
+    hiding_start_s, hiding_end_s : float64[h]
+        When; NaN where it is for the whole record.
+    hiding_offset : int64[h + 1]
+    hiding_other : int64[]
+        Records that record i is hidden among, not checked by the database:
+        ``[hiding_offset[i], hiding_offset[i + 1])``.
 
     Raises
     ------
@@ -55,19 +74,10 @@ class Evidence:
     """
 
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "cloak": (
-            "record",
-            "seq",
-            "start_s",
-            "end_s",
-            "bounds",
-            "rectangle",
-            "srid",
-            "crowd",
-            "subjects",
-            "other_keys",
-        ),
-        "member": ("record", "trajectory", "whole"),
+        "region": ("no", "bounds", "rectangle", "srid", "crowd", "subjects", "other_keys"),
+        "period": ("start_s", "end_s"),
+        "member": ("record", "trajectory", "start_s", "end_s"),
+        "hiding": ("record", "start_s", "end_s"),
     }
 
     method: str
@@ -75,94 +85,126 @@ class Evidence:
     params: Mapping[str, Any]
     suppressed: Mapping[str, Any]
     trajectories: Trajectories
-    cloak_record: Int
-    cloak_seq: NDArray[np.integer]
-    cloak_start_s: Float
-    cloak_end_s: Float
-    cloak_bounds: Float
-    cloak_rectangle: Bool
-    cloak_srid: NDArray[np.integer]
-    cloak_crowd: NDArray[np.integer]
-    cloak_subjects: NDArray[np.integer]
-    cloak_other_keys: NDArray[np.integer]
+    record_id: Int
+    offset: Int
+    region: NDArray[np.integer]
+    period: NDArray[np.integer]
+    place: NDArray[np.int32] | None
+    region_no: Int
+    region_bounds: Float
+    region_rectangle: Bool
+    region_srid: NDArray[np.integer]
+    region_crowd: NDArray[np.integer]
+    region_subjects: NDArray[np.integer]
+    region_other_keys: NDArray[np.integer]
+    period_start_s: Float
+    period_end_s: Float
     member_record: Int
     member_trajectory: Int
-    member_whole: Bool
+    member_start_s: Float
+    member_end_s: Float
+    hiding_record: Int
+    hiding_start_s: Float
+    hiding_end_s: Float
+    hiding_offset: Int
+    hiding_other: Int
 
     def __post_init__(self) -> None:
         for table, columns in self.tables.items():
             if len({len(getattr(self, f"{table}_{column}")) for column in columns}) != 1:
                 raise DataError("The columns of a table must have one length; this is a defect of the read.")
-        if self.cloak_bounds.shape != (len(self.cloak_record), 4):
-            raise DataError("A cloak must come with four bounds; this is a defect of the read.")
+        if self.region_bounds.shape != (len(self.region_crowd), 4):
+            raise DataError("A region must come with four bounds; this is a defect of the read.")
+        rows = (self.offset, self.record_id, self.region)
+        sets = (self.hiding_offset, self.hiding_record, self.hiding_other)
+        if any(len(at) != len(keys) + 1 or at[-1] != len(values) for at, keys, values in (rows, sets)):
+            raise DataError("Every row must be of a record; this is a defect of the read.")
+        if len(self.period) != self.rows or (self.place is not None and len(self.place) != self.rows):
+            raise DataError("Every row must have a region and a period; this is a defect of the read.")
         _freeze(self)
 
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.region)
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RequestEvidence(Evidence):
-    """What a run of requests leaves: beside the rows, the requests in them and those of the dataset.
+    @property
+    def member_whole(self) -> Bool:
+        """Whether each membership is of the whole record: bool[m]."""
+        return np.isnan(self.member_start_s)
 
-    Attributes
-    ----------
-    published_request_record, published_request_seq : int[q]
-        The row of ``cloak`` whose ``extra`` holds the request; the elements of one row in the order they are stored in.
-    published_request_content : int64[q]
-        Code of the content. Codes are shared with `request_content` and number the distinct contents of both in the
-        order of their text (``jsonb::text``, by code point), so that sorted contents have ascending codes.
-    request_subject : int64[r]
-        The sender in the codes of `trajectories`; -1 where it has no trajectory.
-    request_t : float64[r]
-        Unix seconds.
-    request_content : int64[r]
-    """
+    @property
+    def cloak_record(self) -> Int:
+        """The record of each row: int64[c]."""
+        return np.repeat(self.record_id, np.diff(self.offset))
 
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Evidence.tables,
-        "published_request": ("record", "seq", "content"),
-        "request": ("subject", "t", "content"),
-    }
+    @property
+    def cloak_seq(self) -> Int:
+        """The place of each row in its record: int[c]."""
+        if self.place is not None:
+            return self.place.astype(np.int64)
+        return np.arange(1, self.rows + 1) - np.repeat(self.offset[:-1], np.diff(self.offset))
 
-    published_request_record: Int
-    published_request_seq: NDArray[np.integer]
-    published_request_content: Int
-    request_subject: Int
-    request_t: Float
-    request_content: Int
+    @property
+    def cloak_start_s(self) -> Float:
+        """Where the period of each row begins: float64[c], unix seconds."""
+        return np.asarray(self.period_start_s[self.period])
 
+    @property
+    def cloak_end_s(self) -> Float:
+        """Where the period of each row ends: float64[c], unix seconds."""
+        return np.asarray(self.period_end_s[self.period])
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SiteEvidence(Evidence):
-    """What a run around sensitive sites leaves: beside the rows, the sites, and who an adversary finds nearest to each.
+    @property
+    def cloak_bounds(self) -> Float:
+        """The bounds of each row's region: float64[c, 4]."""
+        return np.asarray(self.region_bounds[self.region])
 
-    Attributes
-    ----------
-    places : Places
-        The dataset's sites and shapes, read anew from the database.
-    cloak_cloaked : int8[c]
-        Whether the row says that it is no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is false or not
-        there, -1 where it is anything else.
-    pair_site : int64[j]
-        Site ids. A pair is a site and one distinct (region, period, cloaked or not) among the rows: all at distance 0,
-        and those not cloaked that are nearer than the run's ``guard_m``.
-    pair_cloaked : bool[j]
-    pair_rows : int64[j]
-        How many rows have this region, period and `pair_cloaked`.
-    pair_squared : float64[j]
-        Squared distance in cells.
-    """
+    @property
+    def cloak_rectangle(self) -> Bool:
+        """Whether each row's region is a rectangle: bool[c]."""
+        return np.asarray(self.region_rectangle[self.region])
 
-    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        **Evidence.tables,
-        "cloak": (*Evidence.tables["cloak"], "cloaked"),
-        "pair": ("site", "cloaked", "rows", "squared"),
-    }
+    @property
+    def cloak_srid(self) -> NDArray[np.integer]:
+        """The SRID of each row's region: int[c]."""
+        return np.asarray(self.region_srid[self.region])
 
-    places: Places
-    cloak_cloaked: NDArray[np.int8]
-    pair_site: Int
-    pair_cloaked: Bool
-    pair_rows: Int
-    pair_squared: Float
+    @property
+    def cloak_crowd(self) -> NDArray[np.integer]:
+        """The crowd of each row: int[c]."""
+        return np.asarray(self.region_crowd[self.region])
+
+    @property
+    def cloak_subjects(self) -> NDArray[np.integer]:
+        """How many people each row stands for: int[c]."""
+        return np.asarray(self.region_subjects[self.region])
+
+    @property
+    def cloak_other_keys(self) -> NDArray[np.integer]:
+        """How many keys of each row's ``extra`` are no columns of the method: int[c]."""
+        return np.asarray(self.region_other_keys[self.region])
+
+    def regions(self, region_no: Int) -> Int:
+        """Find the index of each of some regions by number: int64[q]; -1 where no row has it."""
+        at = np.minimum(np.searchsorted(self.region_no, region_no), max(len(self.region_no) - 1, 0))
+        return np.where(self.region_no[at] == region_no, at, -1) if len(self.region_no) else np.full(len(region_no), -1)
+
+    def showing(self, region: Int) -> tuple[Int, Int]:
+        """Find the rows of some regions: of each pair the index into `region`, and that of the row; by row.
+
+        Pairs of one row come in the order of `region`, in which an index may stand several times.
+        """
+        order = np.argsort(region, kind="stable")
+        low = np.searchsorted(region[order], np.arange(len(self.region_no) + 1))
+        number, first = np.diff(low)[self.region], low[:-1][self.region]
+        ends = np.cumsum(number)
+        at = np.repeat(first - (ends - number), number) + np.arange(ends[-1] if len(ends) else 0)
+        return order[at], np.repeat(np.arange(self.rows), number)
+
+    def extended(self, kind: type[Kind], **columns: Any) -> Kind:
+        """Make a family's own kind of evidence of this and of what only it looks at."""
+        return kind(**{item.name: getattr(self, item.name) for item in fields(self)}, **columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,18 +227,30 @@ class Verdict:
     clauses: tuple[Clause, ...]
 
 
-Attack = Callable[[Any], Verdict]
-"""Takes the kind of evidence its family leaves."""
+class Source(Protocol):
+    """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
+
+    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
+        """Call a SQL evidence function with the run; its columns by name, without nulls.
+
+        A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
+        the trajectories (-1 where the subject has none).
+        """
+
+    def inputs(self, *names: str) -> dict[str, Any]:
+        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.trajectory`."""
 
 
-def _lazily(module: str) -> Attack:
-    def attack(evidence: Evidence) -> Verdict:
-        return cast("Attack", importlib.import_module(module).attack)(evidence)
+class Attacker(Protocol):
+    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well."""
 
-    return attack
+    def read(self, evidence: Evidence, source: Source) -> Evidence:
+        """Read the evidence of the attack."""
+
+    def attack(self, evidence: Any) -> Verdict:
+        """Decide; pure."""
 
 
-ATTACKS: dict[str, Attack] = {
-    "sensitive-sites": _lazily("dbanon.attacks.sensitive_sites"),
-    "tp-aware": _lazily("dbanon.attacks.tp_aware"),
-}
+def attacker(package: str) -> Attacker:
+    """Import the package of an attack, as `dbanon.methods.Method.attack` names it."""
+    return cast("Attacker", importlib.import_module(package))

@@ -1,23 +1,29 @@
 """The registry of method families and the contract they keep.
 
-A family is one module: a frozen, keyword-only parameter class made with `parameter`, a function
-``anonymise(data, params, rng, algorithm=name) -> Cloaks`` (with ``places`` as well where the family reads them), and
-``prepare(params, algorithm=name)``, which compiles what that one needs. Validation, error sentences, help, the SQL
-listing and the docs are all made from the class's fields. Same data, parameters and seed: same cloaks.
+A family is one package: a frozen, keyword-only class `Parameters` made with `parameter`; its entry `METHOD`; a function
+``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
+``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
+``attach(cloaks, data, params, **inputs)``.
+Validation, error sentences, help, the SQL listing and the docs are all made from the fields of `Parameters`; what core
+Python and SQL ask of a family is in `METHOD`, so that nothing else names it. Same data, parameters and seed: same
+cloaks.
+
+A family's package is imported when it is first asked for, and its numerical modules when it first computes: listing
+methods does not wait for Numba.
 """
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
-from dbanon.errors import ParameterError, choose_one
+from dbanon.cloaks import Cloaks
+from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.methods import _parsing
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from dbanon.trajectory import Trajectories
 
 
 def parameter(
@@ -39,8 +45,9 @@ def parameter(
         Its default; ``None`` means "derived from the data", and the help says how.
     help : str
         One sentence for someone who has not read the paper.
-    type : {"integer", "number", "choice", "switch", "instant"}
-        An instant is given as ISO 8601 with a zone or as unix seconds, and held as unix seconds.
+    type : {"integer", "number", "choice", "switch", "instant", "name"}
+        An instant is given as ISO 8601 with a zone or as unix seconds, and held as unix seconds. A name is that of a
+        set or category of the data.
     unit : str
         "s", "m", "" for counts.
     minimum, maximum : float, optional
@@ -73,12 +80,57 @@ class Algorithm:
     comparison_only: bool = False
 
 
+def since() -> Any:
+    """Describe the parameter `since`, which every family has."""
+    told = (
+        "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s; by default all of the data."
+    )
+    return parameter(None, told, type="instant")
+
+
+def until() -> Any:
+    """Describe the parameter `until`, which every family has."""
+    told = "Time before which all rows end, a multiple of grid_s; later data are not considered. By default all are."
+    return parameter(None, told, type="instant")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One family: where its code is, what it promises, and who attacks it.
+    """One family: where its code is, what it promises, who attacks it, and what core functions ask of it.
 
     `row_meaning`, `adversary` and `left_out` are what its releases say to people who have not read the paper: what one
     row is, against whom the promise holds, and who is not in it.
+
+    Attributes
+    ----------
+    module : str
+        The family's package.
+    attack : str
+        The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
+    hides : {"sender", "place"}
+        The secret it keeps: who sent a request, or where people were.
+    hidden_by : {"record", "region", "hiding"}
+        Among whom its people are hidden: the members of a record; those whose rows have one region and period; stored
+        hiding sets.
+    reads, joins : tuple of str
+        Inputs beside the trajectories (`requests`, `sites`, `quasi_identifiers`, `cells`): given to `anonymise`, which
+        needs them, or to `attach`.
+    region_type : {"Polygon", "MultiPolygon"}
+        Of its published views.
+    begins : tuple of str
+        Parameters of which the first one given says where the time of its rows begins.
+    instant : str, optional
+        The parameter that, where it is given, names the one instant its rows are about.
+    oldest : str, optional
+        The parameter that says how old, in seconds, the positions shown at that instant may be.
+    notices : mapping
+        By figure of the attack: what publishing says if it is not 0, ``%s`` being the figure.
+    totals : mapping
+        By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
+    reasons : mapping
+        By reason for leaving somebody or something out, as in ``suppressed``: what it means.
+    example : mapping
+        Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
 
     name: str
@@ -88,17 +140,36 @@ class Method:
     adversary: str
     row_meaning: str
     left_out: str
-    paper: str
     attack: str
     algorithms: tuple[Algorithm, ...]
+    hides: str
+    hidden_by: str
+    totals: Mapping[str, str]
+    reasons: Mapping[str, str]
+    example: Mapping[str, Any]
+    paper: str = ""
     columns: tuple[Column, ...] = ()
-    reads_requests: bool = False
-    reads_places: bool = False
+    reads: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
+    region_type: str = "Polygon"
+    begins: tuple[str, ...] = ("since",)
+    instant: str | None = None
+    oldest: str | None = None
+    notices: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @property
+    def traits(self) -> dict[str, Any]:
+        """What core SQL reads of a family in ``dbanon.method.traits``."""
+        names = ("hides", "hidden_by", "reads", "joins", "begins", "instant", "oldest", "notices", "totals", "reasons")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def parameters(self) -> type[Any]:
-        """The parameter class of the family; its module is imported on first use, because Numba is slow to start."""
-        return cast("type[Any]", importlib.import_module(self.module).Parameters)
+        """The parameter class of the family."""
+        return cast("type[Any]", self._its("Parameters"))
+
+    def _its(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.module), name)
 
     def algorithm(self, name: str | None) -> Algorithm:
         """Look up an algorithm by name; the first is the default."""
@@ -143,110 +214,66 @@ class Method:
 
     def prepare(self, algorithm: str, params: Any) -> None:
         """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
-        get_ready = cast("Callable[..., None]", importlib.import_module(self.module).prepare)
-        get_ready(params, algorithm=algorithm)
+        ready = getattr(importlib.import_module(self.module), "prepare", None)
+        if ready is not None:
+            ready(params, algorithm=algorithm)
 
     def anonymise(
-        self,
-        data: Trajectories,
-        algorithm: str,
-        params: Any,
-        rng: np.random.Generator,
-        places: Places | None = None,
+        self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator, **inputs: Any
     ) -> Cloaks:
-        """Compute the cloaks; pure. Families with ``reads_places`` are given the sites and shapes."""
+        """Compute the cloaks; pure. `inputs` are those that the family reads, by name."""
         self._demand_used(algorithm, params)
-        run = cast("Callable[..., Cloaks]", importlib.import_module(self.module).anonymise)
-        return run(data, params, rng, algorithm=algorithm, **({"places": places} if self.reads_places else {}))
+        return cast("Cloaks", self._its("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 
-    def attach(self, cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
-        """Join requests to finished cloaks (families with ``reads_requests``); cannot change who is with whom."""
-        join = cast("Callable[..., Cloaks]", importlib.import_module(self.module).attach)
-        return join(cloaks, data, requests)
+    def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
+        """Join inputs to finished cloaks; rows of a record may be joined, who is in which record may not change.
+
+        Raises
+        ------
+        DataError
+            If the family changed who is hidden with whom: then that could depend on what was joined.
+        """
+        joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
+        if not _same_members(cloaks, joined):
+            raise DataError("Joining inputs must not change who is hidden with whom; this is a defect of the method.")
+        return joined
 
 
-METHODS: dict[str, Method] = {
-    "tp-aware": Method(
-        name="tp-aware",
-        module="dbanon.methods.tp_aware",
-        summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
-        guarantee=(
-            "Whoever knows every subject's trajectory and the algorithm still finds at least k subjects "
-            "who may have sent any published request."
-        ),
-        adversary=(
-            "Someone who knows where everybody was at every instant, how the groups were made and even who is in "
-            "which, and asks who sent a request."
-        ),
-        row_meaning=(
-            "Each row is a group of people at one instant: all of them were in this region when last seen, and any of "
-            "them may have sent the requests. Rows with one record_id are the same people at successive instants."
-        ),
-        left_out=(
-            "Whoever has no position at some instant of a window of time is left out of that window, and a window with "
-            "fewer than k people is left out whole, each with the requests sent then; people count once a window."
-        ),
-        paper=(
-            "Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012"
-        ),
-        attack="tp-aware",
-        algorithms=(
-            Algorithm(
-                name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"
-            ),
-        ),
-        columns=(
-            Column(
-                name="requests",
-                sql_type="jsonb",
-                default="[]",
-                comment="The set of requests sent by anyone in the bundle in this period, without count or sender.",
-            ),
-        ),
-        reads_requests=True,
-    ),
-    "sensitive-sites": Method(
-        name="sensitive-sites",
-        module="dbanon.methods.sensitive_sites",
-        summary="users near sensitive sites at one instant: one rectangle for each site and k users or more",
-        guarantee=(
-            "Whoever knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k people: "
-            "each site's rectangle holds it and at least k, and nobody counts for two sites."
-        ),
-        adversary=(
-            "Someone who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
-        ),
-        row_meaning=(
-            "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "
-            "where cloaked is true; exactly there where it is false."
-        ),
-        left_out="Whoever has no position at that moment is left out.",
-        paper=(
-            "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
-            "Sensitive Sites, 2008"
-        ),
-        attack="sensitive-sites",
-        algorithms=(
-            Algorithm(name="bk", summary="least total area for users and sites along one curve"),
-            Algorithm(name="mk", summary="users grouped along a curve, then groups given to sites; quicker, larger"),
-            Algorithm(name="knn", summary="the k nearest users left for each site, in random order"),
-            Algorithm(
-                name="local",
-                summary="Hu et al.'s boxes around users; sites share users, so it protects nobody",
-                comparison_only=True,
-            ),
-        ),
-        columns=(
-            Column(
-                name="cloaked",
-                sql_type="boolean",
-                default="false",
-                comment="Whether the region hides several people; else it is where the one person is.",
-            ),
-        ),
-        reads_places=True,
-    ),
-}
+def _same_members(before: Cloaks, after: Cloaks) -> bool:
+    """Whether two sets of cloaks have the same records, members and hiding sets."""
+    names = [f.name for f in dataclasses.fields(Cloaks) if f.name.startswith(("member", "hiding"))]
+    return np.array_equal(np.unique(before.record_id), np.unique(after.record_id)) and all(
+        np.array_equal(one, other) if isinstance(one, np.ndarray) else one is other
+        for one, other in ((getattr(before, name), getattr(after, name)) for name in names)
+    )
+
+
+class Registry(Mapping[str, Method]):
+    """The families by name; the package of each is imported when it is first asked for."""
+
+    def __init__(self, packages: dict[str, str]) -> None:
+        self.packages = packages
+
+    def __getitem__(self, name: str) -> Method:
+        return cast("Method", importlib.import_module(self.packages[name]).METHOD)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.packages)
+
+    def __len__(self) -> int:
+        return len(self.packages)
+
+
+METHODS = Registry(
+    {
+        "tp-aware": "dbanon.methods.tp_aware",
+        "sensitive-sites": "dbanon.methods.sensitive_sites",
+    }
+)
+"""Every family, a line each."""
+
+DEMO = "tp-aware"
+"""The family that the demo shows."""
 
 
 def method(name: str) -> Method:
@@ -283,6 +310,8 @@ def requirement(about: Mapping[str, Any]) -> str:
         return "one of " + ", ".join(about["choices"])
     if about["type"] == "instant":
         return "ISO 8601 with a zone, or unix seconds, in whole seconds"
+    if about["type"] == "name":
+        return "a name of 1 to 60 characters, without control characters or blanks at its ends"
     words = {"integer": "an integer", "number": "a number", "switch": "on or off"}[about["type"]]
     if about["minimum"] is not None:
         words += f" >= {about['minimum']:g}"

@@ -23,6 +23,7 @@ _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.0{1,6})?)?"
     r"(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)"
 )
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,60}")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -59,6 +60,8 @@ def converted(about: Mapping[str, Any], value: Any) -> Any:
             return value if isinstance(value, str) and value in about["choices"] else None
         case "instant":
             return _instant(value)
+        case "name":
+            return value if isinstance(value, str) and _NAME.fullmatch(value) and _stripped(value) == value else None
     number = _number(value)
     low, high = about["minimum"], about["maximum"]
     if number is None or (low is not None and number < low) or (high is not None and number > high):

@@ -1,10 +1,218 @@
--- The rows of runs: which tables hold them.
+-- The rows of runs: which tables hold them, and the view that puts them together.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY['cloak', 'membership']
+    SELECT ARRAY['region', 'period', 'record', 'membership', 'hiding']
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_tables() IS
 'The one list of the private tables that hold what runs wrote, each with a column run_id: guards, deletion and grants follow it.';
+
+-- A number that names nothing, as 0 does, is no row.
+CREATE OR REPLACE VIEW dbanon.cloak AS
+SELECT d.run_id, d.record_id, e.seq::integer AS seq, p.period, g.region, g.crowd, g.subjects, g.extra
+FROM ONLY dbanon.record d
+CROSS JOIN LATERAL unnest(d.periods, d.regions) WITH ORDINALITY e (period_no, region_no, seq)
+JOIN ONLY dbanon.period p ON p.run_id = d.run_id AND p.period_no = e.period_no
+JOIN ONLY dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no;
+
+CREATE OR REPLACE FUNCTION dbanon_internal.number_region(cloak dbanon.cloak) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    number integer;
+BEGIN
+    SELECT g.region_no INTO number FROM ONLY dbanon.region g
+        WHERE g.run_id = cloak.run_id AND g.crowd = cloak.crowd AND g.subjects = cloak.subjects
+          AND g.extra::text IS NOT DISTINCT FROM cloak.extra::text
+          AND g.region OPERATOR(@postgis@.=) cloak.region AND g.region::bytea = cloak.region::bytea
+        ORDER BY g.region_no LIMIT 1;
+    IF number IS NULL THEN
+        INSERT INTO dbanon.region (run_id, region_no, region, crowd, subjects, extra)
+            SELECT cloak.run_id, coalesce(max(g.region_no), 0) + 1, cloak.region, cloak.crowd, cloak.subjects, cloak.extra
+            FROM ONLY dbanon.region g WHERE g.run_id = cloak.run_id
+            RETURNING region_no INTO number;
+    END IF;
+    RETURN number;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.number_region(dbanon.cloak) IS
+'Finds or stores the region of a row, with its crowd, subjects and extra, and returns its region_no.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.number_period(cloak dbanon.cloak) RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    number integer;
+BEGIN
+    SELECT p.period_no INTO number FROM ONLY dbanon.period p
+        WHERE p.run_id = cloak.run_id AND p.period = cloak.period ORDER BY p.period_no LIMIT 1;
+    IF number IS NULL THEN
+        INSERT INTO dbanon.period (run_id, period_no, period)
+            SELECT cloak.run_id, coalesce(max(p.period_no), 0) + 1, cloak.period
+            FROM ONLY dbanon.period p WHERE p.run_id = cloak.run_id
+            RETURNING period_no INTO number;
+    END IF;
+    RETURN number;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.number_period(dbanon.cloak) IS
+'Finds or stores the period of a row, and returns its period_no.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.put_row(cloak dbanon.cloak) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    period_no CONSTANT integer := dbanon_internal.number_period(cloak);
+    region_no CONSTANT integer := dbanon_internal.number_region(cloak);
+    rows integer;
+    held dbanon.record;
+BEGIN
+    IF cloak.seq < 1 THEN
+        RAISE EXCEPTION 'Rows of a record must be numbered from 1. Got %.', cloak.seq
+            USING ERRCODE = 'check_violation', DETAIL = format('Record %s of run %s.', cloak.record_id, cloak.run_id),
+                  HINT = 'Give the row another seq.';
+    END IF;
+    SELECT d.* INTO held FROM ONLY dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+    IF held.regions[cloak.seq] > 0 AND held.periods[cloak.seq] > 0 THEN
+        RAISE EXCEPTION 'A record must have one row of a number. It has one of number % already.', cloak.seq
+            USING ERRCODE = 'unique_violation', DETAIL = format('Record %s of run %s.', cloak.record_id, cloak.run_id),
+                  HINT = 'Give the row another seq, or delete that one first.';
+    END IF;
+    rows := greatest(coalesce(cardinality(held.regions), 0), cloak.seq);
+    -- Places that nothing was ever at are 0.
+    held.periods := held.periods || array_fill(0, ARRAY[rows - coalesce(cardinality(held.periods), 0)]);
+    held.regions := held.regions || array_fill(0, ARRAY[rows - coalesce(cardinality(held.regions), 0)]);
+    held.periods[cloak.seq] := period_no;
+    held.regions[cloak.seq] := region_no;
+    INSERT INTO dbanon.record (run_id, record_id, periods, regions)
+        VALUES (cloak.run_id, cloak.record_id, held.periods, held.regions)
+        ON CONFLICT (run_id, record_id) DO UPDATE SET periods = excluded.periods, regions = excluded.regions;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.put_row(dbanon.cloak) IS
+'Stores a row at its place in its record, which must be free.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.take_row(cloak dbanon.cloak) RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held dbanon.record;
+    rows integer;
+    last boolean;
+BEGIN
+    SELECT d.* INTO STRICT held FROM ONLY dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+    last := held.periods[cloak.seq] = (SELECT max(p.period_no) FROM ONLY dbanon.period p WHERE p.run_id = cloak.run_id)
+        OR held.regions[cloak.seq] = (SELECT max(g.region_no) FROM ONLY dbanon.region g WHERE g.run_id = cloak.run_id);
+    held.periods[cloak.seq] := 0;
+    held.regions[cloak.seq] := 0;
+    SELECT max(e.place) INTO rows FROM unnest(held.regions) WITH ORDINALITY e (region_no, place) WHERE e.region_no > 0;
+    IF rows IS NULL THEN
+        DELETE FROM dbanon.record d WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+    ELSE
+        UPDATE dbanon.record d SET periods = held.periods[:rows], regions = held.regions[:rows]
+            WHERE d.run_id = cloak.run_id AND d.record_id = cloak.record_id;
+    END IF;
+    RETURN last;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.take_row(dbanon.cloak) IS
+'Takes a row from its record, whose other rows keep their places; returns whether its region or period was the last of the run.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.drop_unused(run_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    LOOP
+        DELETE FROM dbanon.region g
+            WHERE g.run_id = drop_unused.run_id
+              AND g.region_no = (SELECT max(l.region_no) FROM ONLY dbanon.region l WHERE l.run_id = drop_unused.run_id)
+              AND NOT EXISTS (SELECT FROM ONLY dbanon.record d WHERE d.run_id = drop_unused.run_id AND g.region_no = ANY (d.regions));
+        EXIT WHEN NOT FOUND;
+    END LOOP;
+    LOOP
+        DELETE FROM dbanon.period p
+            WHERE p.run_id = drop_unused.run_id
+              AND p.period_no = (SELECT max(l.period_no) FROM ONLY dbanon.period l WHERE l.run_id = drop_unused.run_id)
+              AND NOT EXISTS (SELECT FROM ONLY dbanon.record d WHERE d.run_id = drop_unused.run_id AND p.period_no = ANY (d.periods));
+        EXIT WHEN NOT FOUND;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.drop_unused(bigint) IS
+'Deletes the last regions and periods of a run that no record uses, so that undoing a change leaves what was there before.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.write_cloak() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    last boolean := false;
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        last := dbanon_internal.take_row(OLD);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        IF NEW.run_id IS NULL OR NEW.record_id IS NULL OR NEW.seq IS NULL OR NEW.period IS NULL OR NEW.region IS NULL
+            OR NEW.crowd IS NULL OR NEW.subjects IS NULL THEN
+            RAISE EXCEPTION 'Every column of dbanon.cloak but extra must have a value. One is null.'
+                USING ERRCODE = 'not_null_violation', DETAIL = 'Only extra may be null: all own columns have their defaults.',
+                      HINT = 'Give run_id, record_id, seq, period, region, crowd and subjects.';
+        END IF;
+        PERFORM dbanon_internal.put_row(NEW);
+    END IF;
+    IF last THEN
+        PERFORM dbanon_internal.drop_unused(OLD.run_id);
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
+'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are written to the
+tables. Trigger on dbanon.cloak.';
+
+CREATE OR REPLACE TRIGGER write_cloak INSTEAD OF INSERT OR UPDATE OR DELETE ON dbanon.cloak
+    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.write_cloak();
+
+CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
+    run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dataset bigint;
+    several boolean;
+    unknown bigint;
+BEGIN
+    SELECT r.dataset_id, m.region_type = 'MultiPolygon' INTO dataset, several
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method WHERE r.run_id = add_cell_regions.run_id;
+    SELECT count(*) INTO unknown FROM unnest(cell) u (cell_id)
+        WHERE NOT EXISTS (SELECT FROM ONLY dbanon.cell c WHERE c.cell_id = u.cell_id AND c.dataset_id = dataset);
+    IF unknown > 0 THEN
+        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % are not there.', unknown
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s cells in %s regions.', cardinality(cell), cardinality(region_no)),
+                  HINT = 'Load the cells again, and start another run.';
+    END IF;
+    INSERT INTO dbanon.region (run_id, region_no, region, cells, crowd, subjects, extra)
+        SELECT add_cell_regions.run_id, n.region_no, CASE WHEN several THEN @postgis@.ST_Multi(u.region) ELSE u.region END, n.cells,
+            n.crowd, n.subjects, n.extra
+        FROM (SELECT a.*, cell[sum(a.size) OVER before - a.size + 1 : sum(a.size) OVER before] AS cells
+              FROM unnest(region_no, size, crowd, subjects, extra) WITH ORDINALITY a (region_no, size, crowd, subjects, extra, place)
+              WINDOW before AS (ORDER BY a.place)) n
+        CROSS JOIN LATERAL (
+            SELECT @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id)) AS region
+            FROM ONLY dbanon.cell c WHERE c.cell_id = ANY (n.cells)) u;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.add_cell_regions(bigint, integer[], integer[], bigint[], integer[], integer[], jsonb[]) IS
+'Stores regions that are unions of cells, united here: of each its number, how many of the cells, which come one region after the
+other, are its own, crowd, subjects and extra.';

@@ -141,6 +141,26 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows() IS
 'Deletes everything that was loaded into a deleted dataset.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    source text;
+    found_some boolean;
+BEGIN
+    FOREACH source IN ARRAY dbanon_internal.run_tables() LOOP
+        -- Mostly there are none; then this waits for nobody who has locked the tables.
+        EXECUTE format('SELECT EXISTS (SELECT FROM dbanon.%I s WHERE s.run_id = $1)', source) INTO found_some USING run_id;
+        IF found_some THEN
+            EXECUTE format('DELETE FROM dbanon.%I s WHERE s.run_id = $1', source) USING run_id;
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
+'Deletes what a run wrote: its rows in all of dbanon_internal.run_tables.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -151,7 +171,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
-'Deletes the cloaks and members of a deleted run (a run with a release cannot be deleted).';
+'Deletes what a deleted run wrote (a run with a release cannot be deleted). Trigger on dbanon.run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -192,12 +212,25 @@ BEGIN
             USING ERRCODE = 'DA007', DETAIL = format('Run %s has a release.', released),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
+    IF TG_TABLE_NAME = 'record' AND TG_OP IN ('INSERT', 'UPDATE') THEN
+        -- Regions and periods are numbered from 1 and written first, so the greatest number is enough to look at.
+        PERFORM FROM (SELECT a.run_id, max(e.period_no) AS period_no, max(e.region_no) AS region_no
+                      FROM added a CROSS JOIN LATERAL unnest(a.periods, a.regions) e (period_no, region_no) GROUP BY a.run_id) n
+            WHERE n.period_no > coalesce((SELECT max(p.period_no) FROM ONLY dbanon.period p WHERE p.run_id = n.run_id), 0)
+               OR n.region_no > coalesce((SELECT max(g.region_no) FROM ONLY dbanon.region g WHERE g.run_id = n.run_id), 0);
+        IF FOUND THEN
+            RAISE EXCEPTION 'Rows of dbanon.record must name regions and periods of their run. At least one names another.'
+                USING ERRCODE = 'DA009', DETAIL = 'Regions and periods are numbered from 1.',
+                      HINT = 'Insert into dbanon.region and dbanon.period first.';
+        END IF;
+    END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
-'Keeps cloaks and members of a run that was ever published as they were: an adversary keeps what was published, so its
-grouping must be known for ever; also checks that the run exists.';
+'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
+be known for ever. Also checks that the run exists, and has the regions and periods that its records name. Trigger on
+the tables of dbanon_internal.run_tables.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

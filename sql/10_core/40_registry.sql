@@ -112,6 +112,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.as_parameter(about jsonb, value jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     kind text := about ->> 'type';
@@ -126,6 +127,9 @@ BEGIN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND about -> 'choices' ? (value #>> '{}') THEN value END;
     ELSIF kind = 'instant' THEN
         RETURN to_jsonb(dbanon_internal.as_instant(value));
+    ELSIF kind = 'name' THEN
+        RETURN CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' = word AND length(word) BETWEEN 1 AND 60
+                         AND word COLLATE "C" !~ '[\x01-\x1f\x7f]' THEN value END;
     END IF;
     number := dbanon_internal.as_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN

@@ -16,13 +16,17 @@ AS $$
         record_send(ROW(
             convert_to('dbanon digest 1', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
             convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision))
-        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
-            FROM (SELECT c.record_id, sha256(string_agg(record_send(ROW(
-                             c.seq, c.period, @postgis@.ST_AsEWKB(c.region, 'NDR'), c.crowd, c.subjects,
-                             convert_to(c.extra::text, 'UTF8'))), ''::bytea ORDER BY c.seq)) AS digest
-                  FROM ONLY dbanon.cloak c
-                  WHERE c.run_id = run_digest.run_id
-                  GROUP BY c.record_id) x)
+        -- The tables as they are stored: each region and period once, each record as its numbers of them. Row by row, because no
+        -- value may be larger than 1 GB.
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(
+                g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR'), g.cells, g.crowd, g.subjects, convert_to(g.extra::text, 'UTF8')
+                ))), ''::bytea ORDER BY g.region_no), ''))
+            FROM ONLY dbanon.region g WHERE g.run_id = run_digest.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
+            FROM ONLY dbanon.period p WHERE p.run_id = run_digest.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
+                                              ORDER BY d.record_id), ''))
+            FROM ONLY dbanon.record d WHERE d.run_id = run_digest.run_id)
         || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
             FROM (SELECT m.record_id, sha256(string_agg(
                              record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
@@ -31,12 +35,19 @@ AS $$
                   LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
                       SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_digest.run_id)
                   WHERE m.run_id = run_digest.run_id
-                  GROUP BY m.record_id) x))
+                  GROUP BY m.record_id) x)
+        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
+            FROM (SELECT h.record_id, sha256(string_agg(
+                             record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
+                  FROM ONLY dbanon.hiding h
+                  WHERE h.run_id = run_digest.run_id
+                  GROUP BY h.record_id) x))
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     WHERE r.run_id = run_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
 'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
-revision now, every cloak and member row, and the name of the subject that each member is in that dataset, if it is
-there: equal digests mean that nothing the verdict rests on has changed, nor whom the rows are about.';
+revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
+that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor whom the rows are
+about.';

@@ -1,45 +1,101 @@
 -- What an attack is given: the stored rows of a run, in bulk, as plain numbers. The functions but the last are single
 -- SELECTs without settings of their own, so that the planner inlines them; their names are bound when they are made.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.cloak_evidence(run_id bigint) RETURNS TABLE (
-    record_id bigint, seq integer, lower_s double precision, upper_s double precision,
-    xmin double precision, ymin double precision, xmax double precision, ymax double precision,
-    rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer, cloaked smallint)
+CREATE OR REPLACE FUNCTION dbanon_internal.region_evidence(run_id bigint) RETURNS TABLE (
+    region_no integer, xmin double precision, ymin double precision, xmax double precision, ymax double precision,
+    rectangle boolean, srid integer, crowd integer, subjects integer, other_keys integer)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT
-        c.record_id, c.seq,
-        pg_catalog.date_part('epoch', pg_catalog.lower(c.period)),
-        pg_catalog.date_part('epoch', pg_catalog.upper(c.period)),
+        g.region_no,
         -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by somebody's own ST_XMin(geometry).
-        @postgis@.ST_XMin(@postgis@.Box3D(c.region)), @postgis@.ST_YMin(@postgis@.Box3D(c.region)),
-        @postgis@.ST_XMax(@postgis@.Box3D(c.region)), @postgis@.ST_YMax(@postgis@.Box3D(c.region)),
+        @postgis@.ST_XMin(@postgis@.Box3D(g.region)), @postgis@.ST_YMin(@postgis@.Box3D(g.region)),
+        @postgis@.ST_XMax(@postgis@.Box3D(g.region)), @postgis@.ST_YMax(@postgis@.Box3D(g.region)),
         -- In the order of corners that dbanon writes, counter-clockwise: another order would mark a row among its like.
-        @postgis@.GeometryType(c.region) = 'POLYGON' AND @postgis@.ST_CoordDim(c.region) = 2
-            AND @postgis@.ST_OrderingEquals(c.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(c.region))),
-        @postgis@.ST_SRID(c.region), c.crowd, c.subjects,
-        CASE WHEN c.extra IS NULL THEN 0
-             ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(c.extra - own.names)) END,
-        (CASE c.extra -> 'cloaked' WHEN 'true' THEN 1 WHEN 'false' THEN 0
-             ELSE CASE WHEN c.extra ? 'cloaked' THEN -1 ELSE 0 END END)::smallint
+        @postgis@.GeometryType(g.region) = 'POLYGON' AND @postgis@.ST_CoordDim(g.region) = 2
+            AND @postgis@.ST_OrderingEquals(g.region, @postgis@.ST_Reverse(@postgis@.ST_Envelope(g.region))),
+        @postgis@.ST_SRID(g.region), g.crowd, g.subjects,
+        CASE WHEN g.extra IS NULL THEN 0
+             ELSE (SELECT pg_catalog.count(*)::integer FROM pg_catalog.jsonb_object_keys(g.extra - own.names)) END
     FROM (
         SELECT r.run_id, ARRAY(SELECT k ->> 'name' FROM pg_catalog.jsonb_array_elements(m.columns) k) AS names
         FROM ONLY dbanon.run r
         JOIN ONLY dbanon.method m ON m.name = r.method
-        WHERE r.run_id = cloak_evidence.run_id
+        WHERE r.run_id = region_evidence.run_id
     ) own
-    JOIN ONLY dbanon.cloak c ON c.run_id = own.run_id;
+    JOIN ONLY dbanon.region g ON g.run_id = own.run_id;
 END;
-COMMENT ON FUNCTION dbanon_internal.cloak_evidence(bigint) IS
-'The cloaks of a run as numbers.';
+COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
+'The distinct regions of a run as numbers.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.membership_evidence(run_id bigint) RETURNS TABLE (
-    record_id bigint, trajectory_id bigint, whole boolean)
+CREATE OR REPLACE FUNCTION dbanon_internal.period_evidence(run_id bigint) RETURNS TABLE (
+    period_no integer, lower_s double precision, upper_s double precision)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
-    SELECT m.record_id, m.trajectory_id, m.period IS NULL
+    SELECT p.period_no, pg_catalog.date_part('epoch', pg_catalog.lower(p.period)), pg_catalog.date_part('epoch', pg_catalog.upper(p.period))
+    FROM ONLY dbanon.period p
+    WHERE p.run_id = period_evidence.run_id;
+END;
+COMMENT ON FUNCTION dbanon_internal.period_evidence(bigint) IS
+'The distinct periods of a run.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.record_evidence(run_id bigint) RETURNS TABLE (
+    record_id bigint, length integer, periods bytea, regions bytea)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+    -- What is sent of an array is a header of 20 bytes, then the length of each element and the element, 4 bytes each.
+    SELECT d.record_id, pg_catalog.cardinality(d.regions), pg_catalog.substr(pg_catalog.array_send(d.periods), 21),
+        pg_catalog.substr(pg_catalog.array_send(d.regions), 21)
+    FROM ONLY dbanon.record d
+    WHERE d.run_id = record_evidence.run_id;
+END;
+COMMENT ON FUNCTION dbanon_internal.record_evidence(bigint) IS
+'The rows of a run''s records, in bulk.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.membership_evidence(run_id bigint) RETURNS TABLE (
+    record_id bigint, trajectory_id bigint, lower_s double precision, upper_s double precision)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+    -- An endless side is no number of seconds: infinity.
+    SELECT m.record_id, m.trajectory_id,
+        CASE WHEN m.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.lower(m.period)), '-Infinity') ELSE 'NaN' END,
+        CASE WHEN m.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.upper(m.period)), 'Infinity') ELSE 'NaN' END
     FROM ONLY dbanon.membership m
     WHERE m.run_id = membership_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.membership_evidence(bigint) IS
 'Whose data each record of a run carries.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.hiding_evidence(run_id bigint) RETURNS TABLE (
+    record_id bigint, lower_s double precision, upper_s double precision, length integer, others bytea)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+    SELECT h.record_id,
+        CASE WHEN h.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.lower(h.period)), '-Infinity') ELSE 'NaN' END,
+        CASE WHEN h.period IS NOT NULL THEN coalesce(pg_catalog.date_part('epoch', pg_catalog.upper(h.period)), 'Infinity') ELSE 'NaN' END,
+        pg_catalog.cardinality(h.others), pg_catalog.substr(pg_catalog.array_send(h.others), 21)
+    FROM ONLY dbanon.hiding h
+    WHERE h.run_id = hiding_evidence.run_id;
+END;
+COMMENT ON FUNCTION dbanon_internal.hiding_evidence(bigint) IS
+'Among whom each record of a run is hidden, where sets overlap.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.shown_regions(run_id bigint) RETURNS TABLE (
+    region_no integer, region @postgis@.geometry, crowd integer, subjects integer, extra jsonb, period tstzrange, rows bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+-- Rows are read right after they were written, before any statistics know of them: the planner takes a run for one row.
+SET enable_nestloop = off
+SET jit = off
+SET work_mem = '128MB'
+AS $$
+    SELECT g.region_no, g.region, g.crowd, g.subjects, g.extra, p.period, u.rows
+    FROM (SELECT e.region_no, e.period_no, count(*) AS rows
+          FROM ONLY dbanon.record d CROSS JOIN LATERAL unnest(d.regions, d.periods) e (region_no, period_no)
+          WHERE d.run_id = shown_regions.run_id
+          GROUP BY e.region_no, e.period_no) u
+    JOIN ONLY dbanon.region g ON g.run_id = shown_regions.run_id AND g.region_no = u.region_no
+    JOIN ONLY dbanon.period p ON p.run_id = shown_regions.run_id AND p.period_no = u.period_no
+$$;
+COMMENT ON FUNCTION dbanon_internal.shown_regions(bigint) IS
+'What the rows of a run show, each region and period once.';

@@ -150,23 +150,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
 'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    -- Mostly there are none; then this waits for nobody who has locked the tables.
-    IF EXISTS (SELECT FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id) THEN
-        DELETE FROM dbanon.cloak c WHERE c.run_id = delete_rows.run_id;
-    END IF;
-    IF EXISTS (SELECT FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id) THEN
-        DELETE FROM dbanon.membership m WHERE m.run_id = delete_rows.run_id;
-    END IF;
-END
-$$;
-COMMENT ON FUNCTION dbanon_internal.delete_rows(bigint) IS
-'Deletes the cloaks and members of a run that did not come to its end.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

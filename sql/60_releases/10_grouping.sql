@@ -1,16 +1,18 @@
 -- Composition: who is hidden with whom in a run, and what is left of a crowd that is intersected with earlier releases.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.look_back(run_id bigint) RETURNS interval
+CREATE OR REPLACE FUNCTION dbanon_internal.look_back(method text, params jsonb) RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A snapshot shows fixes up to max_gap_s old: one that comes shortly before it may show the very same.
-    SELECT CASE WHEN r.method = 'sensitive-sites' AND r.params ->> 'at' IS NOT NULL
-                THEN make_interval(secs => coalesce((r.params ->> 'max_gap_s')::double precision, 604800)) ELSE interval '0' END
-    FROM ONLY dbanon.run r WHERE r.run_id = look_back.run_id
+    -- A snapshot shows fixes up to some seconds old: one that comes shortly before it may show the very same.
+    SELECT CASE WHEN params ->> (m.traits ->> 'instant') IS NOT NULL AND m.traits ->> 'oldest' IS NOT NULL
+                THEN make_interval(secs => coalesce((params ->> (m.traits ->> 'oldest'))::double precision, 604800))
+                ELSE interval '0' END
+    FROM ONLY dbanon.method m WHERE m.name = look_back.method
 $$;
-COMMENT ON FUNCTION dbanon_internal.look_back(bigint) IS
-'How old the positions in a run''s rows may be when the rows'' period begins.';
+COMMENT ON FUNCTION dbanon_internal.look_back(text, jsonb) IS
+'How old the positions in a run''s rows may be when the rows'' period begins: for a snapshot at an instant, as old as the parameter says
+that the method names, else 0.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS text[]
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -27,9 +29,9 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
             SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = refuse_unknown_members.run_id)
         WHERE m.run_id = refuse_unknown_members.run_id;
-    SELECT count(DISTINCT c.record_id) INTO bare
-        FROM ONLY dbanon.cloak c LEFT JOIN ONLY dbanon.membership m ON m.run_id = c.run_id AND m.record_id = c.record_id
-        WHERE c.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
+    SELECT count(DISTINCT d.record_id) INTO bare
+        FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
+        WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
     RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % records have no '
                     'member, and % of % members have no trajectory.', refuse_unknown_members.run_id, bare, unknown, members
         USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
@@ -38,6 +40,97 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
 'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+AS $$
+    SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
+    FROM ONLY dbanon.record d
+    CROSS JOIN LATERAL unnest(d.periods) e (period_no)
+    JOIN ONLY dbanon.period p ON p.run_id = record_spans.run_id AND p.period_no = e.period_no
+    WHERE d.run_id = record_spans.run_id
+    GROUP BY d.record_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
+'For each record of a run, from the start of its first row to the end of its last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.record_groups(run_id bigint) RETURNS TABLE (
+    record_id bigint, period tstzrange, trajectory_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+AS $$
+    WITH span AS MATERIALIZED (
+        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
+    ), cut AS (
+        SELECT s.record_id, c.at FROM span s CROSS JOIN LATERAL (VALUES (lower(s.period)), (upper(s.period))) c (at)
+        UNION
+        SELECT s.record_id, c.at
+        FROM span s
+        JOIN ONLY dbanon.membership m ON m.run_id = record_groups.run_id AND m.record_id = s.record_id AND m.period IS NOT NULL
+        CROSS JOIN LATERAL (VALUES (lower(m.period)), (upper(m.period))) c (at)
+        WHERE s.period @> c.at
+    ), piece AS (
+        -- Members that a record carries for a stretch cut its time into pieces, in each of which they are the same.
+        SELECT x.record_id, tstzrange(x.at, x.until) AS period
+        FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
+        WHERE x.until IS NOT NULL
+    )
+    SELECT i.record_id, i.period, m.trajectory_id
+    FROM piece i
+    LEFT JOIN ONLY dbanon.membership m
+        ON m.run_id = record_groups.run_id AND m.record_id = i.record_id AND (m.period IS NULL OR m.period @> i.period)
+    -- A piece without members and without rows says nothing; one with rows is kept, for its reader to refuse.
+    WHERE m.record_id IS NOT NULL OR EXISTS (
+        SELECT FROM ONLY dbanon.record d
+        CROSS JOIN LATERAL unnest(d.periods) e (period_no)
+        JOIN ONLY dbanon.period p ON p.run_id = record_groups.run_id AND p.period_no = e.period_no
+        WHERE d.run_id = record_groups.run_id AND d.record_id = i.record_id AND p.period && i.period)
+$$;
+COMMENT ON FUNCTION dbanon_internal.record_groups(bigint) IS
+'For each record of a run and each piece of its time in which its members are the same, its members, a row each; a piece with rows but
+without members has one of null.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.hiding_groups(run_id bigint) RETURNS TABLE (
+    number bigint, period tstzrange, alone boolean, record_id bigint)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+AS $$
+DECLARE
+    bare bigint;
+BEGIN
+    -- Whoever is hidden at a time must be hidden among somebody then.
+    SELECT count(DISTINCT c.record_id) INTO bare
+        FROM ONLY dbanon.cloak c
+        LEFT JOIN (SELECT h.record_id, range_agg(coalesce(h.period, tstzrange(NULL, NULL))) AS period
+                   FROM ONLY dbanon.hiding h WHERE h.run_id = hiding_groups.run_id GROUP BY h.record_id) s ON s.record_id = c.record_id
+        WHERE c.run_id = hiding_groups.run_id AND c.crowd > 1 AND NOT coalesce(s.period @> c.period, false);
+    IF bare > 0 THEN
+        RAISE EXCEPTION 'Every row of a run that hides people must have a hiding set for its time. Rows of % records of run % have none.',
+                bare, hiding_groups.run_id
+            USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
+                  HINT = 'Start another run: CALL dbanon.anonymize(...).';
+    END IF;
+    RETURN QUERY
+    SELECT h.line, coalesce(h.period * s.period, s.period), false, u.record_id
+    FROM (SELECT l.*, row_number() OVER () AS line FROM ONLY dbanon.hiding l WHERE l.run_id = hiding_groups.run_id) h
+    JOIN dbanon_internal.record_spans(hiding_groups.run_id) s ON s.record_id = h.record_id
+    CROSS JOIN LATERAL unnest(h.record_id || h.others) u (record_id)
+    UNION ALL
+    SELECT 0, c.period, true, c.record_id FROM ONLY dbanon.cloak c WHERE c.run_id = hiding_groups.run_id AND c.crowd = 1;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.hiding_groups(bigint) IS
+'The records of each hiding set of a run, its owner''s among them, a row each, and those of exact rows, which are alone at their time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_grouping(run_id bigint) RETURNS TABLE (
     period tstzrange, alone boolean, subjects text[])
@@ -52,23 +145,24 @@ SET enable_hashjoin = off
 AS $$
 DECLARE
     run dbanon.run;
-    look_back CONSTANT interval := dbanon_internal.look_back(run_grouping.run_id);
+    hidden_by text;
+    look_back interval;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_grouping.run_id;
+    look_back := dbanon_internal.look_back(run.method, run.params);
+    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
     -- Sorted by bytes: a language's order takes ten times as long.
-    IF run.method = 'tp-aware' THEN
-        -- A bundle hides its members in each other for the whole of its window.
+    IF hidden_by = 'record' THEN
+        -- A record hides its members in each other for the whole of its time.
         RETURN QUERY
-        SELECT w.period, false, CASE WHEN g.known THEN g.subjects ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
-        FROM (SELECT c.record_id, tstzrange(min(lower(c.period)), max(upper(c.period))) AS period
-              FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id GROUP BY c.record_id) w
-        LEFT JOIN (SELECT m.record_id, array_agg(DISTINCT t.subject COLLATE "C") AS subjects, count(t.subject) = count(*) AS known
-                   FROM ONLY dbanon.membership m
-                   LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
-                   WHERE m.run_id = run.run_id
-                   GROUP BY m.record_id) g ON g.record_id = w.record_id;
-    ELSIF run.method = 'sensitive-sites' THEN
-        -- Whoever has the same rectangle is one group; all who are published as they are share a row here.
+        SELECT tstzrange(lower(g.period) - look_back, upper(g.period)), false,
+            CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
+                 ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
+        FROM dbanon_internal.record_groups(run.run_id) g
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
+        GROUP BY g.record_id, g.period;
+    ELSIF hidden_by = 'region' THEN
+        -- Whoever has the same region is one group; all who are published as they are share a row here.
         RETURN QUERY
         SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
@@ -78,9 +172,19 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
         WHERE c.run_id = run.run_id
         GROUP BY c.period, c.crowd = 1, CASE WHEN c.crowd > 1 THEN c.region::bytea END;
+    ELSIF hidden_by = 'hiding' THEN
+        -- An owner and the others of its hiding set are one group for as long as the set is theirs; exact rows show people alone.
+        RETURN QUERY
+        SELECT tstzrange(lower(g.period) - look_back, upper(g.period)), g.alone,
+            CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
+                 ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
+        FROM dbanon_internal.hiding_groups(run.run_id) g
+        LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = g.record_id
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+        GROUP BY g.number, g.period, g.alone;
     ELSE
         RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
-            USING ERRCODE = 'DA004', DETAIL = format('Method of run %s: %s.', run.run_id, run.method),
+            USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
                   HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;
 END
@@ -223,8 +327,10 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
         SELECT l.release_id, l.overlap_reason IS NOT NULL AS overridden,
-            o.method = (SELECT r.method FROM ONLY dbanon.run r WHERE r.run_id = audiences.run_id) AS alike
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE l.release_id = ANY (audiences.releases)
+            m.traits -> 'hides' = (SELECT n.traits -> 'hides' FROM ONLY dbanon.run r JOIN ONLY dbanon.method n ON n.name = r.method
+                                    WHERE r.run_id = audiences.run_id) AS alike
+        FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.method m ON m.name = o.method
+        WHERE l.release_id = ANY (audiences.releases)
     ), audience AS (
         SELECT 0::bigint AS reader, e.* FROM earlier e
         UNION ALL
@@ -237,14 +343,28 @@ AS $$
     )
     SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a GROUP BY a.reader
     UNION
-    -- Another method's promise is about another secret: whose place was shown exactly may still have been a hidden sender.
+    -- A promise about another secret is not broken: whose place was shown exactly may still have been a hidden sender.
     SELECT array_agg(a.release_id ORDER BY a.release_id) FROM audience a WHERE a.alike GROUP BY a.reader
     UNION
     SELECT ARRAY[e.release_id] FROM earlier e
 $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint[]) IS
 'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published
-with it, and those without it from then on; of each of these those of the run''s own method; and each release alone.';
+with it, and those without it from then on; of each of these those that keep the same secret as the run; and each
+release alone. Part of dbanon.measure_overlap.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange) RETURNS TABLE (release_id bigint, name text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.release_id, l.name || CASE WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
+    FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id
+    WHERE o.dataset_id = releases_within.dataset_id
+        AND EXISTS (SELECT FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && releases_within.extent)
+    ORDER BY l.release_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange) IS
+'Lists the releases of a dataset, withdrawn ones too and marked so, that say something about a time, the oldest first.';
 
 CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[])
@@ -270,12 +390,9 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
-        SELECT tstzrange(min(lower(c.period)) - dbanon_internal.look_back(run.run_id), max(upper(c.period))) INTO extent
-            FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id HAVING count(*) > 0;
-        near := ARRAY(
-            SELECT l.release_id FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id
-            WHERE o.dataset_id = run.dataset_id
-                AND EXISTS (SELECT FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id AND g.period && extent));
+        SELECT tstzrange(min(lower(p.period)) - dbanon_internal.look_back(run.method, run.params), max(upper(p.period))) INTO extent
+            FROM ONLY dbanon.period p WHERE p.run_id = run.run_id HAVING count(*) > 0;
+        near := ARRAY(SELECT n.release_id FROM dbanon_internal.releases_within(run.dataset_id, extent) n);
     END IF;
     SELECT min(o.run_id) INTO unknown FROM ONLY dbanon.run o
         WHERE cardinality(near) > 0

@@ -89,8 +89,8 @@ BEGIN
         WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
           AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
           AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname IN (
-              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'cloak', 'membership', 'verification', 'method');
+          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (dbanon_internal.run_tables() || ARRAY[
+              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
             USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
@@ -99,8 +99,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
-'Refuses a transaction that has written to, or locked for writing, the tables of data, cloaks, members, verdicts or
-methods; and one with an old snapshot.';
+'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
+or methods; and one with an old snapshot. Part of dbanon.publish.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
@@ -151,18 +151,18 @@ BEGIN
            coalesce(string_agg(', ' || k.value, '' ORDER BY k.ord), '')
         INTO definitions, own
         FROM dbanon_internal.release_columns(method) k;
-    EXECUTE format('CREATE TABLE %s (record_id bigint NOT NULL, seq integer NOT NULL, period tstzrange NOT NULL, '
-        'region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
-        'cloak_id bigint NOT NULL, valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
+    EXECUTE format('CREATE TABLE %s (cloak_id bigint NOT NULL, record_id bigint NOT NULL, seq integer NOT NULL, '
+        'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
+        'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
         target, region_type, srid, definitions);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers tell nothing of the run's own.
-    EXECUTE format('INSERT INTO %s SELECT s.record_id, c.seq, c.period, %s, c.crowd, c.subjects, '
-        'row_number() OVER (ORDER BY s.record_id, c.seq), lower(c.period), upper(c.period)%s '
+    EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, c.seq), s.record_id, c.seq, c.period, %s, '
+        'c.crowd, c.subjects, lower(c.period), upper(c.period)%s '
         'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
               'FROM (SELECT g.record_id, gen_random_uuid() AS draw '
-                    'FROM (SELECT DISTINCT o.record_id FROM ONLY dbanon.cloak o WHERE o.run_id = $1) g) d) s '
-        'JOIN ONLY dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
+                    'FROM ONLY dbanon.record g WHERE g.run_id = $1) d) s '
+        'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
         'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
@@ -322,18 +322,12 @@ BEGIN
 
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
     FOR told IN
-        SELECT (figures ->> f.name)::numeric AS number, f.sentence
-        FROM (VALUES
-            ('requests_of_one_subject',
-             'published request values were only ever sent by one subject each: such a value can tell by itself who sent it.'),
-            ('exact_inside_rectangles',
-             'users published as they are stand inside a site''s rectangle: guard_inside hides them too.'),
-            ('rectangles_of_their_site_alone',
-             'rectangles are no larger than their site: all of their users are at it.')) f (name, sentence)
-        WHERE jsonb_typeof(figures -> f.name) = 'number'
+        SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence
+        FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'notices') n
+        WHERE m.name = run.method AND jsonb_typeof(figures -> n.key) = 'number'
     LOOP
         IF told.number > 0 THEN
-            RAISE NOTICE '% %', told.number, told.sentence;
+            RAISE NOTICE '%', format(told.sentence, told.number);
         END IF;
     END LOOP;
     RETURN copied;

@@ -48,8 +48,6 @@ DECLARE
     dataset dbanon.dataset;
     figures jsonb := (dbanon_internal.release_figures(release_id)).figures;
     k integer;
-    people numeric;
-    requests numeric;
     told text;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
@@ -57,14 +55,13 @@ BEGIN
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     k := run.params ->> 'k';
-    people := dbanon_internal.sum_of_counts(run.suppressed -> 'subjects');
-    told := method.left_out || coalesce(' Left out of all that was seen: '
-        || dbanon_internal.tell_share((figures ->> 'published')::numeric + people, people, k) || '.', '');
-    IF run.suppressed ? 'requests' THEN
-        requests := dbanon_internal.sum_of_counts(run.suppressed -> 'requests');
-        told := told || coalesce(' Left out of all requests: '
-            || dbanon_internal.tell_share((figures ->> 'requests')::numeric, requests, k) || '.', '');
-    END IF;
+    -- What was left out, kind by kind, of the figure of the attack that counts them all.
+    SELECT method.left_out || coalesce(string_agg(' Left out of ' || c.what || ': ' || c.share || '.', '' ORDER BY c.key <> 'subjects', c.key), '') INTO told
+        FROM (SELECT t.key, CASE t.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || t.key END AS what,
+                  dbanon_internal.tell_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
+              FROM jsonb_each_text(method.traits -> 'totals') t
+              WHERE t.key = 'subjects' OR run.suppressed ? t.key) c
+        WHERE c.share IS NOT NULL;
     RETURN concat_ws(E'\n',
         'Rows: ' || method.row_meaning,
         'Promise: ' || method.guarantee || coalesce(' Here k is ' || k || '.', ''),

@@ -1,38 +1,5 @@
 -- A release on one page: what it promises, what was attacked and left out, who published it and when.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.suppressed_by_hour(suppressed jsonb, published numeric, since timestamptz) RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH part AS (
-        -- A family of windows counts by window; one of a single moment has that moment alone.
-        SELECT to_timestamp(floor((w.value ->> 'start')::numeric / 3600)::bigint * 3600) AS hour,
-            (w.value ->> 'seen')::numeric AS seen, (w.value ->> 'published')::numeric AS published,
-            jsonb_build_object(
-                'absent_at_some_instant', (w.value ->> 'seen')::numeric - (w.value ->> 'present')::numeric,
-                'window_below_k', (w.value ->> 'present')::numeric - (w.value ->> 'published')::numeric) AS reasons
-        FROM jsonb_array_elements(suppressed -> 'windows') w
-        UNION ALL
-        SELECT to_timestamp(floor(extract(epoch FROM since) / 3600)::bigint * 3600),
-            suppressed_by_hour.published + dbanon_internal.sum_of_counts(suppressed -> 'subjects'), suppressed_by_hour.published,
-            coalesce(suppressed -> 'subjects', '{}')
-        WHERE NOT suppressed ? 'windows' AND since IS NOT NULL
-    ), counted AS (
-        SELECT p.hour, sum(p.seen) AS seen, sum(p.published) AS published FROM part p GROUP BY p.hour
-    ), reason AS (
-        SELECT n.hour, jsonb_object_agg(n.key, n.left_out) AS reasons
-        FROM (SELECT p.hour, c.key, sum(c.value::numeric) AS left_out
-              FROM part p CROSS JOIN LATERAL jsonb_each_text(p.reasons) c GROUP BY p.hour, c.key) n
-        GROUP BY n.hour
-    )
-    SELECT coalesce(jsonb_agg(jsonb_build_object(
-        'hour', to_char(c.hour AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), 'seen', c.seen, 'published', c.published,
-        'left_out', coalesce(n.reasons, '{}')) ORDER BY c.hour), '[]')
-    FROM counted c LEFT JOIN reason n USING (hour)
-$$;
-COMMENT ON FUNCTION dbanon_internal.suppressed_by_hour(jsonb, numeric, timestamptz) IS
-'Counts what a run left out by the hour (UTC) in which its window starts, and by reason.';
-
 CREATE OR REPLACE FUNCTION dbanon.release_card(name text, release_id bigint DEFAULT NULL) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -59,16 +26,17 @@ BEGIN
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     verdict := dbanon_internal.release_figures(release.release_id);
     -- The rows of a run with a release stay as they are, also when the release is withdrawn.
-    SELECT min(lower(c.period)) AS since, max(upper(c.period)) AS until INTO covered
-        FROM ONLY dbanon.cloak c WHERE c.run_id = run.run_id;
+    SELECT min(lower(p.period)) AS since, max(upper(p.period)) AS until INTO covered
+        FROM ONLY dbanon.period p WHERE p.run_id = run.run_id;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
             'clauses', verdict.clauses, 'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by),
-        'left_out', jsonb_build_object('meaning', method.left_out, 'in_all', run.suppressed - 'windows',
-            'by_hour', dbanon_internal.suppressed_by_hour(run.suppressed, (verdict.figures ->> 'published')::numeric, covered.since)),
+        'left_out', jsonb_build_object('meaning', method.left_out, 'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
+            'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
+                       WHERE jsonb_typeof(c.value) = 'object')),
         'rows', release.rows, 'period', jsonb_build_object('since', covered.since, 'until', covered.until),
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,

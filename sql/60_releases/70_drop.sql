@@ -45,7 +45,7 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
     END IF;
-    SELECT count(*) INTO dropped FROM dbanon.cloak c WHERE c.run_id = run.run_id;
+    SELECT coalesce(sum(cardinality(d.regions)), 0) INTO dropped FROM dbanon.record d WHERE d.run_id = run.run_id;
     DELETE FROM dbanon.run r WHERE r.run_id = run.run_id;
     RETURN dropped;
 END
@@ -109,7 +109,9 @@ BEGIN
         FROM dbanon.release l
         CROSS JOIN LATERAL (SELECT format('SELECT dbanon.unpublish(%L)', l.name) AS withdraw, EXISTS (
             SELECT FROM dbanon.membership m
-            JOIN dbanon.cloak c ON c.run_id = m.run_id AND c.record_id = m.record_id AND c.crowd = 1
+            JOIN dbanon.record d ON d.run_id = m.run_id AND d.record_id = m.record_id
+            CROSS JOIN LATERAL unnest(d.regions) e (region_no)
+            JOIN dbanon.region g ON g.run_id = d.run_id AND g.region_no = e.region_no AND g.crowd = 1
             WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)) AS exact) x
         WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import attacks, methods, pipeline, queue, reading, releases, runs, server, writing
+from dbanon import attacks, methods, queue, reading, releases, runs, server, writing
+from dbanon.attacks import tp_aware
 from dbanon.connection import connect_to_hold
 from dbanon.database import Database, open_database
 from dbanon.errors import ParameterError, StoreError, VerificationFailed
@@ -58,7 +59,7 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
     ("place", "step"),
     [
         (writing, "write_cloaks"),
-        (reading.Reader, "requests"),
+        (reading.Reader, "inputs"),
         (reading.Reader, "evidence"),
     ],
 )
@@ -144,7 +145,7 @@ def test_a_run_interrupted_while_its_method_gets_ready_does_not_wait_for_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(methods.Method, "prepare", prepare)
-    monkeypatch.setattr(reading.Reader, "requests", interrupt)
+    monkeypatch.setattr(reading.Reader, "inputs", interrupt)
     with pytest.raises(KeyboardInterrupt):
         database.run("tp-aware", dataset="city")
     waited = stuck.is_set()
@@ -182,7 +183,7 @@ def test_an_attack_that_breaks_down_is_a_refusal(
         raise ZeroDivisionError
 
     database, run_id = verified_city
-    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", breaks)
+    monkeypatch.setattr(tp_aware, "attack", breaks)
     result = database.verify(run_id)
     assert result.status == "refused"
     assert [c.name for c in result.verdict.clauses] == ["decidable"]
@@ -194,14 +195,14 @@ def test_a_verdict_is_about_the_rows_as_they_were_before_the_attack(
     verified_city: tuple[Database, int], city_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, run_id = verified_city
-    attack = pipeline.ATTACKS["tp-aware"]
+    attack = tp_aware.attack
 
     def attack_while_somebody_writes(evidence: attacks.Evidence) -> attacks.Verdict:
         with psycopg.connect(city_url) as other:
             other.execute("UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE (record_id, seq) = (1, 1)")
         return attack(evidence)
 
-    monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", attack_while_somebody_writes)
+    monkeypatch.setattr(tp_aware, "attack", attack_while_somebody_writes)
     assert database.verify(run_id).status == "verified"
     with pytest.raises(VerificationFailed, match="changed since its verification") as caught:
         database.publish(run_id, "changed")
@@ -254,7 +255,7 @@ def test_over_a_run_whose_lock_was_lost_nothing_is_written(
             time.sleep(30)
             raise AssertionError("the attack was not interrupted")
 
-        monkeypatch.setitem(pipeline.ATTACKS, "tp-aware", attack)
+        monkeypatch.setattr(tp_aware, "attack", attack)
         database.submit("tp-aware", dataset="city")
         with pytest.raises((StoreError, KeyboardInterrupt)) as caught:
             database.take(holder, "here", stopping=threading.Event())

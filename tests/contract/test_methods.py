@@ -1,6 +1,6 @@
 """Every algorithm of every family against the same demands; a new family is tested by being registered.
 
-`PARAMETERS` makes each family small enough for the data below; `k` of them is `K`.
+Each is run with the example of its registry entry, of which `k` is `K`, on the worlds of `tests.contract.evidence`.
 """
 
 import dataclasses
@@ -8,13 +8,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dbanon.cloaks import Cloaks
 from dbanon.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
-from dbanon.trajectory import Cloaks, Places, Requests, Trajectories
+from tests.contract.evidence import GRID_M, attacked, inputs, people, run
 
 K = 4
-GRID_M = 5.0
-PARAMETERS = {"tp-aware": {"k": K, "instants": 4}, "sensitive-sites": {"k": K, "at": "120"}}
 
 ALGORITHMS = [
     pytest.param(family, algorithm.name, id=f"{family.name}-{algorithm.name}")
@@ -23,44 +22,18 @@ ALGORITHMS = [
     if not algorithm.comparison_only
 ]
 every_algorithm = pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS)
-every_algorithm_with_requests = pytest.mark.parametrize(
-    ("family", "algorithm"), [one for one in ALGORITHMS if one.values[0].reads_requests]
+every_algorithm_that_joins = pytest.mark.parametrize(
+    ("family", "algorithm"), [one for one in ALGORITHMS if one.values[0].joins]
 )
 
-
-def people(n, *, seed=5, instants=8, step_s=60, side=400.0):
-    """Walk n subjects; every fifth has its path in two trajectories, so rows, trajectories and people differ."""
-    rng = np.random.default_rng(seed)
-    xy = rng.uniform(0, side, (n, 1, 2)) + rng.normal(0, 10, (n, instants, 2)).cumsum(axis=1)
-    parts = [(i, p) for i in range(n) for p in (np.array_split(np.arange(instants), 2 if i % 5 == 0 else 1))]
-    return Trajectories(
-        trajectory_id=np.arange(len(parts)) * 2 + 1, subject=np.array([i for i, _ in parts], np.int64),
-        offset=np.cumsum([0, *(len(p) for _, p in parts)]),
-        t=np.concatenate([p * float(step_s) for _, p in parts] or [np.empty(0)]),
-        x=np.concatenate([xy[i, p, 0] for i, p in parts] or [np.empty(0)]),
-        y=np.concatenate([xy[i, p, 1] for i, p in parts] or [np.empty(0)]),
-        srid=32610, grid_m=GRID_M, grid_s=1,
-    )  # fmt: skip
-
-
-def sites(data):
-    """Put sites where some of the people are: one for few of them, five for many."""
-    at = np.arange(min(5, max(1, data.subjects // (2 * K)))) * 7 if data.fixes else np.empty(0, np.int64)
-    return Places(
-        site_id=at * 3 + 1, site_bounds=np.column_stack([data.x[at], data.y[at]] * 2),
-        shape_trajectory=np.empty(0, np.int64), shape_bounds=np.empty((0, 4)),
-    )  # fmt: skip
-
-
-def run(family, algorithm, data, seed=3):
-    params = family.parse(PARAMETERS[family.name])
-    return family.anonymise(data, algorithm, params, np.random.default_rng(seed), sites(data))
+ROWS = ("record_id", "seq", "start", "end", "bounds", "crowd", "subjects", "extra", "extras")
+OTHERS = ("member_record", "member_trajectory", "member_start", "member_end", "hiding", "suppressed", "metrics")
 
 
 def same(a, b, but=()):
-    return all(
-        np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in dataclasses.fields(Cloaks) if f.name not in but
-    )
+    fields = {f.name for f in dataclasses.fields(Cloaks)}
+    assert fields == {"offset", "region", "period", "regions", "periods", *OTHERS}  # the first five make the rows
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in (*ROWS, *OTHERS) if name not in but)
 
 
 def demand_k(data, cloaks, k=K):
@@ -88,9 +61,15 @@ def demand_k(data, cloaks, k=K):
     assert (people_of[cloaks.record_id[whole]] == cloaks.crowd[whole]).all()
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_every_family_listed_here_is_registered(name):
-    assert name in METHODS
+@pytest.mark.parametrize("family", METHODS.values(), ids=METHODS)
+def test_the_entry_of_a_family_says_what_core_functions_ask(family):
+    assert family.example["k"] == K
+    assert family.hides in ("sender", "place")
+    assert family.hidden_by in ("record", "region", "hiding")
+    assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
+    asked = {*family.begins, *filter(None, (family.instant, family.oldest)), "k", "since", "until"}
+    assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
+    assert all(told.count("%s") == 1 and told.count("%") == 1 for told in family.notices.values())
 
 
 @every_algorithm
@@ -192,26 +171,108 @@ def test_duplicate_times_across_trajectories_of_a_subject_count_as_one_person(fa
 @every_algorithm
 def test_what_is_left_out_is_counted_by_reason(family, algorithm):
     cloaks = run(family, algorithm, people(60))
-    counts = cloaks.suppressed["subjects"]
+    counts = {reason: n for kind in family.totals for reason, n in cloaks.suppressed.get(kind, {}).items()}
     assert all(isinstance(n, int) and n >= 0 for n in counts.values())
+    assert counts.keys() <= family.reasons.keys()
+    assert cloaks.metrics["median_cloak_side_m"] > 0
 
 
 @every_algorithm
 def test_errors_are_the_programs_own_even_for_absurd_but_valid_parameters(family, algorithm):
-    params = family.parse({**PARAMETERS[family.name], "k": 10**9})
     with pytest.raises(DbanonError):
-        family.anonymise(people(30), algorithm, params, np.random.default_rng(0), sites(people(30)))
+        run(family, algorithm, people(30), k=10**9)
 
 
-@every_algorithm_with_requests
-def test_joining_requests_changes_nothing_but_what_is_said_about_them(family, algorithm):
+@every_algorithm_that_joins
+def test_joining_inputs_changes_neither_records_nor_members(family, algorithm):
+    data = people(30)
+    params = family.parse(family.example, algorithm)
+    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(3), **inputs(family.reads, data))
+    joined = family.attach(cloaks, data, params, **inputs(family.joins, data))
+    assert np.array_equal(cloaks.member_trajectory, joined.member_trajectory)
+    assert np.array_equal(np.unique(cloaks.record_id), np.unique(joined.record_id))
+    assert cloaks.metrics.items() <= joined.metrics.items()
+
+
+@every_algorithm_that_joins
+def test_joining_that_moves_a_member_is_refused(family, algorithm, monkeypatch):
     data = people(30)
     cloaks = run(family, algorithm, data)
-    rng = np.random.default_rng(1)
-    requests = Requests(
-        subject=rng.integers(-1, 30, 50), t=rng.uniform(-60, 600, 50), content=rng.integers(0, 2, 50),
-        contents=('{"a": 1}', '{"b": 2}'),
-    )  # fmt: skip
-    joined = family.attach(cloaks, data, requests)
-    assert same(cloaks, joined, but=("extra", "extras", "suppressed", "metrics"))
-    assert cloaks.metrics.items() <= joined.metrics.items()
+    other = np.roll(cloaks.member_trajectory, 1)
+    moved = dataclasses.replace(cloaks, member_trajectory=other)
+    monkeypatch.setattr(f"{family.module}.attach", lambda *_, **__: moved)
+    with pytest.raises(DataError, match="hidden with whom"):
+        family.attach(cloaks, data, family.parse(family.example))
+
+
+# ---- their attacks ---------------------------------------------------------------------------------------------------
+
+
+@every_algorithm
+@pytest.mark.parametrize("changed", [{}, {"since": 60}, {"until": 360}, {"since": 60, "until": 301}], ids=str)
+def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
+    data = people(60)
+    cloaks = run(family, algorithm, data, **changed)
+    verdict = attacked(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
+    assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+    assert verdict.attack == family.name
+    assert set(family.totals.values()) | set(family.notices) <= verdict.figures.keys()
+    if "since" in changed:
+        assert cloaks.start.min() >= changed["since"]
+    if "until" in changed:
+        assert cloaks.end.max() <= changed["until"]
+
+
+@every_algorithm
+@pytest.mark.parametrize("claimed", [{"since": 121}, {"until": 120}], ids=str)
+def test_rows_outside_since_and_until_are_refused(family, algorithm, claimed):
+    data = people(60)
+    params = family.parse({**family.example, **claimed})
+    assert not attacked(family, algorithm, params, data, run(family, algorithm, data)).passed
+
+
+def hidden_row(cloaks):
+    """The first row that hides somebody, and the first member of its record."""
+    row = int(np.flatnonzero(cloaks.crowd > 1)[0])
+    return row, int(np.flatnonzero(cloaks.member_record == cloaks.record_id[row])[0])
+
+
+def without_a_member(cloaks):
+    kept = np.arange(len(cloaks.member_record)) != hidden_row(cloaks)[1]
+    return dataclasses.replace(
+        cloaks, member_record=cloaks.member_record[kept], member_trajectory=cloaks.member_trajectory[kept]
+    )
+
+
+def remade(cloaks, rows=slice(None), **changed):
+    """Make cloaks of some of the rows, or of other values in them."""
+    columns = {name: getattr(cloaks, name)[rows] for name in ROWS if name not in ("seq", "extra", "extras")}
+    extra = None if cloaks.extra is None else cloaks.extra[rows]
+    others = {name: getattr(cloaks, name) for name in OTHERS}
+    return Cloaks.of_rows(**{**columns, **changed}, extra=extra, extras=cloaks.extras, **others)
+
+
+def smaller(cloaks):
+    bounds = cloaks.bounds.copy()
+    bounds[hidden_row(cloaks)[0], 0] += GRID_M
+    return remade(cloaks, bounds=bounds)
+
+
+def of_more(cloaks):
+    crowd = cloaks.crowd.copy()
+    crowd[hidden_row(cloaks)[0]] += 1
+    return remade(cloaks, crowd=crowd)
+
+
+def with_a_copy(cloaks):
+    row = hidden_row(cloaks)[0]
+    last = int(np.flatnonzero(cloaks.record_id == cloaks.record_id[row])[-1])
+    return remade(cloaks, np.insert(np.arange(cloaks.rows), last + 1, row))
+
+
+@every_algorithm
+@pytest.mark.parametrize("mutant", [without_a_member, smaller, of_more, with_a_copy], ids=lambda m: m.__name__)
+def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
+    data = people(60)
+    mutated = mutant(run(family, algorithm, data))
+    assert not attacked(family, algorithm, family.parse(family.example), data, mutated).passed

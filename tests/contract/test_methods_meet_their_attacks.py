@@ -1,19 +1,14 @@
 """What every algorithm computes, as its adversary reads it: written from one text by two hands, they must agree."""
 
-import dataclasses
-import json
 import random
 
 import numpy as np
 import pytest
 
-from dbanon.attacks import ATTACKS, RequestEvidence, SiteEvidence
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
-from dbanon.trajectory import Places, Requests, Trajectories
-from tests.unit.site_evidence import joined
-
-CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
+from dbanon.trajectory import Requests, Sites, Trajectories
+from tests.contract.evidence import CONTENTS, attacked
 
 
 def town(rng):
@@ -43,26 +38,6 @@ def questions(rng, data):
     )
 
 
-def seen_from_outside(family, params, data, requests, cloaks):
-    rows = [(r, json.loads(cloaks.extras[e])["requests"]) for r, e in enumerate(cloaks.extra.tolist()) if e >= 0]
-    published = [(r, [json.loads(c) for c in CONTENTS].index(q)) for r, sent in rows for q in sent]
-    row = np.array([r for r, _ in published], np.int64)
-    return RequestEvidence(
-        method=family.name, algorithm="traj-anon", params=json.loads(json.dumps(dataclasses.asdict(params))),
-        suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
-        cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
-        cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),
-        cloak_bounds=cloaks.bounds, cloak_rectangle=np.ones(len(cloaks.seq), bool),
-        cloak_srid=np.full(len(cloaks.seq), data.srid), cloak_crowd=cloaks.crowd, cloak_subjects=cloaks.subjects,
-        cloak_other_keys=np.zeros(len(cloaks.seq), np.int64),
-        member_record=cloaks.member_record, member_trajectory=cloaks.member_trajectory,
-        member_whole=np.ones(len(cloaks.member_record), bool),
-        published_request_record=cloaks.record_id[row], published_request_seq=cloaks.seq[row],
-        published_request_content=np.array([c for _, c in published], np.int64),
-        request_subject=requests.subject, request_t=requests.t, request_content=requests.content,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 @pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
 def test_the_tp_aware_adversary_finds_nothing_to_object_to(align, cloak):
@@ -80,8 +55,8 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(align, cloak):
         except InfeasibleError:
             continue
         requests = questions(rng, data)
-        joined = family.attach(cloaks, data, requests)
-        verdict = ATTACKS[family.attack](seen_from_outside(family, params, data, requests, joined))
+        joined = family.attach(cloaks, data, params, requests=requests)
+        verdict = attacked(family, "traj-anon", params, data, joined, given={"requests": requests})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         runs += 1
     assert runs >= 10
@@ -119,39 +94,23 @@ def places_of(rng, data, spots):
     sites += rng.choices(sites, k=rng.choice([0, 0, 1]))
     single = np.flatnonzero(np.diff(data.offset) == 1)[::4]
     shapes = [around(data.x[i], data.y[i]) for i in data.offset[single]]
-    return Places(
+    return Sites(
         site_id=np.sort(np.array(rng.sample(range(100), len(sites)))), site_bounds=np.array(sites),
         shape_trajectory=data.trajectory_id[single], shape_bounds=np.array(shapes).reshape(-1, 4),
     )  # fmt: skip
-
-
-def near_sites(params, data, places, algorithm, cloaks):
-    rows, none = len(cloaks.seq), np.empty(0)
-    cloaked = [e >= 0 and json.loads(cloaks.extras[e])["cloaked"] for e in cloaks.extra.tolist()]
-    return joined(SiteEvidence(
-        method="sensitive-sites", algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
-        suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data, places=places,
-        cloak_record=cloaks.record_id, cloak_seq=cloaks.seq,
-        cloak_start_s=cloaks.start.astype(float), cloak_end_s=cloaks.end.astype(float),
-        cloak_bounds=cloaks.bounds, cloak_rectangle=np.ones(rows, bool), cloak_srid=np.full(rows, data.srid),
-        cloak_crowd=cloaks.crowd, cloak_subjects=cloaks.subjects, cloak_other_keys=np.zeros(rows, np.int64),
-        cloak_cloaked=np.array(cloaked, np.int8),
-        member_record=cloaks.member_record, member_trajectory=cloaks.member_trajectory,
-        member_whole=np.ones(len(cloaks.member_record), bool), pair_site=none.astype(np.int64),
-        pair_cloaked=none.astype(bool), pair_rows=none.astype(np.int64), pair_squared=none,
-    ))  # fmt: skip
 
 
 def around_sites(rng, algorithm, *, at, **params):
     """Run an algorithm on a random town; its cloaks and the verdict on them, None where there are too few users."""
     data, places = crowded(rng, at=at)
     slot = str(rng.randrange(0, 1200, data.grid_s)) if at else None
-    params = METHODS["sensitive-sites"].parse({"k": rng.randint(2, 5), "at": slot, **params}, algorithm)
+    family = METHODS["sensitive-sites"]
+    params = family.parse({"k": rng.randint(2, 5), "at": slot, **params}, algorithm)
     try:
-        cloaks = METHODS["sensitive-sites"].anonymise(data, algorithm, params, np.random.default_rng(0), places)
+        cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0), sites=places)
     except InfeasibleError:
         return None
-    return cloaks, ATTACKS["sensitive-sites"](near_sites(params, data, places, algorithm, cloaks))
+    return cloaks, attacked(family, algorithm, params, data, cloaks, given={"sites": places})
 
 
 @pytest.mark.parametrize("at", [False, True], ids=["one fix each", "at an instant"])

@@ -24,16 +24,15 @@ import dataclasses, hashlib, sys
 import numpy as np
 from numba.core import event
 from dbanon.methods import METHODS
-from tests.contract.test_methods import PARAMETERS, people, sites
+from tests.contract.evidence import people, run
 data = people(1500, side=3000.0)
 data = dataclasses.replace(data, x=np.round(data.x / 20) * 20, y=np.round(data.y / 20) * 20)
 family = METHODS[sys.argv[1]]
-params = family.parse(PARAMETERS[family.name])
-family.prepare(sys.argv[2], params)
+family.prepare(sys.argv[2], family.parse(family.example))
 with event.install_recorder("numba:compile") as compiled:
     each_alone = dataclasses.replace(data, subject=np.arange(len(data.subject)))
-    family.anonymise(each_alone, sys.argv[2], params, np.random.default_rng(3), sites(data))
-    cloaks = family.anonymise(data, sys.argv[2], params, np.random.default_rng(3), sites(data))
+    run(family, sys.argv[2], each_alone)
+    cloaks = run(family, sys.argv[2], data)
 digest = hashlib.sha256()
 for item in dataclasses.fields(cloaks):
     value = getattr(cloaks, item.name)

@@ -141,7 +141,10 @@ BY_OPERATORS = {
     "quasi_identifier": ["INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, 'p1', now())"],
 }
 BY_BOTH = {
-    "cloak": ["UPDATE dbanon.cloak SET crowd = crowd WHERE run_id = 2"],
+    "record": ["UPDATE dbanon.cloak SET crowd = crowd WHERE run_id = 2"],
+    "region": ["UPDATE dbanon.region SET crowd = crowd WHERE run_id = 2"],
+    "period": ["DELETE FROM dbanon.period WHERE run_id = 2"],
+    "hiding": ["INSERT INTO dbanon.hiding VALUES (2, 1, NULL, '{2}')"],
     "membership": ["DELETE FROM dbanon.membership WHERE run_id = 2"],
     "verification": [
         "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
@@ -273,12 +276,16 @@ def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.C
 
 TABLES = (
     *("dataset", "trajectory", "load", "quarantine", "request", "site", "poi", "cell", "quasi_identifier", "method"),
-    *("run", "cloak", "membership", "verification", "release", "grouping", "audit"),
+    *("run", "region", "period", "record", "membership", "hiding", "verification", "release", "grouping", "audit"),
 )
 READ = (
     "SELECT dbanon_internal.run_digest(r) FROM generate_series(1, 2) r",
-    "SELECT * FROM dbanon_internal.cloak_evidence(2) ORDER BY 1, 2",
-    "SELECT * FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
+    "SELECT * FROM dbanon_internal.region_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.period_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.record_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon_internal.hiding_evidence(2) ORDER BY 1",
+    "SELECT * FROM dbanon.cloak ORDER BY run_id, record_id, seq",
+    "SELECT record_id, trajectory_id, lower_s::text FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",
     "SELECT * FROM dbanon_internal.site_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.run_grouping(2) ORDER BY subjects",
@@ -292,7 +299,8 @@ READ = (
 def read_by_the_program(url: str) -> list[object]:
     """What a run computes on and what an attack is given, as lists that can be compared."""
     with reading.open_reader(url) as reader:
-        found = (reader.trajectories(1), reader.requests(1), reader.places(1), reader.evidence(2))
+        inputs = reader.inputs(1, ("requests", "sites")).values()
+        found = (reader.trajectories(1), *inputs, reader.evidence(2))
         return [[np.asarray(part).tolist() for part in vars(item).values() if np.ndim(part)] for item in found]
 
 
@@ -321,7 +329,7 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
         )
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
-    assert read_by_the_program(database) == computed
+    assert str(read_by_the_program(database)) == str(computed)  # NaN is no number, but one text
     assert sqlstate(crossing, PUBLISH) == "DA010"
     assert value(crossing, "SELECT dbanon.publish(1, 'again')") == 4
     assert value(crossing, "SELECT count(*) FROM published.again") == 4
@@ -342,8 +350,10 @@ GUARDED = {
     "INSERT INTO dbanon.release_1 SELECT * FROM dbanon.release_1": "DA006",
     "TRUNCATE dbanon.release_1": "DA006",
     "DELETE FROM dbanon.grouping": "DA006",
-    "UPDATE dbanon.cloak SET crowd = 9 WHERE run_id = 1": "DA007",
-    "TRUNCATE dbanon.cloak": "DA007",
+    "UPDATE dbanon.region SET crowd = 9 WHERE run_id = 1": "DA007",
+    "UPDATE dbanon.record SET regions = regions WHERE run_id = 1": "DA007",
+    "TRUNCATE dbanon.period": "DA007",
+    "INSERT INTO dbanon.hiding VALUES (1, 1, NULL, '{2}')": "DA007",
     "DELETE FROM dbanon.membership WHERE run_id = 1": "DA007",
     "UPDATE dbanon.run SET seed = 1 WHERE run_id = 1": "DA007",
     "UPDATE dbanon.trajectory SET subject = 'x'": "DA007",
@@ -375,7 +385,7 @@ def test_a_replica_raises_revisions_and_leaves_lines(crossing: psycopg.Connectio
 def test_every_trigger_is_always_on(crossing: psycopg.Connection) -> None:
     found = crossing.execute(
         "SELECT c.relname, t.tgname, t.tgenabled FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
-        " WHERE c.relnamespace = 'dbanon'::regnamespace AND NOT t.tgisinternal"
+        " WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind <> 'v' AND NOT t.tgisinternal"
     ).fetchall()
     assert len(found) > 60
     assert {(name, trigger) for name, trigger, enabled in found if enabled != "A"} == set()
@@ -393,7 +403,7 @@ def test_an_upgrade_puts_triggers_right_that_were_switched_on_by_hand(
     assert value(crossing, TRIGGERS) == before
 
 
-@pytest.mark.parametrize("table", ["cloak", "membership"])
+@pytest.mark.parametrize("table", ["region", "period", "record", "membership", "hiding"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
     crossing: psycopg.Connection, login: Login, table: str, level: str

@@ -98,7 +98,7 @@ def test_a_run_reads_the_bounds_of_what_was_loaded(database, plane, write):
     rows = f'name,area\nward,"{SQUARE}"\ndoor,POINT (7 8)\nfence,"LINESTRING (10 20, 30 5)"\n'
     _metres(plane, write(rows), SHAPE)
     with reading.open_reader(database) as reader:
-        places = reader.places(runs.dataset_row(plane, "town").dataset_id)
+        places = reader.inputs(runs.dataset_row(plane, "town").dataset_id, ["sites"])["sites"]
     assert places.site_bounds.tolist() == [[100, 100, 140, 130], [7, 8, 7, 8], [10, 5, 30, 20]]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dbanon import _sqlstate, schema
 from dbanon.errors import ParameterError, choose_one
-from dbanon.methods import METHODS, describe, method
+from dbanon.methods import METHODS, _parsing, describe, method
 
 # What the answers must not depend on.
 SETTINGS = """
@@ -202,6 +202,31 @@ def test_sql_and_python_say_the_same_of_values(
             assert told[item["name"]] is None or isinstance(told[item["name"]], kinds[item["type"]])
 
 
+NAMES = ["default", "a b", "Ä", "x" * 60, "x" * 61, "", " ", " a", "a ", "a\n", "a\x7fb", "a\x1fb", "\xa0", "5", "'"]
+
+
+@pytest.mark.parametrize("value", [*NAMES, 5, True, None, [], {}])
+def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection, value: Any) -> None:
+    about = {"type": "name", "choices": (), "minimum": None, "maximum": None}
+    row = reader.execute(
+        "SELECT dbanon_internal.as_parameter(%s, %s)", [json.dumps(about), json.dumps(value)]
+    ).fetchone()
+    told = _parsing.converted(about, _parsing.plain(value))
+    assert row == (told,)
+    assert (told is not None) == (
+        value in {"default", "a b", "Ä", "x" * 60, "\xa0", "5", "'"} if value in NAMES else False
+    )
+
+
+@settings(max_examples=200)
+@given(value=TEXT)
+def test_sql_and_python_say_the_same_of_any_text_as_a_name(reader: psycopg.Connection, value: str) -> None:
+    row = reader.execute(
+        'SELECT dbanon_internal.as_parameter(\'{"type": "name"}\', %s)', [json.dumps(value)]
+    ).fetchone()
+    assert row == (_parsing.converted({"type": "name"}, value),)
+
+
 @settings(max_examples=300)
 @given(value=INSTANTS | nearly(INSTANTS))
 def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, value: str) -> None:
@@ -267,7 +292,7 @@ def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None
         (
             *(family.name, algorithm.name, algorithm is family.algorithms[0], algorithm.comparison_only),
             *(family.summary, algorithm.summary, None if algorithm.comparison_only else family.guarantee),
-            *(family.attack, family.paper),
+            *(family.name, family.paper),
         )
         for family in sorted(METHODS.values(), key=lambda f: f.name)
         for algorithm in family.algorithms

@@ -12,9 +12,9 @@ import pytest
 
 from dbanon import _arrow, _sqlstate, queue, reading, releases, runs, writing
 from dbanon.attacks import Clause, Verdict
+from dbanon.cloaks import Cloaks
 from dbanon.connection import connect, errors_translated
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
-from dbanon.trajectory import Cloaks
 
 
 def _value(connection, query, *params):
@@ -24,9 +24,8 @@ def _value(connection, query, *params):
 def _cloaks(count, *, extras=(), extra=None):
     number = np.arange(count)
     low = number.astype(float) * 10 - 500
-    return Cloaks(
+    return Cloaks.of_rows(
         record_id=number // 3 + 1,
-        seq=(number % 3 + 1).astype(np.int32),
         start=1_212_562_800 + number * 60,
         end=1_212_562_860 + number * 60,
         bounds=np.column_stack([low, low + 1, low + 5, low + 8]),
@@ -178,7 +177,7 @@ def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
 def test_an_empty_dataset_is_read_as_empty_arrays(database, dataset):
     with reading.open_reader(database) as reader:
         data = reader.trajectories(dataset.dataset_id)
-        assert len(reader.requests(dataset.dataset_id).t) == 0
+        assert len(reader.inputs(dataset.dataset_id, ["requests"])["requests"].t) == 0
     assert (len(data.trajectory_id), data.fixes, data.offset.tolist()) == (0, 0, [0])
 
 
@@ -197,13 +196,13 @@ def test_requests_carry_the_codes_of_the_trajectories_and_sorted_contents(databa
         connection.execute(query, [dataset.dataset_id, sender, t, content])
     with reading.open_reader(database) as reader:
         reader.trajectories(dataset.dataset_id)
-        requests = reader.requests(dataset.dataset_id)
+        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert requests.contents == ('{"b": "2"}', '{"z": "1"}')
     assert requests.t.tolist() == [1, 5.5, 6]
     assert requests.subject.tolist() == [0, 2, -1]
     assert requests.content.tolist() == [1, 1, 0]
     with reading.open_reader(database) as reader:
-        alone = reader.requests(dataset.dataset_id)
+        alone = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
     assert (alone.subject.tolist(), alone.content.tolist()) == (requests.subject.tolist(), requests.content.tolist())
 
 
@@ -222,7 +221,7 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
         load("a")
         data = reader.trajectories(dataset.dataset_id)
         load("c")
-        requests = reader.requests(dataset.dataset_id)
+        requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
         assert reader.dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
     with pytest.raises(StoreError, match="during a run"):
@@ -230,7 +229,7 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
     with reading.open_reader(database) as reader:
         now = reader.dataset(dataset.dataset_id)
         assert len(reader.trajectories(dataset.dataset_id).t) == 3
-        assert reader.requests(dataset.dataset_id).subject.tolist() == [1, 0, 2]
+        assert reader.inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
     runs.demand_unchanged(connection, now)
 
 
@@ -341,9 +340,9 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     rows, notices = releases.publish(connection, run, "ten_people")
     assert (rows, notices) == (4, ())
     names, shown = releases.release_rows(connection, "ten_people", 3)
-    assert names[:5] == ["record_id", "seq", "period", "region", "crowd"]
+    assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
     assert len(shown) == 3
-    assert shown[0][3].startswith("POLYGON")
+    assert shown[0][4].startswith("POLYGON")
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
     assert runs.list_runs(connection)[0]["releases"] == "ten_people"
     with pytest.raises(ParameterError, match="free"):
@@ -426,8 +425,9 @@ def test_a_sqlstate_becomes_a_sentence_and_only_our_own_words_are_quoted(connect
 
 
 def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
-    broken = dataclasses.replace(_cloaks(1), crowd=np.array([1], np.int32))
-    with pytest.raises(StoreError, match="cloak_crowd_check") as caught:
+    cloaks = _cloaks(1)
+    broken = dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, crowd=np.array([1], np.int32)))
+    with pytest.raises(StoreError, match="region_crowd_check") as caught:
         writing.write_cloaks(connection, new_run, dataset, broken)
     assert "500" not in str(caught.value)
 

@@ -1,5 +1,6 @@
 """The schema is what the golden listing says, on a fresh database, and stays so when the files are applied again."""
 
+import json
 import os
 import re
 import threading
@@ -138,8 +139,8 @@ def test_the_models_match_the_catalog(connection: psycopg.Connection) -> None:
 
 
 def test_every_method_of_the_registry_is_in_the_database(connection: psycopg.Connection) -> None:
-    rows = dict(connection.execute("SELECT name, attack FROM dbanon.method").fetchall())
-    assert rows == {method.name: method.attack for method in METHODS.values()}
+    rows = dict(connection.execute("SELECT name, traits FROM dbanon.method").fetchall())
+    assert rows == {method.name: json.loads(json.dumps(method.traits)) for method in METHODS.values()}
 
 
 def test_check_accepts_a_current_schema(database: str, connection: psycopg.Connection) -> None:

@@ -14,16 +14,13 @@ from dbanon.errors import DataError, ParameterError, StoreError, VerificationFai
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(
     connection: psycopg.Connection, run: int
 ) -> None:
-    bounds = "SELECT xmin, ymax FROM dbanon_internal.cloak_evidence(%s) ORDER BY 1, 2"
+    bounds = "SELECT xmin, ymax FROM dbanon_internal.region_evidence(%s) ORDER BY 1, 2"
     before = connection.execute(bounds, [run]).fetchall()
     for name in ("st_xmin", "st_ymin", "st_xmax", "st_ymax"):
         connection.execute(
             f"CREATE FUNCTION public.{name}(geometry) RETURNS float8 LANGUAGE sql IMMUTABLE AS 'SELECT 0::float8'"
         )
-    assert (
-        connection.execute("SELECT xmin, ymax FROM dbanon_internal.cloak_evidence(%s) ORDER BY 1, 2", [run]).fetchall()
-        == before
-    )
+    assert connection.execute(bounds, [run]).fetchall() == before
 
 
 def test_a_database_in_which_everybody_may_create_beside_postgis_is_not_upgraded(
@@ -65,8 +62,10 @@ def test_a_region_that_is_no_plain_polygon_is_no_rectangle(
     connection: psycopg.Connection, run: int, shape: str
 ) -> None:
     connection.execute(f"UPDATE dbanon.cloak SET region = {shape}")
-    found = connection.execute("SELECT bool_or(rectangle) FROM dbanon_internal.cloak_evidence(%s)", [run]).fetchone()
-    assert found == (False,)
+    # A change leaves the region it was made from.
+    query = """SELECT bool_or(rectangle), count(*) FROM dbanon_internal.region_evidence(%s)
+        WHERE region_no IN (SELECT unnest(regions) FROM dbanon.record)"""
+    assert connection.execute(query, [run]).fetchone() == (False, 3)
 
 
 def test_a_login_that_may_not_write_cloaks_leaves_no_run_behind(

@@ -3,10 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Evidence, RequestEvidence
+from dbanon.attacks import Evidence
+from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.trajectory import Trajectories
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
@@ -20,6 +23,8 @@ PARAMS = {
     "max_gap_s": 60,
     "cloak": "mbr",
     "min_cloak_m": 9,
+    "since": None,
+    "until": None,
 }
 
 
@@ -52,10 +57,13 @@ class World:
             self.fixes.setdefault(subject, []).extend((t, i, x, y) for t, x, y in fixes)
         for fixes in self.fixes.values():
             fixes.sort(key=lambda fix: fix[:2])
-        times = [fix[0] for fixes in self.fixes.values() for fix in fixes]
-        step, start = params["step_s"], params["start"]
-        self.start = math.floor(min(times) / step) * step if start is None else int(start)
-        self.instants = list(range(self.start, self.slot(max(times)) + 1, step))
+        until = math.inf if params["until"] is None else params["until"]
+        self.fixes = {s: [fix for fix in fixes if self.slot(fix[0]) < until] for s, fixes in self.fixes.items()}
+        times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        step = params["step_s"]
+        starts = (params["start"], params["since"], math.floor(min(times) / step) * step)
+        self.start = next(int(start) for start in starts if start is not None)
+        self.instants = [t for t in range(self.start, self.slot(max(times)) + 1, step) if t + step <= until]
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
@@ -133,7 +141,15 @@ class World:
             below += present if present < self.params["k"] else 0
             counts = {"seen": seen, "present": present, "published": published}
             windows.append({"start": window[0], "instants": len(window), **counts})
-        return {"subjects": {"absent_at_some_instant": absent, "window_below_k": below}, "windows": windows}
+        by_hour = hours([
+            (w["start"], w["seen"], w["published"], {
+                "absent_at_some_instant": w["seen"] - w["present"],
+                "window_below_k": w["present"] if w["present"] < self.params["k"] else 0,
+            })
+            for w in windows
+        ])  # fmt: skip
+        subjects = {"absent_at_some_instant": absent, "window_below_k": below}
+        return {"subjects": subjects, "windows": windows, "by_hour": by_hour}
 
 
 def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> RequestEvidence:
@@ -142,7 +158,8 @@ def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> R
     member = np.array(members, dtype=np.int64).reshape(-1, 2)
     published = np.array(shown, dtype=np.int64).reshape(-1, 3)
     sent = np.array(requests, dtype=np.float64).reshape(-1, 3)
-    return RequestEvidence(
+    return made(
+        RequestEvidence,
         method="tp-aware",
         algorithm="traj-anon",
         params=world.params,
@@ -170,20 +187,66 @@ def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> R
     )
 
 
+ROW = ("record", "seq", "start_s", "end_s", "bounds", "rectangle", "srid", "crowd", "subjects", "other_keys")
+"""Columns of ``dbanon.cloak`` as attacks see them."""
+
+
+def made(kind: type[Evidence], **columns: Any) -> Evidence:
+    """Make evidence of a value a row (``cloak_*``) and a membership (``member_whole``): each row has its own region."""
+    rows = len(columns["cloak_record"])
+    record = np.asarray(columns.pop("cloak_record"))
+    first = np.flatnonzero(np.append(True, record[1:] != record[:-1])) if rows else np.empty(0, np.int64)
+    whole = np.asarray(columns.pop("member_whole"))
+    start_s, end_s, seq = (columns.pop(f"cloak_{name}") for name in ("start_s", "end_s", "seq"))
+    nothing = np.empty(0)
+    fields = {f"region_{name[6:]}" if name.startswith("cloak_") else name: value for name, value in columns.items()}
+    return kind(
+        record_id=record[first],
+        offset=np.append(first, rows),
+        region=np.arange(rows, dtype=np.int32),
+        region_no=np.arange(1, rows + 1),
+        period=np.arange(rows, dtype=np.int32),
+        place=np.asarray(seq, np.int32),
+        period_start_s=start_s,
+        period_end_s=end_s,
+        member_start_s=np.where(whole, math.nan, 0.0),
+        member_end_s=np.where(whole, math.nan, 1.0),
+        hiding_record=nothing.astype(np.int64),
+        hiding_start_s=nothing,
+        hiding_end_s=nothing,
+        hiding_offset=np.zeros(1, np.int64),
+        hiding_other=nothing.astype(np.int64),
+        **fields,
+    )
+
+
+def replaced(evidence: Evidence, **columns: Any) -> Evidence:
+    """Make evidence with other columns, named like the arguments of `made`."""
+    given = {name: getattr(evidence, name) for name in (*_table(evidence, "cloak"), *_table(evidence, "member"))}
+    stored = {"record_id", "offset", "region", "period", "place", "member_start_s", "member_end_s"}
+    own = {f.name for f in dataclasses.fields(evidence)}
+    kept = {n for n in own - stored if not n.startswith(("region_", "period_", "hiding_"))}
+    return made(type(evidence), **{n: getattr(evidence, n) for n in kept} | given | columns)
+
+
 def put(evidence: Evidence, column: str, where: object, value: object) -> Evidence:
     """Change some values of a column."""
     changed = getattr(evidence, column).copy()
     changed[where] = value
-    return dataclasses.replace(evidence, **{column: changed})
+    return replaced(evidence, **{column: changed})
 
 
 def _table(evidence: Evidence, table: str) -> list[str]:
+    if table == "member":
+        return ["member_record", "member_trajectory", "member_whole"]
+    if table == "cloak":
+        return [f"cloak_{name}" for name in dict.fromkeys((*ROW, *evidence.tables["region"])) if name != "no"]
     return [f"{table}_{column}" for column in evidence.tables[table]]
 
 
 def take(evidence: Evidence, table: str, rows: object) -> Evidence:
     """Keep some rows of a table (``cloak``, ``member`` or another of `Evidence.tables`), in this order."""
-    return dataclasses.replace(evidence, **{name: getattr(evidence, name)[rows] for name in _table(evidence, table)})
+    return replaced(evidence, **{name: getattr(evidence, name)[rows] for name in _table(evidence, table)})
 
 
 def add(evidence: Evidence, table: str, *values: object) -> Evidence:
@@ -192,4 +255,17 @@ def add(evidence: Evidence, table: str, *values: object) -> Evidence:
     for name, value in zip(_table(evidence, table), values, strict=True):
         old = getattr(evidence, name)
         columns[name] = np.append(old, np.array([value], dtype=old.dtype))
-    return dataclasses.replace(evidence, **columns)
+    return replaced(evidence, **columns)
+
+
+def hours(windows: Sequence[tuple[int, int, int, Mapping[str, int]]]) -> list[dict[str, Any]]:
+    """Count ``(start, seen, published, left out by reason)`` of windows by hour, as runs say it."""
+    found: dict[str, dict[str, Any]] = {}
+    for start, seen, published, left_out in windows:
+        hour = f"{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:00Z}"
+        entry = found.setdefault(hour, {"hour": hour, "seen": 0, "published": 0, "left_out": {}})
+        entry["seen"] += seen
+        entry["published"] += published
+        for reason, number in left_out.items():
+            entry["left_out"][reason] = entry["left_out"].get(reason, 0) + number
+    return list(found.values())

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from dbanon.methods import METHODS
-from dbanon.trajectory import Places, Trajectories
+from dbanon.trajectory import Sites, Trajectories
 
 FAMILY = METHODS["sensitive-sites"]
 
@@ -24,7 +24,7 @@ def sites(points, shapes=None):
     """Sites at points or with bounds; `shapes` are bounds of users by trajectory id."""
     bounds = np.array([p if len(p) == 4 else (*p, *p) for p in points], np.float64).reshape(-1, 4)
     shapes = dict(sorted((shapes or {}).items()))
-    return Places(
+    return Sites(
         site_id=np.arange(len(bounds)) * 2 + 1, site_bounds=bounds, shape_trajectory=np.array(list(shapes), np.int64),
         shape_bounds=np.array(list(shapes.values()), np.float64).reshape(-1, 4),
     )  # fmt: skip
@@ -32,7 +32,7 @@ def sites(points, shapes=None):
 
 def run(data, places, algorithm="bk", seed=1, **params):
     chosen = FAMILY.parse({"k": 2, **params}, algorithm)
-    return FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(seed), places)
+    return FAMILY.anonymise(data, algorithm, chosen, np.random.default_rng(seed), sites=places)
 
 
 def rows(cloaks):

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dbanon.attacks import ATTACKS, SiteEvidence
-from dbanon.trajectory import Places
-from tests.unit.attack_evidence import Trips, put, trajectories
-
-attack = ATTACKS["sensitive-sites"]
+from dbanon.attacks.sensitive_sites import attack
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.trajectory import Sites
+from tests.unit.attack_evidence import Trips, hours, made, put, trajectories
 
 Box = tuple[float, float, float, float]
 
@@ -24,6 +23,8 @@ SITE_PARAMS = {
     "max_gap_s": 60,
     "improve": True,
     "local_format": "secure",
+    "since": None,
+    "until": None,
 }
 
 
@@ -118,9 +119,11 @@ class SiteWorld:
             )
         bounds = [[box[0], box[1], box[2] + 1, box[3] + 1] for _, _, box, _, _ in rows]
         absent = len(self.subjects) - len(self.there)
-        return joined(SiteEvidence(
-            method="sensitive-sites", algorithm="bk", params=self.params,
-            suppressed={"subjects": {"absent_at_instant": absent}}, trajectories=self.data, places=self.places(),
+        by_hour = hours([(int(self.period[0]), len(self.subjects), len(self.there), {"absent_at_instant": absent})])
+        return joined(made(
+            SiteEvidence, method="sensitive-sites", algorithm="bk", params=self.params,
+            suppressed={"subjects": {"absent_at_instant": absent}, "by_hour": by_hour},
+            trajectories=self.data, sites=self.places(),
             cloak_record=np.array([row[0] for row in rows]), cloak_seq=np.ones(len(rows), np.int32),
             cloak_start_s=np.full(len(rows), self.period[0]), cloak_end_s=np.full(len(rows), self.period[1]),
             cloak_bounds=np.array(bounds) * self.grid_m, cloak_rectangle=np.ones(len(rows), bool),
@@ -135,9 +138,9 @@ class SiteWorld:
             pair_rows=np.empty(0, np.int64), pair_squared=np.empty(0),
         ))  # fmt: skip
 
-    def places(self) -> Places:
+    def places(self) -> Sites:
         sites, shapes = sorted(self.sites), sorted(self.shapes)
-        return Places(
+        return Sites(
             site_id=np.array(sites, np.int64),
             site_bounds=np.array([self.sites[i] for i in sites], np.float64).reshape(-1, 4),
             shape_trajectory=np.array(shapes, np.int64),
@@ -147,7 +150,7 @@ class SiteWorld:
 
 def joined(evidence: SiteEvidence) -> SiteEvidence:
     """Make the spatial join of the rows and sites anew, as the database would."""
-    grid_m, places = evidence.trajectories.grid_m, evidence.places
+    grid_m, places = evidence.trajectories.grid_m, evidence.sites
     published: dict[tuple, int] = {}
     for row, bounds in enumerate(evidence.cloak_bounds.tolist()):
         period = (float(evidence.cloak_start_s[row]), float(evidence.cloak_end_s[row]))

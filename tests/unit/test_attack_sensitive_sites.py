@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from dbanon.attacks import SiteEvidence
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.errors import DataError
-from dbanon.trajectory import Places
+from dbanon.trajectory import Sites
 from tests.unit.attack_evidence import add, put, take, trajectories
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, attack, broken, joined, moved
 
@@ -65,7 +65,7 @@ def with_params(evidence: SiteEvidence, **params: object) -> SiteEvidence:
 
 def saying(evidence: SiteEvidence, **reasons: object) -> SiteEvidence:
     subjects = evidence.suppressed["subjects"] | reasons
-    return dataclasses.replace(evidence, suppressed={"subjects": subjects})
+    return dataclasses.replace(evidence, suppressed=evidence.suppressed | {"subjects": subjects})
 
 
 def again(evidence: SiteEvidence, subject: int, record: int = 900_099, **columns: object) -> SiteEvidence:
@@ -116,15 +116,15 @@ def swapped(evidence: SiteEvidence, a: int, b: int) -> SiteEvidence:
 
 
 def with_site(evidence: SiteEvidence, *cell: float) -> SiteEvidence:
-    places = evidence.places
+    places = evidence.sites
     x, y = 2 * cell[0] + 1, 2 * cell[1] + 1
-    more = Places(
+    more = Sites(
         site_id=np.append(places.site_id, 800_099),
         site_bounds=np.vstack((places.site_bounds, [x, y, x, y])),
         shape_trajectory=places.shape_trajectory,
         shape_bounds=places.shape_bounds,
     )
-    return dataclasses.replace(evidence, places=more)
+    return dataclasses.replace(evidence, sites=more)
 
 
 # Each mutant and the clause that it breaks alone.
@@ -308,8 +308,8 @@ def test_rows_of_nobody_are_held_against_nobody_else():
 
 def shuffled(evidence: SiteEvidence) -> SiteEvidence:
     rng = np.random.default_rng(3)
-    for table, columns in evidence.tables.items():
-        evidence = take(evidence, table, rng.permutation(len(getattr(evidence, f"{table}_{columns[0]}"))))
+    for table, column in (("cloak", "seq"), ("member", "record"), ("pair", "site")):
+        evidence = take(evidence, table, rng.permutation(len(getattr(evidence, f"{table}_{column}"))))
     return evidence
 
 
@@ -340,7 +340,8 @@ def test_a_harmless_change_passes(name, at):
 
 @pytest.mark.parametrize("suppressed", [{}, {"subjects": {}}, {"subjects": {"absent_at_instant": 0}}])
 def test_without_an_instant_nobody_need_be_counted(suppressed):
-    assert broken(dataclasses.replace(honest(), suppressed=suppressed)) == set()
+    by_hour = honest().suppressed["by_hour"]
+    assert broken(dataclasses.replace(honest(), suppressed={**suppressed, "by_hour": by_hour})) == set()
 
 
 def people(cells: dict[int, tuple[int, int]], sites: dict[int, tuple[int, int]], **params: object) -> SiteWorld:
@@ -429,6 +430,7 @@ def test_parameters_that_are_no_object_are_refused(params):
         {"subjects": {"absent_at_instant": math.nan}},
         {"subjects": {"absent_at_instant": True}},
         {"subjects": {}, "windows": []},
+        {"subjects": {}, "by_hour": [0]},
     ],
 )
 def test_malformed_counts_of_what_was_left_out_are_refused(suppressed):
@@ -442,7 +444,7 @@ def test_several_fixes_without_an_instant_are_refused():
 
 
 def with_places(evidence: SiteEvidence, **changed: object) -> SiteEvidence:
-    return dataclasses.replace(evidence, places=dataclasses.replace(evidence.places, **changed))
+    return dataclasses.replace(evidence, sites=dataclasses.replace(evidence.sites, **changed))
 
 
 NONSENSE = {
@@ -453,8 +455,8 @@ NONSENSE = {
     "a user beyond all cells": lambda e: dataclasses.replace(
         e, trajectories=dataclasses.replace(e.trajectories, x=e.trajectories.x + 1e17)
     ),
-    "a site beyond all cells": lambda e: with_places(e, site_bounds=e.places.site_bounds - 1e17),
-    "a shape of nobody": lambda e: with_places(e, shape_trajectory=e.places.shape_trajectory + 500),
+    "a site beyond all cells": lambda e: with_places(e, site_bounds=e.sites.site_bounds - 1e17),
+    "a shape of nobody": lambda e: with_places(e, shape_trajectory=e.sites.shape_trajectory + 500),
     "a pair of another site": lambda e: put(e, "pair_site", 0, 800_555),
     "a pair without rows": lambda e: put(e, "pair_rows", 0, 0),
     "a pair without a distance": lambda e: put(e, "pair_squared", 0, math.nan),
@@ -473,6 +475,6 @@ def test_a_shape_of_a_longer_trajectory_is_refused():
 
 def test_evidence_of_one_table_has_one_length():
     with pytest.raises(DataError, match="one length"):
-        dataclasses.replace(honest(), cloak_cloaked=np.zeros(1, np.int8))
+        dataclasses.replace(honest(), region_cloaked=np.zeros(1, np.int8))
     with pytest.raises(DataError, match="one length"):
         dataclasses.replace(honest(), pair_rows=np.zeros(99, np.int64))

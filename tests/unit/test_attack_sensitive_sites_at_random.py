@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.attacks import SiteEvidence
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from tests.unit.attack_evidence import add, put, take
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, broken, joined, moved
 

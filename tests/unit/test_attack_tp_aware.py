@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.attacks import ATTACKS, Evidence, shared
+from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay
+from dbanon.attacks.tp_aware import attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
-
-attack = ATTACKS["tp-aware"]
 
 # Seven instants make windows of three, three and one. Trajectory ids are neither in the order of subjects nor of time.
 A, B, C, D = 900_017, 900_005, 900_011, 900_003
@@ -113,7 +112,12 @@ def wide(evidence: Evidence, record: int) -> Evidence:
 def without(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
     """Drop a member and make all numbers fit."""
     fewer = take(evidence, "member", ~member(evidence, record, subject))
-    return stating(crowded(fewer, record, people), "windows", 0, "published", add=-1)
+    return published(crowded(fewer, record, people), -1)
+
+
+def published(evidence: Evidence, more: int) -> Evidence:
+    """Say that more were published in the first window, and in its hour."""
+    return stating(stating(evidence, "windows", 0, "published", add=more), "by_hour", 0, "published", add=more)
 
 
 def with_guest(evidence: Evidence, record: int, subject: int, people: int) -> Evidence:
@@ -180,9 +184,11 @@ ALONE = {
     "a cloak one cell short of a member in the last row": ("masking", lambda e: moved(e, 1, 10.0, record=D, seq=1)),
     "a member absent at an instant": (
         "presence",
-        lambda e: stating(with_guest(e, B, 7, 4), "windows", 0, "published", add=1),
+        lambda e: published(with_guest(e, B, 7, 4), 1),
     ),
     "someone left out": ("completeness", lambda e: without(e, A, 3, 3)),
+    "one more seen by hour": ("suppressed", lambda e: stating(e, "by_hour", 0, "seen", add=1)),
+    "a reason by hour": ("suppressed", lambda e: stating(e, "by_hour", 0, "left_out", "window_below_k", add=1)),
     "one more seen": ("suppressed", lambda e: stating(e, "windows", 1, "seen", add=1)),
     "one fewer present": ("suppressed", lambda e: stating(e, "windows", 1, "present", add=-1)),
     "one more published": ("suppressed", lambda e: stating(e, "windows", 2, "published", add=1)),
@@ -380,6 +386,10 @@ def test_a_parameter_not_stored_is_refused(name):
         {"subjects": {}, "windows": [{"start": 0, "instants": 3, "seen": math.nan, "present": 1, "published": 1}]},
         {"subjects": {}, "windows": 2 * [{"start": 0, "instants": 3, "seen": 1, "present": 1, "published": 1}]},
         {"subjects": {}, "windows": [], "requests": 3},
+        {"subjects": {}, "windows": [], "by_hour": {}},
+        {"subjects": {}, "windows": [], "by_hour": [{"hour": 0, "seen": 0, "published": 0, "left_out": {}}]},
+        {"subjects": {}, "windows": [], "by_hour": [{"hour": "1970-01-01T00:00Z", "seen": 0, "published": 0}]},
+        {"subjects": {}, "windows": [], "by_hour": 2 * [{"hour": "x", "seen": 0, "published": 0, "left_out": {}}]},
     ],
 )
 def test_malformed_counts_of_what_was_left_out_are_refused(suppressed):
@@ -399,9 +409,12 @@ def test_times_that_cannot_be_unix_seconds_are_refused():
 def test_evidence_is_read_only_and_of_one_length():
     evidence = honest()
     with pytest.raises(ValueError, match="read-only"):
-        evidence.cloak_crowd[0] = 1
+        evidence.region_crowd[0] = 1
     with pytest.raises(DataError, match="one length"):
-        dataclasses.replace(evidence, cloak_seq=evidence.cloak_seq[:-1])
+        dataclasses.replace(evidence, region_srid=evidence.region_srid[:-1])
+    for field in ("period", "place", "offset"):
+        with pytest.raises(DataError, match="defect of the read"):
+            dataclasses.replace(evidence, **{field: getattr(evidence, field)[:-1]})
 
 
 # Against the plain adversary of attack_evidence, on random data.
@@ -421,6 +434,8 @@ def worlds(draw) -> tuple[World, dict]:
     params = {"k": 2, "step_s": 30, "instants": draw(st.integers(1, 4)), "cloak": "mbr"}
     params |= {"align": draw(st.sampled_from(["last", "exact", "linear"])), "max_gap_s": draw(st.integers(0, 70))}
     params |= {"start": draw(st.sampled_from([None, 0, -60])), "min_cloak_m": draw(st.sampled_from([None, 3.0]))}
+    params |= {"since": None if params["start"] == -60 else draw(st.sampled_from([None, None, -5, 0]))}
+    params |= {"until": draw(st.sampled_from([None, None, 60, 95]))}
     return World(trips, params), rng
 
 

@@ -123,7 +123,7 @@ def test_examples_3_to_5_requests_go_to_the_bundles_of_their_senders(data):
     sent = [(i, 60.0 * j, int(v[1]) - 1) for i, (_, r) in enumerate(HISTORIES.values()) for j, v in enumerate(r) if v]
     subject, t, content = (np.array(column) for column in zip(*sent, strict=True))
     requests = Requests(subject=subject, t=t, content=content, contents=contents)
-    cloaks = METHODS["tp-aware"].attach(run(data), data, requests)
+    cloaks = METHODS["tp-aware"].attach(run(data), data, METHODS["tp-aware"].parse({}), requests=requests)
     assert [json.loads(cloaks.extras[e])["requests"] for e in cloaks.extra] == [
         [{"poi": "v1"}, {"poi": "v3"}],  # Alice, Bob and Carrol
         [{"poi": "v2"}, {"poi": "v4"}],

@@ -50,7 +50,7 @@ def test_defaults_are_taken_and_survive_being_stored(family):
 def test_every_parameter_has_a_help_a_type_and_a_default_within_its_own_limits(family, field):
     about = field.metadata
     assert about["help"].endswith(".")
-    assert about["type"] in {"integer", "number", "choice", "switch", "instant"}
+    assert about["type"] in {"integer", "number", "choice", "switch", "instant", "name"}
     assert set(about["algorithms"]) <= {algorithm.name for algorithm in family.algorithms}
     assert bool(about["choices"]) == (about["type"] == "choice")
     assert family.parse({field.name: field.default}) == family.parse({})

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dbanon.errors import DataError, InfeasibleError, ParameterError
-from dbanon.methods import sensitive_sites
-from dbanon.methods.sensitive_sites import _bichromatic, _guards, _improve, _monochromatic, _snapshot
+from dbanon.methods.sensitive_sites import _bichromatic, _guards, _improve, _monochromatic, _rows, _snapshot
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.unit.sensitive_sites_instances import instance
 from tests.unit.sensitive_sites_runs import FAMILY, rows, run, sites, users
@@ -51,7 +50,9 @@ def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_i
     data = users([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
     cloaks = run(data, sites([(6, 6)]), at="120", max_gap_s=120)
     assert rows(cloaks) == {8: ([5, 5, 10, 10], 2, True), 11: ([5, 5, 10, 10], 2, True)}
-    assert cloaks.suppressed == {"subjects": {"absent_at_instant": 1}}
+    left_out = {"absent_at_instant": 1}
+    by_hour = [{"hour": "1970-01-01T00:00Z", "seen": 3, "published": 2, "left_out": left_out}]
+    assert cloaks.suppressed == {"subjects": left_out, "by_hour": by_hour}
     assert (cloaks.start[0], cloaks.end[0]) == (120, 180)
 
 
@@ -284,7 +285,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
             users=some, sites=places, trajectory=np.arange(len(some)), site_rank=np.arange(len(places)),
             root=np.zeros(2), domain=1, absent=0,
         )  # fmt: skip
-        found = sensitive_sites.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
+        found = _rows.ALGORITHMS["bk"](scene, FAMILY.parse({"k": k}), np.random.default_rng(0))
         areas = _guards.rectangles(some, places, found.site).areas().sum()
         bk, mk = _bichromatic.best_starts(some, places, k), _monochromatic.windows(some, places, k)
         costs = [total(some, places, start[:, None] + np.arange(k)) for start in (bk, mk) if start is not None]
@@ -419,7 +420,7 @@ def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
             run(data, places, algorithm, **given)
         parsed_for_another = FAMILY.parse(given, goes.split(" or ", maxsplit=1)[0])
         with pytest.raises(ParameterError, match=re.escape(told)):
-            FAMILY.anonymise(data, algorithm, parsed_for_another, np.random.default_rng(0), places)
+            FAMILY.anonymise(data, algorithm, parsed_for_another, np.random.default_rng(0), sites=places)
 
 
 def test_local_is_refused_where_it_would_take_too_long():

@@ -95,6 +95,7 @@ def test_metrics_are_in_square_metres_and_percent_of_the_whole(algorithm):
         "sites": 3,
         "users_cloaked": 6,
         "users_left_exact": 1,
+        "median_cloak_side_m": pytest.approx((4 * 8) ** 0.5),
         "gc_median_m2": 4 * 8,
         "gc_mean_m2": pytest.approx(4 * (3 + 8 + 50) / 3),
         "gc_largest_m2": 4 * 50,

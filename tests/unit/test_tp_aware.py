@@ -80,6 +80,14 @@ def test_the_absent_and_the_few_are_suppressed_and_counted_by_reason_and_window(
             *({"start": 120 * w, "instants": 2, "seen": 0, "present": 0, "published": 0} for w in range(1, 5)),
             {"start": 600, "instants": 1, "seen": 2, "present": 2, "published": 0},
         ],
+        "by_hour": [
+            {
+                "hour": "1970-01-01T00:00Z",
+                "seen": 7,
+                "published": 4,
+                "left_out": {"absent_at_some_instant": 1, "window_below_k": 2},
+            }
+        ],
     }
     figures = {"windows": 6, "windows_published": 1, "bundles": 1, "subjects_published": 4, "subject_windows_seen": 7}
     assert figures.items() <= cloaks.metrics.items()
@@ -211,7 +219,9 @@ def test_all_windows_share_one_root():
 
 
 def test_figures_and_counts_are_plain_numbers():
-    cloaks = FAMILY.attach(run(walkers(9, 4), k=3), (data := walkers(9, 4)), requests_of(data, [(0, 0.0, 0)]))
+    cloaks = FAMILY.attach(
+        run(data := walkers(9, 4), k=3), data, FAMILY.parse({}), requests=requests_of(data, [(0, 0.0, 0)])
+    )
     assert json.loads(json.dumps({**cloaks.metrics, **cloaks.suppressed})) == {**cloaks.metrics, **cloaks.suppressed}
 
 
@@ -219,7 +229,7 @@ def test_requests_are_joined_to_the_instant_whose_slot_holds_them():
     data = dataset([still(i, i, 0) for i in range(3)])
     cloaks = run(data, k=3, instants=2)
     sent = [(0, 0.0, 1), (1, 59.99, 0), (2, 60.0, 2), (2, 239.9, 2)]
-    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    joined = FAMILY.attach(cloaks, data, FAMILY.parse({}), requests=requests_of(data, sent))
     texts = [None if e < 0 else joined.extras[e] for e in joined.extra.tolist()]
     both = '{"requests": [{"poi": "bank"}, {"poi": "rest"}]}'
     assert texts == [both, '{"requests": [{"q": "x"}]}', None, '{"requests": [{"q": "x"}]}']
@@ -228,7 +238,8 @@ def test_requests_are_joined_to_the_instant_whose_slot_holds_them():
 
 def test_equal_requests_of_an_instant_are_one():
     data = dataset([still(i, i, 0) for i in range(3)])
-    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, [(0, 5.0, 1), (1, 6.0, 1), (1, 7.0, 1)]))
+    sent = [(0, 5.0, 1), (1, 6.0, 1), (1, 7.0, 1)]
+    joined = FAMILY.attach(run(data, k=3), data, FAMILY.parse({}), requests=requests_of(data, sent))
     assert joined.extras == ('{"requests": [{"poi": "rest"}]}',)
     assert joined.metrics["requests_published"] == 3
 
@@ -238,7 +249,7 @@ def test_requests_nobody_carries_are_counted_by_reason():
     cloaks = run(data, k=3, instants=2, max_gap_s=0)
     # Absent at 60; unknown sender; before the first window; after the last instant's slot.
     sent = [(3, 0.0, 0), (-1, 0.0, 0), (0, -0.1, 0), (0, 240.0, 0), (1, 1e300, 0), (0, 0.0, 1)]
-    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    joined = FAMILY.attach(cloaks, data, FAMILY.parse({}), requests=requests_of(data, sent))
     assert joined.suppressed["requests"] == {"sender_not_published": 2, "outside_windows": 3}
     assert joined.suppressed["windows"] == cloaks.suppressed["windows"]
     assert joined.metrics["requests_published"] == 1
@@ -248,13 +259,13 @@ def test_published_contents_of_one_subject_alone_are_counted():
     data = dataset([still(i, i, 0) for i in range(3)])
     # 0: two subjects; 1: one subject twice; 2: one publishes it, an unknown sender has it too.
     sent = [(0, 0.0, 0), (1, 60.0, 0), (0, 0.0, 1), (0, 60.0, 1), (1, 0.0, 2), (-1, 0.0, 2)]
-    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, sent))
+    joined = FAMILY.attach(run(data, k=3), data, FAMILY.parse({}), requests=requests_of(data, sent))
     assert joined.metrics["requests_of_one_subject"] == 1
 
 
 def test_no_requests_leave_every_extra_null():
     data = dataset([still(i, i, 0) for i in range(3)])
-    joined = FAMILY.attach(run(data, k=3), data, requests_of(data, []))
+    joined = FAMILY.attach(run(data, k=3), data, FAMILY.parse({}), requests=requests_of(data, []))
     assert set(joined.extra.tolist()) == {-1}
     assert joined.suppressed["requests"] == {"sender_not_published": 0, "outside_windows": 0}
 
@@ -267,7 +278,7 @@ SENT = st.lists(st.tuples(st.integers(-1, 29), st.floats(-100, 700, allow_nan=Fa
 def test_example_11_requests_never_change_who_is_with_whom(sent):
     data = walkers(30, 10)
     cloaks = run(data, k=4, instants=4)
-    joined = FAMILY.attach(cloaks, data, requests_of(data, sent))
+    joined = FAMILY.attach(cloaks, data, FAMILY.parse({}), requests=requests_of(data, sent))
     for name in (
         "record_id",
         "seq",

@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from dbanon.attacks import SiteEvidence, Verdict
+from dbanon.attacks import Verdict
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
-from dbanon.attacks.shared.claims import UndecidableError, decided, undecided
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
+from dbanon.attacks.shared.claims import Hours, UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
 from dbanon.attacks.shared.replay import runs
 from dbanon.trajectory import Int
+
+__all__ = ["attack", "read"]
 
 NAME = "sensitive-sites"
 PROMISING = ("bk", "mk", "knn")
@@ -126,13 +129,14 @@ def attack(evidence: SiteEvidence) -> Verdict:
     O((fixes + rows) log) time, beside the matching of sites and the rectangles that hold them.
     """
     try:
-        rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
+        rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
+        evidence = considered(evidence)
     except UndecidableError as doubt:
         return undecided(NAME, doubt)
-    return _decide(evidence, rules, stated)
+    return _decide(evidence, rules, stated, hours)
 
 
-def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Verdict:
+def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours: Hours) -> Verdict:
     users = snapshot(evidence, rules)
     rows = _rows(evidence, users)
     regions = _regions(evidence, rows)
@@ -140,6 +144,9 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int]) -> Ver
     inside = int((meeting(rows.cells[~rows.cloaked], regions.cells) > 0).sum())
     absent = {ABSENT: int((~users.there).sum())}
     misstated = sum(absent.get(reason, 0) != stated.get(reason, 0) for reason in absent.keys() | stated.keys())
+    counts = {"seen": len(users.subject), "published": int(users.there.sum()), f"left_out {ABSENT}": absent[ABSENT]}
+    found = {name: np.array([number]) for name, number in counts.items()}
+    misstated += hours_misstated(hours, np.array([users.start_s]), found)
     off_time = (evidence.cloak_start_s != users.start_s) | (evidence.cloak_end_s != users.end_s)
     broken = {
         "decidable": 0,
@@ -291,12 +298,12 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
 
 
 def _site_cells(evidence: SiteEvidence) -> Int:
-    return of_bounds(evidence.places.site_bounds, evidence.trajectories.grid_m)
+    return of_bounds(evidence.sites.site_bounds, evidence.trajectories.grid_m)
 
 
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
     site_cells = _site_cells(evidence)
-    site = find(evidence.places.site_id, evidence.pair_site)
+    site = find(evidence.sites.site_id, evidence.pair_site)
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)

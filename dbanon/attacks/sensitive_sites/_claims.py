@@ -6,8 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import SiteEvidence
-from dbanon.attacks.shared.claims import demand_sane, get, in_slots, integer, length_m, moment, must, reasons, switch
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.attacks.shared.claims import (
+    Hours,
+    considered,
+    demand_sane,
+    get,
+    in_slots,
+    integer,
+    length_m,
+    moment,
+    must,
+    read_hours,
+    reasons,
+    switch,
+)
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import FURTHEST, of_bounds
 from dbanon.attacks.shared.replay import Timetable, replay, slots
@@ -15,7 +28,7 @@ from dbanon.trajectory import Float, Int, Trajectories
 
 Bool = NDArray[np.bool_]
 
-_MALFORMED = "What the run left out must be whole counts of subjects by reason, and nothing else; it is not."
+_MALFORMED = "What the run left out must be whole counts of subjects by reason and hour, and nothing else; it is not."
 ABSENT = "absent_at_instant"
 
 
@@ -67,7 +80,7 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     demand_sane(evidence)
     _demand_places(evidence)
     _demand_pairs(evidence)
-    params, data = evidence.params, evidence.trajectories
+    params, data = evidence.params, considered(evidence).trajectories
     at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
     single = at is not None or bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
     must(single, "Without 'at' every subject must have exactly one fix; some have more.")
@@ -81,12 +94,12 @@ def read_rules(evidence: SiteEvidence) -> Rules:
 
 
 def _demand_places(evidence: SiteEvidence) -> None:
-    data, places = evidence.trajectories, evidence.places
-    must(len(places.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
-    known = find(data.trajectory_id, places.shape_trajectory)
+    data, sites = evidence.trajectories, evidence.sites
+    must(len(sites.site_id) > 0, "The dataset must hold a sensitive site to attack at; it holds none.")
+    known = find(data.trajectory_id, sites.shape_trajectory)
     alone = bool((known >= 0).all() and (np.diff(data.offset)[known] == 1).all())
     must(alone, "Every shape must be that of a trajectory of one fix; it is not.")
-    near = all(_near(values, data.grid_m) for values in (data.x, data.y, places.site_bounds, places.shape_bounds))
+    near = all(_near(values, data.grid_m) for values in (data.x, data.y, sites.site_bounds, sites.shape_bounds))
     must(near, "Every coordinate must be so small that its cell can be numbered exactly; some are not.")
 
 
@@ -95,22 +108,23 @@ def _near(metres: Float, grid_m: float) -> bool:
 
 
 def _demand_pairs(evidence: SiteEvidence) -> None:
-    sites = bool((find(evidence.places.site_id, evidence.pair_site) >= 0).all())
+    sites = bool((find(evidence.sites.site_id, evidence.pair_site) >= 0).all())
     must(sites, "Every pair of the spatial join must be of a site of the dataset; it is not.")
     sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
     must(sane, "Every pair of the spatial join must have rows and a distance; it has not.")
 
 
-def read_stated(suppressed: Mapping[str, object]) -> dict[str, int]:
-    """Make sense of what the run says it left out: subjects by reason.
+def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:
+    """Make sense of what the run says it left out: subjects by reason, and by hour.
 
     Raises
     ------
     UndecidableError
         If it is not what the method writes.
     """
-    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects"}, _MALFORMED)
-    return reasons(suppressed, "subjects", _MALFORMED) if suppressed else {}
+    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"subjects", "by_hour"}, _MALFORMED)
+    stated = reasons(suppressed, "subjects", _MALFORMED) if "subjects" in suppressed else {}
+    return stated, read_hours(suppressed)
 
 
 def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
@@ -126,9 +140,10 @@ def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
         first = last = rules.at
     cells = of_bounds(np.stack((x, y, x, y), axis=1), data.grid_m)
     shape = np.full(len(data.trajectory_id), -1)
-    shape[find(data.trajectory_id, evidence.places.shape_trajectory)] = np.arange(len(evidence.places.shape_trajectory))
+    known = find(data.trajectory_id, evidence.sites.shape_trajectory)  # -1: of a trajectory that is not considered
+    shape[known[known >= 0]] = np.flatnonzero(known >= 0)
     shaped = np.flatnonzero(shape[supplier] >= 0)
-    cells[shaped] = of_bounds(evidence.places.shape_bounds[shape[supplier[shaped]]], data.grid_m)
+    cells[shaped] = of_bounds(evidence.sites.shape_bounds[shape[supplier[shaped]]], data.grid_m)
     return Snapshot(
         subject=subject,
         there=there,

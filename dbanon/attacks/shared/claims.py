@@ -5,11 +5,17 @@ What makes no sense raises `UndecidableError`, whose text is the sentence of the
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dbanon.attacks import Clause, Evidence, Verdict
+import numpy as np
 
+from dbanon.attacks import Clause, Evidence, Kind, Verdict
+from dbanon.attacks.shared.replay import within
+from dbanon.trajectory import Int
+
+_HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
 
 
@@ -27,7 +33,7 @@ def demand_sane(evidence: Evidence) -> None:
     """Demand data and rows, and times and grids to compute with."""
     data = evidence.trajectories
     must(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with; it holds none.")
-    must(len(evidence.cloak_record) > 0, "The run must hold a row to attack; it holds none.")
+    must(evidence.rows > 0, "The run must hold a row to attack; it holds none.")
     grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     must(grids, "The dataset's grids must be positive; they are not.")
     times = max(-float(data.t.min()), float(data.t.max())) <= LATEST
@@ -104,6 +110,27 @@ def in_slots(seconds: int, name: str, grid_s: int) -> int:
     return seconds // grid_s
 
 
+def considered_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
+    """Look up the slots from which (`since`) and before which (`until`) a run considers the data; None: all."""
+    since, until = (
+        None if get(params, name) is None else in_slots(moment(params, name), name, grid_s)
+        for name in ("since", "until")
+    )
+    return since, until
+
+
+def considered(evidence: Kind, *, since: bool = True) -> Kind:
+    """Leave out the data beyond the run's `until` and, unless that is False, from before its `since`."""
+    demand_sane(evidence)
+    data = evidence.trajectories
+    first, end = considered_slots(evidence.params, data.grid_s)
+    if end is None and (first is None or not since):
+        return evidence
+    data = within(data, first if since else None, end)
+    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    return replace(evidence, trajectories=data)
+
+
 def reasons(suppressed: Mapping[str, Any], what: str, otherwise: str) -> dict[str, int]:
     """Look up counts by reason; `otherwise` is the sentence if they are none."""
     counts = suppressed.get(what)
@@ -120,6 +147,52 @@ def count(entry: Mapping[str, Any], name: str, otherwise: str, *, minimum: int |
     if not isinstance(value, int) or isinstance(value, bool) or (minimum is not None and value < minimum):
         raise UndecidableError(otherwise)
     return value
+
+
+Hours = Mapping[str, Mapping[str, int]]
+"""Counts by hour ("2008-06-04T08:00Z") and name: ``seen``, ``published``, ``left_out <reason>``; none is zero."""
+
+
+def read_hours(suppressed: Mapping[str, Any]) -> Hours:
+    """Look up what a run says it left out by hour.
+
+    Raises
+    ------
+    UndecidableError
+        If it is no list of whole counts by distinct hours.
+    """
+    listed = suppressed.get("by_hour", [])
+    must(isinstance(listed, list | tuple), _HOURS)
+    stated: dict[str, dict[str, int]] = {}
+    for entry in listed or ():
+        must(isinstance(entry, Mapping) and isinstance(entry.get("hour"), str) and entry["hour"] not in stated, _HOURS)
+        counts = {name: count(entry, name, _HOURS) for name in ("seen", "published")}
+        left_out = reasons(entry, "left_out", _HOURS)
+        stated[entry["hour"]] = _some({**counts, **{f"left_out {name}": number for name, number in left_out.items()}})
+    return stated
+
+
+def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> int:
+    """Count the hours of which a run says something else than the data do.
+
+    Parameters
+    ----------
+    stated : Hours
+    start_s : int64[w]
+        When each window begins.
+    found : mapping of int64[w]
+        How many there were in it, by the names of `Hours`.
+    """
+    hours, of = np.unique(start_s // 3600, return_inverse=True)
+    names = np.datetime_as_string((hours * 60).astype("datetime64[m]")).tolist()
+    totals = {name: np.bincount(of, counts, len(hours)).astype(np.int64).tolist() for name, counts in found.items()}
+    due = {f"{hour}Z": _some({name: total[at] for name, total in totals.items()}) for at, hour in enumerate(names)}
+    return sum(due.get(hour, {}) != stated.get(hour, {}) for hour in due.keys() | stated.keys())
+
+
+def _some(counts: Mapping[str, int]) -> dict[str, int]:
+    """Drop what is zero: it need not be listed."""
+    return {name: number for name, number in counts.items() if number}
 
 
 def undecided(attack: str, doubt: UndecidableError) -> Verdict:

@@ -131,6 +131,27 @@ class _Alignment:
     gap: int
 
 
+def within(data: Trajectories, first: int | None, end: int | None) -> Trajectories:
+    """Keep the fixes in the slots from `first` to before `end` (None: no bound), and trajectories that have any."""
+    slot = slots(data.t, data.grid_s)
+    kept = (slot >= (slot.min(initial=0) if first is None else first)) & (
+        slot < (slot.max(initial=0) + 1 if end is None else end)
+    )
+    owner = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))[kept]
+    left = np.bincount(owner, minlength=len(data.trajectory_id))
+    return Trajectories(
+        trajectory_id=data.trajectory_id[left > 0],
+        subject=data.subject[left > 0],
+        offset=np.append(0, np.cumsum(left[left > 0])),
+        t=data.t[kept],
+        x=data.x[kept],
+        y=data.y[kept],
+        srid=data.srid,
+        grid_m=data.grid_m,
+        grid_s=data.grid_s,
+    )
+
+
 def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int) -> Iterator[Sighting]:
     """Give the position of every subject at every instant.
 

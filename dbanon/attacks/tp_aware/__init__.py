@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.attacks import RequestEvidence, Verdict
-from dbanon.attacks.shared.claims import UndecidableError, decided, undecided
+from dbanon.attacks import Verdict
+from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Sighting, Timetable, replay, runs
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.trajectory import Float, Int
+
+__all__ = ["attack", "read"]
 
 NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
@@ -116,6 +119,7 @@ def attack(evidence: RequestEvidence) -> Verdict:
     O((fixes + subjects x instants) log) time; memory beyond the evidence is that of the rows and members.
     """
     try:
+        evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
         rules = read_rules(evidence)
         stated = read_stated(evidence.suppressed, rules.timetable)
     except UndecidableError as doubt:
@@ -129,7 +133,7 @@ def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
     watch = _watch(evidence, rules, records, members)
     published = _published(members, records, rules.timetable)
     unsent, unpublished, left_out = _requests(evidence, rules.timetable, records, members)
-    crowd = np.empty(len(evidence.cloak_record), dtype=np.int64)
+    crowd = np.empty(evidence.rows, dtype=np.int64)
     crowd[records.order] = np.repeat(members.crowd, _rows(records))
     miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
     feasible = watch.present >= rules.k
@@ -184,7 +188,7 @@ _SENTENCES = {
 def _figures(evidence: RequestEvidence, members: _Members, watch: _Watch, published: Int) -> dict[str, int | float]:
     return {
         "records": len(members.crowd),
-        "rows": len(evidence.cloak_record),
+        "rows": evidence.rows,
         "members": int(members.crowd.sum()),
         "smallest_crowd": int(members.crowd.min()),
         "windows": len(published),
@@ -210,14 +214,15 @@ def _of_one_subject(evidence: RequestEvidence) -> int:
 
 
 def _records(evidence: RequestEvidence, timetable: Timetable) -> _Records:
-    order = np.lexsort((evidence.cloak_seq, evidence.cloak_record))
-    key, first, rows = np.unique(evidence.cloak_record[order], return_index=True, return_counts=True)
+    record, seq = evidence.cloak_record, evidence.cloak_seq
+    order = np.lexsort((seq, record))
+    key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
     start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
     instant = timetable.instant(start_s[first])
     window = np.where(instant < 0, -1, instant // timetable.length)
     place = runs(np.zeros(len(key), dtype=np.int64), rows)
     due_s = timetable.start_s(np.repeat(window * timetable.length, rows) + place)
-    right = (evidence.cloak_seq[order] == place + 1) & (start_s == due_s) & (end_s == due_s + timetable.step_s)
+    right = (seq[order] == place + 1) & (start_s == due_s) & (end_s == due_s + timetable.step_s)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & (rows == timetable.instants(window))
     return _Records(order=order, key=key, first=first, window=window, sound=sound)
 
@@ -256,12 +261,12 @@ def _published(members: _Members, records: _Records, timetable: Timetable) -> In
 
 
 def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
-    sides = evidence.cloak_bounds / rules.cell_m
+    sides = evidence.region_bounds / rules.cell_m
     with np.errstate(invalid="ignore"):
         on_grid = (np.abs(sides - np.rint(sides)) <= _TOLERANCE).all(axis=1)
         positive = (np.rint(sides[:, 2:]) > np.rint(sides[:, :2])).all(axis=1)
-    right = evidence.cloak_rectangle & (evidence.cloak_srid == evidence.trajectories.srid) & on_grid & positive
-    return int((~right).sum())
+    right = evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid) & on_grid & positive
+    return int((~right[evidence.region]).sum())
 
 
 # The replay: who is present, who is missed, whom a cloak does not hold.
@@ -319,7 +324,7 @@ def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajector
 
 
 def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rules: Rules) -> int:
-    """Count windows, reasons and requests of which the run says something else than the data do."""
+    """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
     instants = rules.timetable.instants(np.arange(windows))
     found = np.stack((instants, watch.seen, watch.present, published), axis=1)
@@ -332,6 +337,12 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rul
     reasons = {"absent_at_some_instant": absent, "window_below_k": below}
     names = reasons.keys() | stated.subjects.keys()
     wrong = sum(reasons.get(name, 0) != stated.subjects.get(name) for name in names)
+    wrong += hours_misstated(stated.hours, rules.timetable.start_s(np.arange(windows) * rules.timetable.length), {
+        "seen": watch.seen,
+        "published": published,
+        "left_out absent_at_some_instant": watch.seen - watch.present,
+        "left_out window_below_k": np.where(watch.present < rules.k, watch.present, 0),
+    })  # fmt: skip
     return wrong + int((found != said).any(axis=1).sum()) + int((stated.requests or 0) != left_out)
 
 

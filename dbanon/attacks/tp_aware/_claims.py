@@ -7,7 +7,9 @@ from typing import Any
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.shared.claims import (
+    Hours,
     choice,
+    considered_slots,
     count,
     demand_sane,
     get,
@@ -16,6 +18,7 @@ from dbanon.attacks.shared.claims import (
     length_m,
     moment,
     must,
+    read_hours,
     reasons,
 )
 from dbanon.attacks.shared.replay import Timetable, slots
@@ -41,10 +44,11 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """``run.suppressed``: subject-windows by reason, counts by a window's start, requests left out (None: not said)."""
+    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out (None: not said)."""
 
     subjects: Mapping[str, int]
     windows: Mapping[int, tuple[int, int, int, int]]
+    hours: Hours
     requests: int | None
 
 
@@ -60,8 +64,12 @@ def read_rules(evidence: Evidence) -> Rules:
     params, data = evidence.params, evidence.trajectories
     length = integer(params, "instants", 1)
     step = in_slots(integer(params, "step_s", 1), "step_s", data.grid_s)
-    first = in_slots(_start(params, data, step * data.grid_s), "start", data.grid_s)
+    since, until = considered_slots(params, data.grid_s)
+    first = _first(params, data, step, since)
+    must(since is None or first >= since, "The first instant must not lie before 'since'; it does.")
     instants = (int(slots(data.t.max(keepdims=True), data.grid_s)[0]) - first) // step + 1
+    if until is not None:
+        instants = min(instants, (until - first) // step)  # every row ends before `until`
     must(instants > 0, "The first instant must not lie after the data; it does.")
     timetable = Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
     must(timetable.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
@@ -75,10 +83,13 @@ def read_rules(evidence: Evidence) -> Rules:
     )
 
 
-def _start(params: Mapping[str, Any], data: Trajectories, step_s: int) -> int:
-    if get(params, "start") is None:
-        return math.floor(float(data.t.min()) / step_s) * step_s
-    return moment(params, "start")
+def _first(params: Mapping[str, Any], data: Trajectories, step: int, since: int | None) -> int:
+    """Find the slot of the first instant."""
+    if get(params, "start") is not None:
+        return in_slots(moment(params, "start"), "start", data.grid_s)
+    if since is not None:
+        return since
+    return math.floor(float(data.t.min()) / (step * data.grid_s)) * step
 
 
 def _cell_m(params: Mapping[str, Any], grid_m: float) -> float:
@@ -109,4 +120,9 @@ def read_stated(suppressed: Mapping[str, Any], timetable: Timetable) -> Stated:
         windows[index] = (instants, seen, present, published)
     requests = reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else None
     left_out = None if requests is None else sum(requests.values())
-    return Stated(subjects=reasons(suppressed, "subjects", _MALFORMED), windows=windows, requests=left_out)
+    return Stated(
+        subjects=reasons(suppressed, "subjects", _MALFORMED),
+        windows=windows,
+        hours=read_hours(suppressed),
+        requests=left_out,
+    )

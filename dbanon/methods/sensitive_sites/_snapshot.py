@@ -9,7 +9,7 @@ from dbanon.errors import DataError, ParameterError
 from dbanon.methods.kernels import align
 from dbanon.methods.sensitive_sites import _hilbert
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Float, Int, Places, Trajectories
+from dbanon.trajectory import Float, Int, Sites, Trajectories
 
 LARGEST_SIDE = 2**30
 """Cells between any two users or sites, on either axis: differences then fit int32."""
@@ -67,7 +67,7 @@ class Scene:
     absent: int
 
 
-def look(data: Trajectories, places: Places, at: int | None, max_gap_s: int) -> Seen:
+def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
     """Find where users are: at an instant, or anywhere if each has one fix only.
 
     Raises
@@ -76,7 +76,7 @@ def look(data: Trajectories, places: Places, at: int | None, max_gap_s: int) -> 
         If somebody has several fixes and no instant is given, or it is no slot of the dataset.
     """
     if at is None:
-        return _only_fixes(data, places)
+        return _only_fixes(data, sites)
     if at % data.grid_s:
         raise ParameterError(
             f"The 'at' parameter of sensitive-sites must be a multiple of the dataset's grid_s, {data.grid_s} s. "
@@ -90,14 +90,14 @@ def look(data: Trajectories, places: Places, at: int | None, max_gap_s: int) -> 
     trajectory = align.suppliers(line, instant, who)[1].astype(np.int64)
     return Seen(
         trajectory=trajectory,
-        bounds=_shaped(data, places, trajectory, x[:, 0], y[:, 0]),
+        bounds=_shaped(data, sites, trajectory, x[:, 0], y[:, 0]),
         start=at,
         end=at + data.grid_s,
         absent=len(line.subject) - len(who),
     )
 
 
-def _only_fixes(data: Trajectories, places: Places) -> Seen:
+def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
             "Every subject must have one fix, or the 'at' parameter must say at which instant to look. "
@@ -106,22 +106,22 @@ def _only_fixes(data: Trajectories, places: Places) -> Seen:
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
     start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
     trajectory = np.argsort(data.subject, kind="stable")
-    bounds = _shaped(data, places, trajectory, data.x[trajectory], data.y[trajectory])
+    bounds = _shaped(data, sites, trajectory, data.x[trajectory], data.y[trajectory])
     return Seen(trajectory=trajectory, bounds=bounds, start=start, end=slot + data.grid_s, absent=0)
 
 
-def _shaped(data: Trajectories, places: Places, trajectory: Int, x: Float, y: Float) -> Float:
+def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Float) -> Float:
     """Bounds of users: of their shapes where they have one."""
     bounds = np.column_stack([x, y, x, y])
     ids = data.trajectory_id[trajectory]
-    at = np.minimum(np.searchsorted(places.shape_trajectory, ids), max(0, len(places.shape_trajectory) - 1))
-    if len(places.shape_trajectory):
-        shaped = places.shape_trajectory[at] == ids
-        bounds[shaped] = places.shape_bounds[at[shaped]]
+    at = np.minimum(np.searchsorted(sites.shape_trajectory, ids), max(0, len(sites.shape_trajectory) - 1))
+    if len(sites.shape_trajectory):
+        shaped = sites.shape_trajectory[at] == ids
+        bounds[shaped] = sites.shape_bounds[at[shaped]]
     return bounds
 
 
-def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | None) -> Scene:
+def arrange(data: Trajectories, sites: Sites, seen: Seen, curve_order: int | None) -> Scene:
     """Snap users and sites to cells, and order both along the curve; ties by x, y, then id.
 
     Raises
@@ -129,10 +129,10 @@ def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | N
     DataError
         If there is no site, or users and sites lie too far apart.
     """
-    if not len(places.site_id):
+    if not len(sites.site_id):
         raise DataError("The dataset must have sensitive sites. Got none; load some first.")
-    users, sites = np.floor(seen.bounds / data.grid_m), np.floor(places.site_bounds / data.grid_m)
-    both = np.concatenate([users, sites])
+    of_users, of_sites = np.floor(seen.bounds / data.grid_m), np.floor(sites.site_bounds / data.grid_m)
+    both = np.concatenate([of_users, of_sites])
     root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
     if sides.max() > LARGEST_SIDE:
         raise DataError(
@@ -140,9 +140,9 @@ def arrange(data: Trajectories, places: Places, seen: Seen, curve_order: int | N
             "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = _hilbert.order_for(int(sides.max()))
-    user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (users, sites))
+    user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     by_curve = _along(user_cells, data.trajectory_id[seen.trajectory], order, curve_order)
-    site_by_curve = _along(site_cells, places.site_id, order, curve_order)
+    site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
     return Scene(
         users=Boxes.of(user_cells[by_curve]),
         sites=Boxes.of(site_cells[site_by_curve]),

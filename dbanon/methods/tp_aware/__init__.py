@@ -7,24 +7,13 @@ each of them is in its cloak at every instant of the window.
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012.
 """
 
-import dataclasses
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dbanon.errors import DataError, InfeasibleError, ParameterError
-from dbanon.methods import parameter
-from dbanon.methods._parsing import LATEST_S
-from dbanon.methods.kernels import align
-from dbanon.methods.tp_aware import _binary_us_tree
-from dbanon.trajectory import Cloaks, Float, Int, Requests, Trajectories
-
-MOST_WINDOWS = 100_000
-MOST_LEVELS = 30
+from dbanon.cloaks import Cloaks
+from dbanon.methods import Algorithm, Column, Method, parameter, since, until
+from dbanon.trajectory import Requests, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +61,62 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
+    since: int | None = since()
+    until: int | None = until()
+
+
+METHOD = Method(
+    name="tp-aware",
+    module=__name__,
+    summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
+    guarantee=(
+        "Whoever knows every subject's trajectory and the algorithm still finds at least k subjects "
+        "who may have sent any published request."
+    ),
+    adversary=(
+        "Someone who knows where everybody was at every instant, how the groups were made and even who is in "
+        "which, and asks who sent a request."
+    ),
+    row_meaning=(
+        "Each row is a group of people at one instant: all of them were in this region when last seen, and any of "
+        "them may have sent the requests. Rows with one record_id are the same people at successive instants."
+    ),
+    left_out=(
+        "Whoever has no position at some instant of a window of time is left out of that window, and a window with "
+        "fewer than k people is left out whole, each with the requests sent then; people count once a window."
+    ),
+    paper="Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012",
+    attack="dbanon.attacks.tp_aware",
+    algorithms=(
+        Algorithm(name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"),
+    ),
+    columns=(
+        Column(
+            name="requests",
+            sql_type="jsonb",
+            default="[]",
+            comment="The set of requests sent by anyone in the bundle in this period, without count or sender.",
+        ),
+    ),
+    joins=("requests",),
+    hides="sender",
+    hidden_by="record",
+    begins=("start", "since"),
+    notices={
+        "requests_of_one_subject": (
+            "%s published request values were only ever sent by one subject each: such a value can tell by itself who "
+            "sent it."
+        )
+    },
+    totals={"subjects": "seen", "requests": "requests"},
+    reasons={
+        "absent_at_some_instant": "Seen in a window, but without a position at some instant of it.",
+        "window_below_k": "Present at all instants of a window in which fewer than k are.",
+        "sender_not_published": "Requests of people who are left out of the window they were sent in.",
+        "outside_windows": "Requests sent before the first window or after the last.",
+    },
+    example={"k": 4, "instants": 4},
+)
 
 
 def anonymise(
@@ -106,47 +151,19 @@ def anonymise(
     InfeasibleError
         If no window has k subjects at all its instants.
     """
-    bundle = ALGORITHMS[algorithm]
-    cell_m = _cell_m(params, data.grid_m)
-    align.demand_sane_times(data)
-    line = align.merge(data)
-    surveys = _surveys(line, _windows(data, params), cell_m, params.k)
-    most = max((s.present for s in surveys), default=0)
-    if most < params.k:
-        found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
-        nobody = "Nobody is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
-        raise InfeasibleError(
-            f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else nobody}"
-        )
-    published = [s for s in surveys if s.present >= params.k]
-    root = _root(published)
-    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle)
-    windows = [_publish(plan, s.instants, s.who) for s in published]
-    return _gather(windows, surveys, params.k)
+    from dbanon.methods.tp_aware import _bundles  # with Numba, which is slow to import
+
+    return _bundles.publish(data, params, algorithm)
 
 
 def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
-    """Compile all that `anonymise` calls, by bundling four made-up subjects of three trajectories.
+    """Compile all that `anonymise` calls, or load it from Numba's cache."""
+    from dbanon.methods.tp_aware import _bundles
 
-    So what is compiled is what a run needs, for the types it has. Where the code is in Numba's cache it is loaded.
-    """
-    step = max(1, params.step_s // 2)
-    data = Trajectories(
-        trajectory_id=np.arange(12),
-        subject=np.arange(12) % 4,
-        offset=2 * np.arange(13),
-        t=np.repeat(np.arange(12) % 3, 2) * 0.25 + np.tile([0.0, step], 12),
-        x=np.arange(24.0),
-        y=np.arange(24.0) % 5,
-        srid=0,
-        grid_m=1.0,
-        grid_s=1,
-    )
-    few = dataclasses.replace(params, k=2, step_s=2 * step, instants=2, start=0, min_cloak_m=None)
-    anonymise(data, few, np.random.default_rng(0), algorithm=algorithm)
+    _bundles.prepare(params, algorithm)
 
 
-def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
+def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks.
 
     A record's requests at an instant are the distinct contents its members sent in that row's period, sorted. Who is in
@@ -158,6 +175,7 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
         From `anonymise`.
     data : Trajectories
         The same data.
+    params : Parameters
     requests : Requests
 
     Returns
@@ -165,319 +183,6 @@ def attach(cloaks: Cloaks, data: Trajectories, requests: Requests) -> Cloaks:
     Cloaks
         With `extra`, the counts of requests that no record carries, and three more metrics.
     """
-    span = cloaks.suppressed["windows"]
-    # Bounds are whole seconds: t < end exactly where floor(t) < end.
-    time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
-    step = int(cloaks.end[0] - cloaks.start[0])
-    window_start = np.array([w["start"] for w in span], np.int64)
-    last = span[-1]["start"] + span[-1]["instants"] * step
-    inside = (time >= window_start[0]) & (time < last)
-    record = np.zeros(len(time), np.int64)
-    record[inside] = _records_of(cloaks, data, window_start, requests.subject[inside], time[inside])
-    carried = record > 0
-    first_row = np.searchsorted(cloaks.record_id, record[carried])
-    row = first_row + (time[carried] - cloaks.start[first_row]) // step
-    extra, extras = _request_sets(len(cloaks.record_id), row, requests.content[carried], requests.contents)
-    unsent = {"sender_not_published": int((inside & ~carried).sum()), "outside_windows": int((~inside).sum())}
-    counts = {
-        "requests_total": len(time),
-        "requests_published": int(carried.sum()),
-        "requests_of_one_subject": _of_one_subject(requests, carried),
-    }
-    return dataclasses.replace(
-        cloaks,
-        extra=extra,
-        extras=extras,
-        suppressed={**cloaks.suppressed, "requests": unsent},
-        metrics={**cloaks.metrics, **counts},
-    )
+    from dbanon.methods.tp_aware import _requests
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Survey:
-    """Who is in a window: counts, and of those present (`who`, empty below k) the least and greatest cells."""
-
-    instants: align.Instants
-    seen: int
-    present: int
-    who: NDArray[np.int32]
-    extent: Float
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Window:
-    """One published window: its bundles in the order of their first members."""
-
-    instants: align.Instants
-    bounds: Float  # [r, l, 4], metres
-    crowd: NDArray[np.int32]  # [r]
-    member_bundle: Int
-    member_trajectory: Int
-    subjects: Int
-    quadrant_cost_m2: float
-    mbr_cost_m2: float
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Bundles:
-    """What an algorithm returns: groups of rows of the window, and the tree's cloaks for them.
-
-    `quadrants` are half-open cells ``[r, l, 4]``, `quadrant_cost` their total area over the members.
-    """
-
-    members: NDArray[np.int32]
-    offset: Int
-    quadrants: Int
-    quadrant_cost: float
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Plan:
-    """What all windows of a run share."""
-
-    data: Trajectories
-    line: align.Timeline
-    params: Parameters
-    cell_m: float
-    root: tuple[float, float, int]
-    bundle: Callable[[Any, Any, int, int], _Bundles]
-
-
-def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
-    order, node = _binary_us_tree.build(x, y, levels, k)
-    area = _binary_us_tree.areas(node[:, 2], x.shape[1], levels)
-    passed, kept, cost = _binary_us_tree.best_configuration(node, area, k)
-    members, offset, depth = _binary_us_tree.assign(x, y, order, node, passed, kept)
-    first = members[offset[:-1]]
-    box = _binary_us_tree.quadrants(x[first], y[first], depth, levels)
-    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
-
-
-ALGORITHMS: dict[str, Callable[[Any, Any, int, int], _Bundles]] = {"traj-anon": _traj_anon}
-
-
-def _cell_m(params: Parameters, grid_m: float) -> float:
-    if params.min_cloak_m is None:
-        return grid_m
-    # 1.1 / 0.1 is a little more than 11 in float64 and must not become 12.
-    return max(1, math.ceil(params.min_cloak_m / grid_m - 1e-9)) * grid_m
-
-
-def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
-    if params.step_s % data.grid_s:
-        raise ParameterError(
-            f"The 'step_s' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            f"Got {params.step_s} instead."
-        )
-    if not data.fixes:
-        return []
-    start = params.start if params.start is not None else _first_start(data, params.step_s)
-    if start % data.grid_s:
-        raise ParameterError(
-            f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            f"Got {params.start} instead."
-        )
-    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
-    total = max(0, (last - start) // params.step_s + 1)
-    windows = -(-total // params.instants)
-    if windows > MOST_WINDOWS:
-        raise DataError(
-            f"The data must span at most {MOST_WINDOWS} windows of {params.instants} instants. Got {windows}. "
-            "Remove fixes at wild times, or raise step_s or instants."
-        )
-    return [
-        align.Instants(
-            start=start + w * params.instants * params.step_s,
-            step_s=params.step_s,
-            count=min(params.instants, total - w * params.instants),
-            mode=align.MODES[params.align],
-            max_gap_s=params.max_gap_s,
-        )
-        for w in range(windows)
-    ]
-
-
-def _first_start(data: Trajectories, step_s: int) -> int:
-    return math.floor(float(data.t.min()) / step_s) * step_s
-
-
-def _surveys(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:
-    if not windows:
-        return []
-    reached = align.reached(line, windows)
-    return [_survey(line, w, cell_m, k) if r else _unseen(w) for w, r in zip(windows, reached, strict=True)]
-
-
-def _survey(line: align.Timeline, instants: align.Instants, cell_m: float, k: int) -> _Survey:
-    found, who, extent = align.survey(line, instants, cell_m)
-    kept = who if len(who) >= k else who[:0].copy()
-    return _Survey(instants=instants, seen=int((found > 0).sum()), present=len(who), who=kept, extent=extent)
-
-
-def _unseen(instants: align.Instants) -> _Survey:
-    return _Survey(instants=instants, seen=0, present=0, who=np.empty(0, np.int32), extent=np.empty(0))
-
-
-def _root(published: list[_Survey]) -> tuple[float, float, int]:
-    """The run's one root: the least cell of all who may be published, and H of the square of 2^H cells over them."""
-    extent = np.array([s.extent for s in published])
-    x, y = extent[:, :2].min(axis=0)
-    side = float((extent[:, 2:].max(axis=0) - (x, y)).max()) + 1
-    if side > 2**MOST_LEVELS:
-        raise DataError(
-            f"Positions must lie within 2^{MOST_LEVELS} cells of one another. Got {side:.3g} cells. "
-            "Keep wild fixes out when loading, or raise min_cloak_m."
-        )
-    return float(x), float(y), (int(side) - 1).bit_length()
-
-
-def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32]) -> _Window:
-    """Bundle one window whose present subjects are k or more."""
-    line = plan.line
-    x, y = align.cells(line, instants, present, plan.cell_m, plan.root[:2])
-    row, trajectory = align.suppliers(line, instants, present)
-    found = plan.bundle(x, y, plan.root[2], plan.params.k)
-    rank, members, offset = _by_first_member(found.members, found.offset)
-    tight = _binary_us_tree.boxes(x, y, members, offset)
-    box = tight if plan.params.cloak == "mbr" else found.quadrants[rank]
-    crowd = np.diff(offset)
-    bundle_of = np.empty(len(present), np.int64)
-    bundle_of[members] = np.repeat(np.arange(len(crowd)), crowd)
-    member_bundle, member_trajectory = bundle_of[row], plan.data.trajectory_id[trajectory]
-    by_record = np.lexsort((member_trajectory, member_bundle))
-    return _Window(
-        instants=instants,
-        bounds=(box + np.tile(plan.root[:2], 2)) * plan.cell_m,
-        crowd=crowd.astype(np.int32),
-        member_bundle=member_bundle[by_record],
-        member_trajectory=member_trajectory[by_record],
-        subjects=line.subject[present],
-        quadrant_cost_m2=found.quadrant_cost * plan.cell_m**2,
-        mbr_cost_m2=float((_cells_in(tight).sum(axis=1) * crowd).sum()) * plan.cell_m**2,
-    )
-
-
-def _cells_in(box: NDArray[np.int32]) -> Float:
-    sides = box[..., 2:].astype(np.float64) - box[..., :2]
-    return sides[..., 0] * sides[..., 1]
-
-
-def _by_first_member(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDArray[np.int32], Int]:
-    """Sort bundles by their least member and members within them; the bundles' old places come first."""
-    size = np.diff(offset)
-    least = np.minimum.reduceat(members, offset[:-1])
-    rank = np.argsort(least)
-    place = np.empty_like(rank)
-    place[rank] = np.arange(len(rank))
-    members = members[np.lexsort((members, np.repeat(place, size)))]
-    return rank, members, np.concatenate([[0], np.cumsum(size[rank])]).astype(np.int64)
-
-
-def _gather(windows: list[_Window], surveys: list[_Survey], k: int) -> Cloaks:
-    """Put windows together: rows, members, what was left out, and figures."""
-    bundles = np.array([len(w.crowd) for w in windows])
-    count = np.array([w.instants.count for w in windows])
-    before = np.cumsum(bundles) - bundles
-    length = np.repeat(count, bundles)
-    rows = int(length.sum())
-    record = np.repeat(np.arange(1, len(length) + 1), length)
-    seq = np.arange(rows) - np.repeat(np.cumsum(length) - length, length)
-    step = windows[0].instants.step_s
-    start = np.repeat(np.repeat([w.instants.start for w in windows], bundles), length) + seq * step
-    crowd = np.concatenate([w.crowd for w in windows])
-    bounds = np.concatenate([w.bounds.reshape(-1, 4) for w in windows])
-    return Cloaks(
-        record_id=record,
-        seq=(seq + 1).astype(np.int32),
-        start=start,
-        end=start + step,
-        bounds=bounds,
-        crowd=np.repeat(crowd, length),
-        subjects=np.repeat(crowd, length),
-        member_record=np.concatenate([w.member_bundle + b + 1 for w, b in zip(windows, before, strict=True)]),
-        member_trajectory=np.concatenate([w.member_trajectory for w in windows]),
-        suppressed=_suppressed(surveys, k),
-        metrics=_metrics(windows, surveys, k, crowd, bounds),
-    )
-
-
-def _suppressed(surveys: list[_Survey], k: int) -> dict[str, Any]:
-    return {
-        "subjects": {
-            "absent_at_some_instant": sum(s.seen - s.present for s in surveys),
-            "window_below_k": sum(s.present for s in surveys if s.present < k),
-        },
-        "windows": [
-            {
-                "start": s.instants.start,
-                "instants": s.instants.count,
-                "seen": s.seen,
-                "present": s.present,
-                "published": s.present if s.present >= k else 0,
-            }
-            for s in surveys
-        ],
-    }
-
-
-def _metrics(
-    windows: list[_Window], surveys: list[_Survey], k: int, crowd: NDArray[np.int32], bounds: Float
-) -> dict[str, Any]:
-    seen = sum(s.seen for s in surveys)
-    published = sum(s.present for s in surveys if s.present >= k)
-    side = np.sqrt((bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1]))
-    return {
-        "windows": len(surveys),
-        "windows_published": len(windows),
-        "bundles": len(crowd),
-        "subjects_published": _distinct(windows),
-        "subject_windows_seen": seen,
-        "subject_windows_present": sum(s.present for s in surveys),
-        "subject_windows_published": published,
-        "published_share": published / seen,
-        "quadrant_cost_m2": math.fsum(w.quadrant_cost_m2 for w in windows),
-        "mbr_cost_m2": math.fsum(w.mbr_cost_m2 for w in windows),
-        "median_cloak_side_m": float(np.median(side)),
-        "smallest_crowd": int(crowd.min()),
-    }
-
-
-def _distinct(windows: list[_Window]) -> int:
-    """Count the subjects of any window; each window has its own in ascending order."""
-    found = np.zeros(1 + max(int(w.subjects[-1]) for w in windows), bool)
-    for w in windows:
-        found[w.subjects] = True
-    return int(found.sum())
-
-
-def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
-    """Find the record that carries each subject in the window of each time; 0 where none does."""
-    record_start = cloaks.start[np.searchsorted(cloaks.record_id, cloaks.member_record)]
-    base = int(max(data.subject.max(), subject.max(initial=0))) + 2
-    trajectory = np.searchsorted(data.trajectory_id, cloaks.member_trajectory)
-    known = np.searchsorted(window_start, record_start) * base + data.subject[trajectory] + 1
-    asked = (np.searchsorted(window_start, time, side="right") - 1) * base + subject + 1
-    order = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
-    member = order[at]
-    return np.where(known[member] == asked, cloaks.member_record[member], 0)
-
-
-def _request_sets(rows: int, row: Int, content: Int, contents: tuple[str, ...]) -> tuple[Int, tuple[str, ...]]:
-    """Make each row's set of contents as JSON text; -1 where there is none. Equal sets share one text."""
-    base = max(len(contents), 1)
-    row, content = np.divmod(np.unique(row * base + content), base)
-    extra = np.full(rows, -1, np.int64)
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    texts: dict[str, int] = {}
-    for at, own in zip(row[first].tolist(), np.split(content, first[1:]), strict=False):  # no rows: one empty part
-        text = '{"requests": [' + ", ".join(contents[c] for c in own.tolist()) + "]}"
-        extra[at] = texts.setdefault(text, len(texts))
-    return extra, tuple(texts)
-
-
-def _of_one_subject(requests: Requests, carried: NDArray[np.bool_]) -> int:
-    """Count published contents that one subject of the dataset alone ever sends: they identify by themselves."""
-    pairs = np.unique(np.stack([requests.content, requests.subject]), axis=1)
-    senders = np.bincount(pairs[0], minlength=len(requests.contents))
-    return int((senders[np.unique(requests.content[carried])] == 1).sum())
+    return _requests.join(cloaks, data, params, requests)

@@ -1,0 +1,68 @@
+"""What the attack at sensitive sites looks at beside the rows: the sites, and who is found nearest to each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import Bool, Evidence, Source
+from dbanon.trajectory import Float, Int, Sites
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SiteEvidence(Evidence):
+    """What a run around sensitive sites leaves: beside the rows, the sites, and who an adversary finds nearest to each.
+
+    Attributes
+    ----------
+    sites : Sites
+        The dataset's sites and shapes, read anew from the database.
+    region_cloaked : int8[r]
+        Whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is
+        false or not there, -1 where it is anything else.
+    pair_site : int64[j]
+        Site ids. A pair is a site and one distinct (region, period, cloaked or not) among the rows: all at distance 0,
+        and those not cloaked that are nearer than the run's ``guard_m``.
+    pair_cloaked : bool[j]
+    pair_rows : int64[j]
+        How many rows have this region, period and `pair_cloaked`.
+    pair_squared : float64[j]
+        Squared distance in cells.
+    """
+
+    tables: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Evidence.tables,
+        "region": (*Evidence.tables["region"], "cloaked"),
+        "pair": ("site", "cloaked", "rows", "squared"),
+    }
+
+    sites: Sites
+    region_cloaked: NDArray[np.int8]
+    pair_site: Int
+    pair_cloaked: Bool
+    pair_rows: Int
+    pair_squared: Float
+
+    @property
+    def cloak_cloaked(self) -> NDArray[np.int8]:
+        """Whether each row says that it is no exact place: int8[c]."""
+        return np.asarray(self.region_cloaked[self.region])
+
+
+def read(evidence: Evidence, source: Source) -> SiteEvidence:
+    """Read the sites, and the spatial join of them and the rows."""
+    pairs, said = source.table("site_evidence"), source.table("cloaked_evidence")
+    region = evidence.regions(said["region_no"])
+    cloaked = np.zeros(len(evidence.region_no), np.int8)
+    cloaked[region[region >= 0]] = said["cloaked"][region >= 0]
+    return evidence.extended(
+        SiteEvidence,
+        **source.inputs("sites"),
+        region_cloaked=cloaked,
+        pair_site=pairs["site_id"],
+        pair_cloaked=pairs["cloaked"].astype(bool),
+        pair_rows=pairs["rows"],
+        pair_squared=pairs["squared_cells"],
+    )

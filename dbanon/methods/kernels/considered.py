@@ -1,0 +1,62 @@
+"""The part of the data that a run considers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dbanon.errors import ParameterError
+from dbanon.trajectory import Trajectories
+
+
+def considered(
+    method: str, data: Trajectories, since: int | None, until: int | None, *, before_s: int = 0
+) -> Trajectories:
+    """Keep the fixes in the slots from `since` to `until`; nothing is copied where neither is given.
+
+    Parameters
+    ----------
+    method : str
+        For the error.
+    data : Trajectories
+    since, until : int, optional
+        Unix seconds, multiples of the data's `grid_s`; the slot that begins at `until` is not kept.
+    before_s : int
+        How much older than `since` the fixes kept may be: they give positions at later instants.
+
+    Returns
+    -------
+    Trajectories
+        Without those of which nothing is left; codes of subjects stay.
+
+    Raises
+    ------
+    ParameterError
+        If either is no multiple of `grid_s`, or `until` not after `since`.
+    """
+    for name, given in (("since", since), ("until", until)):
+        if given is not None and given % data.grid_s:
+            raise ParameterError(
+                f"The '{name}' parameter of {method} must be a multiple of the dataset's grid_s, {data.grid_s} s. "
+                f"Got {given} instead."
+            )
+    if since is not None and until is not None and until <= since:
+        raise ParameterError(f"The 'until' parameter of {method} must lie after 'since'. Got {until} and {since}.")
+    if since is None and until is None:
+        return data
+    slot = np.floor(data.t / data.grid_s)
+    kept = np.ones(data.fixes, bool)
+    if since is not None:
+        kept &= slot >= (since - before_s) // data.grid_s
+    if until is not None:
+        kept &= slot < until // data.grid_s
+    left = np.concatenate([[0], np.cumsum(kept)])[data.offset]
+    whole = np.diff(left) > 0
+    return replace(
+        data,
+        trajectory_id=data.trajectory_id[whole],
+        subject=data.subject[whole],
+        offset=np.concatenate([left[:-1][whole], left[-1:]]),
+        t=data.t[kept],
+        x=data.x[kept],
+        y=data.y[kept],
+    )

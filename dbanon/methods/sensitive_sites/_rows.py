@@ -1,0 +1,310 @@
+"""From users and sites to rows: who is hidden with which site, and what is published for it."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbanon.cloaks import Cloaks, by_hour
+from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.methods.kernels import align
+from dbanon.methods.kernels.considered import considered
+from dbanon.methods.sensitive_sites import (
+    Parameters,
+    _bichromatic,
+    _guards,
+    _improve,
+    _local,
+    _monochromatic,
+    _nearest_users,
+    _snapshot,
+)
+from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
+from dbanon.trajectory import Int, Sites, Trajectories
+
+MOST_USERS_LOCAL, MOST_SITES_LOCAL = 100_000, 500
+"""The algorithm `local` is for comparison, and beyond these takes minutes (46,000 users and 553 sites: 43 s)."""
+
+_CLOAKED = '{"cloaked": true}'
+_LARGEST_COST = 2**62
+
+
+def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites) -> Cloaks:
+    """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
+    data = considered("sensitive-sites", data, params.since, params.until)
+    align.demand_sane_times(data)
+    seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
+    scene = _snapshot.arrange(data, sites, seen, params.curve_order)
+    if scene.domain * len(scene.sites) > _LARGEST_COST:
+        raise DataError(
+            f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
+            "positions out when loading, or load with a coarser grid_m."
+        )
+    if algorithm == "local":
+        return _shared(data, scene, seen, params)
+    return _disjoint(data, scene, seen, params, ALGORITHMS[algorithm](scene, params, rng))
+
+
+def prepare(params: Parameters, algorithm: str) -> None:
+    """Hide a dozen made-up users: what is compiled is what a run needs, for its types."""
+    count = 12 if params.at is None else 24  # at an instant, users may have several trajectories
+    data = Trajectories(
+        trajectory_id=np.arange(count),
+        subject=np.arange(count) % 12,
+        offset=np.arange(count + 1),
+        t=np.zeros(count),
+        x=np.arange(float(count)) % 5,
+        y=np.arange(float(count)),
+        srid=0,
+        grid_m=1.0,
+        grid_s=1,
+    )
+    sites = Sites(
+        site_id=np.arange(2),
+        site_bounds=np.array([[3.0, 3, 3, 3], [2, 30, 2, 30]]),
+        shape_trajectory=np.empty(0, np.int64),
+        shape_bounds=np.empty((0, 4)),
+    )
+    few = dataclasses.replace(params, k=2, at=None if params.at is None else 0, since=None, until=None)
+    publish(data, few, np.random.default_rng(0), algorithm, sites)
+
+
+# ---- algorithms: who is hidden with which site -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Mapping:
+    """The site of each user, -1 for those without.
+
+    `plain` is what an improved mapping is measured against: guards may make the worse of the better.
+    """
+
+    site: Int32
+    plain: Int32 | None = None
+
+
+def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -> _Mapping:
+    _demand_users(scene, params.k, "bk")
+    users, sites, k = scene.users, scene.sites, params.k
+    start = _bichromatic.best_starts(users, sites, k)
+    plain = _owners(scene, start[:, None] + np.arange(k))
+    if not params.improve:
+        return _Mapping(site=plain)
+    # The search only goes downhill, so it begins with the smaller of the two mappings at hand.
+    other = _monochromatic.windows(users, sites, k)
+    if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
+        start = other
+    members = _improve.improve(users, sites, start[:, None] + np.arange(k))
+    return _Mapping(site=_owners(scene, members), plain=plain)
+
+
+def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
+    offset = _monochromatic.partition(scene.users, params.k)
+    groups, m = len(offset) - 1, len(scene.sites)
+    if groups < m:
+        raise InfeasibleError(
+            f"mk must make a group of k = {params.k} users or more for each of {m} sites. It made {groups} of "
+            f"{len(scene.users)} users. Lower k, leave out sites, or use another algorithm."
+        )
+    chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
+    site_of_group = np.full(groups, -1, np.int32)
+    site_of_group[chosen] = np.arange(m, dtype=np.int32)
+    site = np.repeat(site_of_group, np.diff(offset))
+    return _Mapping(site=site)
+
+
+def _knn(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
+    _demand_users(scene, params.k, "knn")
+    order = rng.permutation(len(scene.sites))
+    return _Mapping(site=_nearest_users.take(scene.users, scene.sites, params.k, order))
+
+
+ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], _Mapping]] = {
+    "bk": _bk,
+    "mk": _mk,
+    "knn": _knn,
+}
+
+
+def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
+    m, n = len(scene.sites), len(scene.users)
+    if n < k * m:
+        away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
+        raise InfeasibleError(
+            f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}."
+            f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
+        )
+
+
+def _cost(scene: _snapshot.Scene, start: Int, k: int) -> int:
+    """Total area where each site has the k users from `start` on."""
+    return int(scene.users.windows(k).take(start).joined(scene.sites).areas().sum())
+
+
+def _owners(scene: _snapshot.Scene, members: Int) -> Int32:
+    site = np.full(len(scene.users), -1, np.int32)
+    site[members.ravel()] = np.repeat(np.arange(len(members), dtype=np.int32), members.shape[1])
+    return site
+
+
+# ---- from a mapping to rows ------------------------------------------------------------------------------------------
+
+
+def _disjoint(
+    data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters, mapping: _Mapping
+) -> Cloaks:
+    """Guard a mapping, and publish each user once: with the rectangle of its site, or as it is."""
+    chosen = _guarded(scene, mapping.site, params, data.grid_m)
+    plain = None if mapping.plain is None else _guarded(scene, mapping.plain, params, data.grid_m)
+    if plain is not None and plain.ggc_percent < chosen.ggc_percent:
+        chosen = plain
+    site, box, hidden = chosen.site, chosen.box, chosen.site >= 0
+    metrics = _metrics(scene, box, data.grid_m, hidden)
+    metrics["ggc_before_guards_percent"] = chosen.ggc_before_percent
+    metrics["added_by_guards"] = chosen.added
+    if plain is not None:
+        metrics["bk_ggc_percent"] = plain.ggc_percent
+    region, crowd = _columns(scene.users), np.ones(len(site), np.int64)
+    region[hidden] = _columns(box)[site[hidden]]
+    crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
+    rows = _Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden)
+    return _cloaks(data, scene, seen, rows, metrics)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Guarded:
+    """A mapping after its guards: each user's site, the sites' rectangles, what it costs now and did before."""
+
+    site: Int32
+    box: Boxes
+    ggc_percent: float
+    ggc_before_percent: float
+    added: int
+
+
+def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters, cell_m: float) -> _Guarded:
+    users, sites = scene.users, scene.sites
+    after = _guards.add(
+        users, sites, scene.site_rank, site, guard_m=params.guard_m, cell_m=cell_m, inside=params.guard_inside
+    )
+    box = _guards.rectangles(users, sites, after)
+    return _Guarded(
+        site=after,
+        box=box,
+        ggc_percent=_ggc(box, scene),
+        ggc_before_percent=_ggc(_guards.rectangles(users, sites, site), scene),
+        added=int((after >= 0).sum() - (site >= 0).sum()),
+    )
+
+
+def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, params: Parameters) -> Cloaks:
+    """Publish what `local` finds, for comparison: who is hidden with several sites has a row for each."""
+    n, m = len(scene.users), len(scene.sites)
+    if n > MOST_USERS_LOCAL or m > MOST_SITES_LOCAL:
+        raise ParameterError(
+            f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and {MOST_SITES_LOCAL} sites. "
+            f"Got {n} and {m}; use bk."
+        )
+    site, user = _local.cover(scene.users, scene.sites, params.k)
+    covered = int((np.bincount(site, minlength=m) >= params.k).sum())
+    if covered < m:
+        raise InfeasibleError(
+            f"local must find k = {params.k} users for each of {m} sites. It did for {covered}, with {n} users. Lower "
+            "k, leave out sites, or load more users."
+        )
+    members = scene.users.take(user)
+    if params.local_format == "secure":
+        box = _guards.rectangles(members, scene.sites, site.astype(np.int32))
+        shown, crowd = _columns(box)[site], np.bincount(site, minlength=m)[site]
+    else:
+        box = members.joined(scene.sites.take(site))
+        shown, crowd = _columns(box), np.ones(len(user), np.int64)
+    exact = np.setdiff1d(np.arange(n), user)
+    hidden = np.arange(len(user) + len(exact)) < len(user)
+    rows = _Rows(
+        user=np.concatenate([user, exact]),
+        region=np.concatenate([shown, _columns(scene.users)[exact]]),
+        crowd=np.concatenate([crowd, np.ones(len(exact), np.int64)]),
+        hidden=hidden,
+    )
+    metrics = _metrics(scene, box, data.grid_m, np.isin(np.arange(n), user))
+    metrics["shared_users"] = int((np.bincount(user, minlength=n) > 1).sum())
+    return _cloaks(data, scene, seen, rows, metrics)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Rows:
+    """What is published, row by row: whose, which cells (both ends inside), how many it hides, and whether."""
+
+    user: Int
+    region: Int  # [r, 4]
+    crowd: Int
+    hidden: Any  # bool[r]
+
+
+def _cloaks(
+    data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: _Rows, metrics: dict[str, Any]
+) -> Cloaks:
+    trajectory = scene.trajectory[rows.user]
+    order = np.argsort(trajectory, kind="stable")
+    count = len(order)
+    record = np.arange(1, count + 1)
+    bounds = (rows.region + np.tile(scene.root, 2) + np.array([0, 0, 1, 1])) * data.grid_m
+    left_out = {"absent_at_instant": seen.absent} if seen.absent else {}
+    people = len(scene.users)
+    return Cloaks.of_rows(
+        record_id=record,
+        start=np.full(count, seen.start, np.int64),
+        end=np.full(count, seen.end, np.int64),
+        bounds=bounds[order],
+        crowd=rows.crowd[order].astype(np.int32),
+        subjects=np.ones(count, np.int32),
+        member_record=record,
+        member_trajectory=data.trajectory_id[trajectory[order]],
+        suppressed={
+            "subjects": left_out,
+            "by_hour": by_hour(
+                np.array([seen.start]),
+                np.array([people + seen.absent]),
+                np.array([people]),
+                {reason: np.array([number]) for reason, number in left_out.items()},
+            ),
+        },
+        metrics=metrics,
+        extra=np.where(rows.hidden[order], 0, -1),
+        extras=(_CLOAKED,),
+    )
+
+
+def _crowds(box: Boxes, users: Int) -> Int:
+    """Count the users hidden in rectangles exactly like each site's."""
+    same = np.unique(_columns(box), axis=0, return_inverse=True)[1].ravel()
+    return np.bincount(same, weights=users)[same].astype(np.int64)
+
+
+def _columns(boxes: Boxes) -> Int:
+    return np.column_stack(boxes.columns).astype(np.int64)
+
+
+def _ggc(box: Boxes, scene: _snapshot.Scene) -> float:
+    """Equation (9): the sum of areas in percent of the bounding box of users and sites."""
+    return 100 * int(box.areas().sum()) / scene.domain
+
+
+def _metrics(scene: _snapshot.Scene, box: Boxes, grid_m: float, hidden: Any) -> dict[str, Any]:
+    area = box.areas() * grid_m**2
+    return {
+        "users": len(scene.users),
+        "sites": len(scene.sites),
+        "users_cloaked": int(hidden.sum()),
+        "users_left_exact": int(len(hidden) - hidden.sum()),
+        "ggc_percent": _ggc(box, scene),
+        "median_cloak_side_m": float(np.median(np.sqrt(area))),
+        "gc_median_m2": float(np.median(area)),
+        "gc_mean_m2": float(area.mean()),
+        "gc_largest_m2": float(area.max()),
+        "narrowest_side_m": int(np.minimum(box.x1 - box.x0, box.y1 - box.y0).min() + 1) * grid_m,
+        "domain_m2": scene.domain * grid_m**2,
+    }

@@ -1,0 +1,176 @@
+"""Small worlds for every family, and the one place that turns cloaks and inputs into what an attack reads."""
+
+import dataclasses
+import json
+import random
+
+import numpy as np
+
+from dbanon.attacks import Evidence, attacker
+from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
+from tests.unit.site_evidence import joined
+
+CONTENTS = ('{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}')
+GRID_M = 5.0
+
+
+def people(n, *, seed=5, instants=8, step_s=60, side=400.0):
+    """Walk n subjects; every fifth has its path in two trajectories, so rows, trajectories and people differ."""
+    rng = np.random.default_rng(seed)
+    xy = rng.uniform(0, side, (n, 1, 2)) + rng.normal(0, 10, (n, instants, 2)).cumsum(axis=1)
+    parts = [(i, p) for i in range(n) for p in (np.array_split(np.arange(instants), 2 if i % 5 == 0 else 1))]
+    return Trajectories(
+        trajectory_id=np.arange(len(parts)) * 2 + 1, subject=np.array([i for i, _ in parts], np.int64),
+        offset=np.cumsum([0, *(len(p) for _, p in parts)]),
+        t=np.concatenate([p * float(step_s) for _, p in parts] or [np.empty(0)]),
+        x=np.concatenate([xy[i, p, 0] for i, p in parts] or [np.empty(0)]),
+        y=np.concatenate([xy[i, p, 1] for i, p in parts] or [np.empty(0)]),
+        srid=32610, grid_m=GRID_M, grid_s=1,
+    )  # fmt: skip
+
+
+def sites(data):
+    """Put sites where some of the people are: one for few of them, five for many."""
+    at = np.arange(min(5, max(1, data.subjects // 8))) * 7 if data.fixes else np.empty(0, np.int64)
+    return Sites(
+        site_id=at * 3 + 1, site_bounds=np.column_stack([data.x[at], data.y[at]] * 2),
+        shape_trajectory=np.empty(0, np.int64), shape_bounds=np.empty((0, 4)),
+    )  # fmt: skip
+
+
+def requests(data):
+    """Let people, and somebody without a trajectory, ask now and then."""
+    rng, count = random.Random(1), 3 * data.subjects
+    return Requests(
+        subject=np.array([rng.randint(-1, data.subjects - 1) for _ in range(count)], np.int64),
+        t=np.array([rng.uniform(-60, 600) for _ in range(count)]),
+        content=np.array([rng.randrange(3) for _ in range(count)], np.int64),
+        contents=CONTENTS,
+    )
+
+
+def quasi_identifiers(data):
+    """Give every other subject the time of its first fix."""
+    _, first = np.unique(data.subject, return_index=True)
+    return QuasiIdentifiers(subject=data.subject[first][::2], t=data.t[data.offset[first]][::2])
+
+
+def cells(data):
+    """Lay squares of 100 m over everybody, with a point of interest in each."""
+    edge = 100.0
+    column, row = (np.floor(c / edge).astype(np.int64) for c in (data.x, data.y))
+    low = column.min(initial=0), row.min(initial=0)
+    wide, high = column.max(initial=0) - low[0] + 1, row.max(initial=0) - low[1] + 1
+    index = np.arange(wide * high).reshape(high, wide)
+    pairs = [*zip(index[:, :-1].ravel(), index[:, 1:].ravel(), strict=True)]
+    pairs += [*zip(index[:-1].ravel(), index[1:].ravel(), strict=True)]
+    return Cells(
+        cell_id=index.ravel() + 1, area_m2=np.full(index.size, edge**2), categories=("bank", "shop"),
+        pois=np.stack([index.ravel() % 2, 1 - index.ravel() % 2], axis=1),
+        neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2), fix_cell=(row - low[1]) * wide + column - low[0],
+    )  # fmt: skip
+
+
+INPUTS = {"requests": requests, "sites": sites, "quasi_identifiers": quasi_identifiers, "cells": cells}
+
+
+def inputs(names, data):
+    """Make the inputs that a family names."""
+    return {name: INPUTS[name](data) for name in names}
+
+
+def run(family, algorithm, data, seed=3, **changed):
+    """Compute and join what the family's example asks for."""
+    params = family.parse({**family.example, **changed}, algorithm)
+    cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(seed), **inputs(family.reads, data))
+    return family.attach(cloaks, data, params, **inputs(family.joins, data)) if family.joins else cloaks
+
+
+def attacked(family, algorithm, params, data, cloaks, *, given=None):
+    """Attack cloaks as if they were stored; `given` are inputs by name, by default those `run` takes."""
+    given = inputs((*family.reads, *family.joins), data) if given is None else given
+    rows, attack = stored(family, algorithm, params, data, cloaks), attacker(family.attack)
+    return attack.attack(attack.read(rows, Stored(rows, cloaks, given)))
+
+
+def stored(family, algorithm, params, data, cloaks):
+    """Say of cloaks what the database says of them when they are stored."""
+    regions, count, nothing = cloaks.regions, len(cloaks.regions), np.empty(0)
+    hidden = cloaks.hiding
+    begins = [
+        (cloaks.member_start, len(cloaks.member_record)),
+        (hidden and hidden.start, len(hidden.record) if hidden else 0),
+    ]
+    ends = [(cloaks.member_end, begins[0][1]), (hidden and hidden.end, begins[1][1])]
+    (member_start, hiding_start), (member_end, hiding_end) = (
+        [np.full(n, np.nan) if at is None else at.astype(float) for at, n in side] for side in (begins, ends)
+    )
+    for start, end in ((member_start, member_end), (hiding_start, hiding_end)):
+        start[start == end] = end[start == end] = np.nan
+    return Evidence(
+        method=family.name, algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
+        suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
+        record_id=np.arange(1, len(cloaks.offset)), offset=cloaks.offset,
+        region=cloaks.region, period=cloaks.period, place=None,
+        region_no=np.arange(1, count + 1), region_bounds=regions.bounds, region_rectangle=np.ones(count, bool),
+        region_srid=np.full(count, data.srid), region_crowd=regions.crowd, region_subjects=regions.subjects,
+        region_other_keys=np.zeros(count, np.int64),
+        period_start_s=cloaks.periods[:, 0].astype(float), period_end_s=cloaks.periods[:, 1].astype(float),
+        member_record=cloaks.member_record, member_trajectory=cloaks.member_trajectory,
+        member_start_s=member_start, member_end_s=member_end,
+        hiding_record=hidden.record if hidden else nothing.astype(np.int64),
+        hiding_start_s=hiding_start, hiding_end_s=hiding_end,
+        hiding_offset=hidden.offset if hidden else np.zeros(1, np.int64),
+        hiding_other=hidden.other if hidden else nothing.astype(np.int64),
+    )  # fmt: skip
+
+
+class Stored:
+    """What a database that holds cloaks answers an attack: `dbanon.attacks.Source`."""
+
+    def __init__(self, rows, cloaks, given):
+        self.rows, self.cloaks, self.given = rows, cloaks, given
+
+    def inputs(self, *names):
+        return {name: self.given[name] for name in names}
+
+    def table(self, function):
+        return getattr(self, function)()
+
+    def extra(self, key):
+        """Give the value of a key of ``extra`` by region; None where there is none."""
+        regions = self.cloaks.regions
+        extra = regions.extra if regions.extra is not None else np.full(len(regions), -1)
+        return [json.loads(regions.extras[e]).get(key) if e >= 0 else None for e in extra.tolist()]
+
+    def cloaked_evidence(self):
+        said = [(number, value is True) for number, value in enumerate(self.extra("cloaked"), 1) if value is not None]
+        number, cloaked = np.array(said, np.int64).reshape(-1, 2).T
+        return {"region_no": number, "cloaked": cloaked.astype(np.int8)}
+
+    def request_evidence(self):
+        known = [json.loads(content) for content in self.given["requests"].contents]
+        shown = [(r, known.index(q)) for r, sent in enumerate(self.extra("requests"), 1) for q in sent or ()]
+        region, content = np.array(shown, np.int64).reshape(-1, 2).T
+        asked = self.given["requests"]
+        return {
+            "published": np.arange(len(region) + len(asked.t)) < len(region),
+            "region_no": np.concatenate([region, np.zeros(len(asked.t), np.int64)]),
+            "subject": np.concatenate([np.full(len(region), -1), asked.subject]),
+            "t": np.concatenate([np.zeros(len(region)), asked.t]),
+            "content": np.concatenate([content, asked.content]),
+        }
+
+    def site_evidence(self):
+        none, said = np.empty(0), self.cloaked_evidence()
+        cloaked = np.zeros(len(self.rows.region_no), np.int8)
+        cloaked[said["region_no"] - 1] = said["cloaked"]
+        pairs = joined(self.rows.extended(
+            SiteEvidence, sites=self.given["sites"], region_cloaked=cloaked,
+            pair_site=none.astype(int), pair_cloaked=none.astype(bool), pair_rows=none.astype(int), pair_squared=none,
+        ))  # fmt: skip
+        return {
+            "site_id": pairs.pair_site, "cloaked": pairs.pair_cloaked,
+            "rows": pairs.pair_rows, "squared_cells": pairs.pair_squared,
+        }  # fmt: skip

@@ -1,0 +1,137 @@
+"""The family of docs/howto/add-a-family.md, as it stands there: all it takes is its code and a line of the registry."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+import dbanon.attacks
+import dbanon.methods
+from dbanon import schema
+from dbanon.database import open_database
+from dbanon.errors import InfeasibleError, VerificationFailed
+from dbanon.methods import METHODS
+from tests.acceptance.commands import call, json_of
+from tests.contract import test_methods as contract
+from tests.unit.test_docs import HEADINGS
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-family.md"
+NAME = "slot-boxes"
+MOST_LINES = 150
+
+
+def blocks():
+    """The files on the page, by path."""
+    found = re.findall(r"```\w+\n# (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return dict(found)
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """The family, installed beside the others and entered in the registry."""
+    for path, text in blocks().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    for package in (dbanon.methods, dbanon.attacks):
+        folder = str(tmp_path / package.__name__.replace(".", "/"))
+        monkeypatch.setattr(package, "__path__", [*package.__path__, folder])
+    monkeypatch.setitem(METHODS.packages, NAME, "dbanon.methods.slot_boxes")
+    importlib.invalidate_caches()
+    yield METHODS[NAME]
+    for module in ("dbanon.methods.slot_boxes", "dbanon.attacks.slot_boxes"):
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def url(database, family, tmp_path):
+    """A database that knows the family, and three dozen people who walk for ten minutes."""
+    schema.upgrade(database, share_roles=True)
+    rng = np.random.default_rng(3)
+    steps = rng.normal(0, 5, (36, 20, 2)).cumsum(axis=1) + rng.uniform(0, 500, (36, 1, 2)) + [500_000, 4_000_000]
+    rows = [f"p{i},{30 * j},{x},{y}" for i, walk in enumerate(steps) for j, (x, y) in enumerate(walk.tolist())]
+    (tmp_path / "walks.csv").write_text("\n".join(["subject,time,x,y", *rows]))
+    loaded = call(database, "load", "trajectories", str(tmp_path / "walks.csv"), "--dataset", "walks",
+                  "--crs", "EPSG:32610", "--srid", "32610")  # fmt: skip
+    assert loaded.code == 0, loaded.stderr
+    return database
+
+
+def test_a_family_is_short():
+    assert sum(text.count("\n") for text in blocks().values()) <= MOST_LINES
+
+
+def test_its_page_has_the_fixed_headings():
+    assert re.findall(r"^## (.+)$", blocks()[f"docs/methods/{NAME}.md"], re.MULTILINE) == HEADINGS
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        contract.test_the_entry_of_a_family_says_what_core_functions_ask,
+        contract.test_k_holds_in_distinct_subjects,
+        contract.test_input_and_output_are_read_only,
+        contract.test_exactly_k_subjects_are_enough,
+        contract.test_what_is_left_out_is_counted_by_reason,
+    ],
+    ids=lambda demand: demand.__name__,
+)
+def test_it_meets_the_contract(family, demand):
+    demand(family) if demand.__name__.startswith("test_the_entry") else demand(family, "west")
+
+
+@pytest.mark.parametrize(
+    "mutant", [contract.without_a_member, contract.smaller, contract.of_more, contract.with_a_copy]
+)
+def test_its_attack_refuses_small_harmful_changes(family, mutant):
+    contract.test_the_attack_finds_nothing_to_object_to(family, "west", {"since": 120, "until": 480})
+    contract.test_a_small_harmful_change_is_refused(family, "west", mutant)
+
+
+def test_it_is_run_attacked_published_and_described(url):
+    with open_database(url) as database:
+        run = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120, "until": 480})
+        run.require_verified()
+        assert (run.status, run.suppressed["subjects"]) == ("verified", {"slot_below_k": 0})
+        database.publish(run.run_id, "walks_k5")
+        crowds = database.connection.execute("SELECT crowd, subjects FROM published.walks_k5").fetchall()
+        assert len(crowds) == 4 * 7
+        assert min(crowds) >= (5, 5)
+        card = database.connection.execute("SELECT dbanon.release_card('walks_k5')").fetchone()[0]
+    family = METHODS[NAME]
+    assert (card["method"], card["promise"], card["k"]) == (NAME, family.guarantee, 5)
+    assert card["attack"]["passed"]
+    assert card["attack"]["figures"]["seen"] == 36 * 4
+
+
+def test_a_row_that_was_changed_is_refused_by_its_attack(url):
+    with open_database(url) as database:
+        run = database.run(NAME, dataset="walks", params={"slot_s": 120})
+        database.connection.execute("UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE record_id = 3")
+        refused = database.verify(run.run_id)
+        assert refused.status == "refused"
+        assert [c.name for c in refused.verdict.clauses if not c.passed] == ["crowd"]
+
+
+def test_a_second_release_is_compared_with_the_first(url):
+    with open_database(url) as database:
+        first = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120})
+        database.publish(first.run_id, "first")
+        other = database.run(NAME, dataset="walks", params={"k": 4, "slot_s": 120})
+        plan = {item.item: item for item in database.plan(NAME, dataset="walks", params={"k": 4, "slot_s": 120})}
+        assert (plan["releases_compared"].note, plan["rows"].value) == ("first", 5 * 9)
+        with pytest.raises(VerificationFailed) as caught:
+            database.publish(other.run_id, "second")
+        assert isinstance(caught.value.__cause__, psycopg.Error)
+        assert caught.value.__cause__.sqlstate == "DA010"
+
+
+def test_the_command_line_lists_plans_and_refuses_it(url):
+    listed = {family["name"]: family for family in json_of(call(url, "--json", "methods"))["methods"]}
+    assert [p["name"] for p in listed[NAME]["parameters"]] == ["k", "slot_s", "since", "until"]
+    assert call(url, "plan", NAME, "--dataset", "walks", "-p", "k=37").code == 0  # what a plan says is no failure
+    done = call(url, "run", NAME, "--dataset", "walks", "-p", "k=37")
+    assert done.code == InfeasibleError.exit_code
