@@ -171,7 +171,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
-'Deletes what a deleted run wrote (a run with a release cannot be deleted). Trigger on dbanon.run.';
+'Deletes what a deleted run wrote (a run with a release cannot be deleted).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -229,8 +229,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
-be known for ever. Also checks that the run exists, and has the regions and periods that its records name. Trigger on
-the tables of dbanon_internal.run_tables.';
+be known for ever.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -351,7 +351,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint[]) IS
 'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published
 with it, and those without it from then on; of each of these those that keep the same secret as the run; and each
-release alone. Part of dbanon.measure_overlap.';
+release alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange) RETURNS TABLE (release_id bigint, name text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -100,7 +100,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
 'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
-or methods; and one with an old snapshot. Part of dbanon.publish.';
+or methods; and one with an old snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
