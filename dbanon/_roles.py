@@ -230,7 +230,7 @@ def _demand_unshared(connection: Connection, names: Names) -> None:
         there = f"Roles {names.prefix}_* are on this server already"
         used = f"Database {', '.join(databases)} of this server uses {names.prefix}_*" if databases else there
         raise ParameterError(
-            "The roles of a database must let in nobody who was given them for another one. "
+            "The roles of a database must not let in logins that were granted them for another one. "
             f"{used}; members: {', '.join(members) or 'none yet'}. Choose other names with --role-prefix NAME, or let "
             "the same logins in with --share-roles."
         )
@@ -353,7 +353,7 @@ def demand_own_schemas(connection: Connection) -> None:
     if schemas and not (is_there(connection, "installation") or is_there(connection, "alembic_version")):
         raise StoreError(
             f"The schemas {', '.join(SCHEMAS)} must be dbanon's own. Schema {schemas} is in this database already "
-            "and was made by something else. Nothing was changed; rename it, or give dbanon a database of its own."
+            "and was made by something else. Nothing was changed; rename it, or give dbanon another database."
         )
 
 

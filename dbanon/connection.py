@@ -51,7 +51,7 @@ _SETTINGS = {
     "IntervalStyle": "postgres",
     # PostGIS's functions have high estimated costs: the server would compile for seconds what takes milliseconds.
     "jit": "off",
-    # What a function has to tell is a notice.
+    # Functions report by notices.
     "client_min_messages": "notice",
     # A killed process must not leave a long statement that keeps its locks.
     "client_connection_check_interval": "'2s'",

@@ -1,4 +1,4 @@
-"""The tables of schema dbanon as SQLAlchemy classes, for whoever reads them from Python.
+"""The tables of schema dbanon as SQLAlchemy classes, for programs that read them.
 
 The revisions in ``migrations/`` make the tables; a test holds these classes against the catalog. Nothing in dbanon
 imports them, because psycopg and Arrow are faster and starting is too.

@@ -170,11 +170,11 @@ def synth_text(report: "SynthReport") -> str:
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
-    told = table([f"generated on {report.network} into {where}", "count"], rows)
+    listing = table([f"generated on {report.network} into {where}", "count"], rows)
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
-    return f"{told}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
+    return f"{listing}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:

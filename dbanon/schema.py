@@ -99,7 +99,7 @@ def upgrade(
     restrict_public : bool, optional
         Take what shows something about private tables from PUBLIC, or give it back; None keeps what was chosen.
     say : callable
-        Told in a line what is taken, and what could not be done.
+        Called with a line for each thing taken, and for what could not be done.
 
     Returns
     -------

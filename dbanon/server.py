@@ -1,8 +1,8 @@
-"""Which database dbanon talks to, and the embedded server it starts where nobody names one.
+"""Which database dbanon uses, and the embedded server it starts where none is named.
 
 Two invariants: a label never holds a password, and the embedded server is reachable through a unix socket in a 0700
-directory only, which is why it may trust whoever gets there. A cluster becomes visible under its name only when it is
-complete (role, database and PostGIS included), so an interrupted creation is simply begun again.
+directory only, which is why it may trust every login that reaches it. A cluster becomes visible under its name only
+when it is complete (role, database and PostGIS included), so an interrupted creation is simply begun again.
 """
 
 import copy
@@ -397,12 +397,12 @@ class EmbeddedServer:
         for directory in [*reversed(self.home.parents), self.home]:
             if os.geteuid() == 0 and self._run(["test", "-x", str(directory)]).returncode:
                 raise StoreError(
-                    f"The system user {self._account.name}, whom the embedded server runs as, must be able to enter "
+                    f"The system user {self._account.name}, which runs the embedded server, must be able to enter "
                     f"all directories above its files. Got {directory}; chmod o+x it or set DBANON_HOME."
                 )
 
     def _make_private(self, directory: Path) -> None:
-        """Make a 0700 directory of the server's user; refuse one that somebody else could have put there."""
+        """Make a 0700 directory of the server's user; refuse one that another user could have put there."""
         try:
             directory.mkdir(mode=0o700)
             os.chown(directory, self._account.uid, self._account.gid, follow_symlinks=False)
@@ -484,7 +484,7 @@ class EmbeddedServer:
     # -- doing
 
     def _create(self) -> None:
-        """Make the cluster beside its place, behind a socket of its own, and move it to its place when it is whole.
+        """Make the cluster beside its place, behind a separate socket, and move it to its place when it is whole.
 
         Database and extension come from a server in normal operation: what one in single-user mode makes has numbers
         (OIDs) that `pg_dump` takes for parts of every new cluster, and leaves out.

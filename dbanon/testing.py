@@ -41,7 +41,7 @@ _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent 
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
 # a small query that calls PostGIS would go to compiling it.
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of a name of its own is made in it
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 _ROOM = 4 << 30
 _FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
@@ -193,7 +193,7 @@ def _engine() -> tuple[Any, Any]:
 
 
 def _answers(host: str) -> bool:
-    """Whether somebody listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
+    """Whether a process listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
     if not host.startswith("unix://"):
         return True
     with socket.socket(socket.AF_UNIX) as probe:
@@ -304,7 +304,7 @@ def dbanon_database(dbanon_server: "Target", dbanon_template: str) -> Iterator[s
 
 @contextmanager
 def cloned_database(server: "Target", template: str) -> Iterator[str]:
-    """Clone a database of the server for the length of a ``with`` block; nobody may be connected to the template.
+    """Clone a database of the server for the length of a ``with`` block; no session may be connected to the template.
 
     Yields
     ------

@@ -100,7 +100,7 @@ def worker(
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs that go at once.")] = 1,
     grace_s: Annotated[
         float,
-        typer.Option(min=0, help="How long a run may go on when the worker is told to stop; then it goes back (s)."),
+        typer.Option(min=0, help="How long a run may go on when the worker is asked to stop; then it goes back (s)."),
     ] = 5.0,
     lock_dsn: Annotated[
         str | None,
@@ -211,7 +211,7 @@ def card(name: Annotated[str, typer.Argument(help="Name of a release, live or wi
 
 @app.command(epilog=GLOBAL)
 def drop(run_id: RunId) -> None:
-    """Delete a run that was never published and that nobody works on."""
+    """Delete a run that was never published and is not being worked on."""
     with open_database() as database:
         rows = database.drop(run_id)
     show(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
