@@ -47,6 +47,7 @@ def partition(users: Boxes, k: int) -> Int:
         return np.zeros(1, np.int64)
     cost, size = np.full(len(users) + 1, _WORST, np.int64), np.zeros(len(users) + 1, np.int32)
     _partition(*users.columns, k, cost, size)
+    # Back from the last user, group by group.
     ends = [len(users)]
     while ends[-1]:
         ends.append(ends[-1] - int(size[ends[-1]]))
@@ -81,6 +82,7 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     while len(left):
         wishes.renew(boxes, sites, left, taken)
         wanted, area = wishes.first(left)
+        # Lines 5 to 7: of the sites that want a group, the one of least area gets it. A stage serves one site at least.
         order = np.lexsort((priority[left], area, wanted))
         served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
         group[left[served]] = wanted[served]
@@ -151,6 +153,7 @@ def _bounds(users: Boxes, offset: Int) -> Boxes:
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
     """cost[i] is the least for the first i users, size[i] that of the last group among them."""
     cost[0] = 0
+    # 1DAnon with areas (section 3): cost[i] = min over k <= g < 2 k of cost[i - g] + area of users [i - g, i).
     for i in range(k, len(x0) + 1):
         left, bottom, right, top = x0[i - 1], y0[i - 1], x1[i - 1], y1[i - 1]
         for g in range(1, min(2 * k, i + 1)):
@@ -171,6 +174,7 @@ def _renew(
 ) -> None:  # fmt: skip
     """Remembered groups come by (area, index); no group that was free when they were looked for is better."""
     most = group.shape[1]
+    # Line 4 for the sites of a part; each writes the rows of its sites alone, so threads share nothing they write.
     for s in left:
         while place[s] < most and taken[group[s, place[s]]]:
             place[s] += 1
@@ -183,6 +187,7 @@ def _renew(
             if taken[g] or (found == most and wide * high >= area[s, most - 1]):
                 continue
             found = min(found + 1, most)
+            # Insert by area; > keeps the lower group first among equals.
             at = found - 1
             while at > 0 and area[s, at - 1] > wide * high:
                 area[s, at], group[s, at] = area[s, at - 1], group[s, at - 1]
