@@ -1,7 +1,7 @@
-"""Query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
+"""Reads query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
 
-Whatever is read through one snapshot comes from one state of the database. It is read by the driver that does all else:
-its connections are pinned, and it waits in Python, where Ctrl-C is heard.
+All queries of one snapshot see one state of the database. They use psycopg, as all other modules do: its connections
+are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
 from collections.abc import Iterator
@@ -137,7 +137,7 @@ def _ragged(
 
 
 def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column of numbers or booleans without nulls as an array of its own type."""
+    """Return a column of numbers or booleans without nulls as an array of the same type."""
     return np.asarray(column.to_numpy())
 
 

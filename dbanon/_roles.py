@@ -1,4 +1,4 @@
-"""The four roles of a database: what they are called, who comes in through them, and what belongs to them.
+"""The four roles of a database: their names, their members, and what they own.
 
 Roles belong to the server, not to the database, so their names are chosen when a database is made ready, and recorded
 in it with its OID and its server's identifier. A copy of it (restored, cloned) has others: its first upgrade chooses
@@ -35,7 +35,7 @@ SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session_user OR NOT r.rolcanlogin
     AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
 
-# Everything in the schemas, whatever it is, with its owner; and everybody who may put something there.
+# Everything in the schemas, whatever it is, with its owner; and every role that may create there.
 _OWNERS = f"""
 WITH ours AS (SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)),
 thing (classid, objid, owner) AS (
@@ -186,7 +186,7 @@ def _checked(prefix: str) -> str:
 
 
 def _create(connection: Connection, names: Names) -> None:
-    """Make the roles that are missing, and refuse those of other programs and people."""
+    """Make the roles that are missing, and refuse those that dbanon did not make."""
     for role, purpose in PURPOSES.items():
         name, comment = f"{names.prefix}_{role}", f"dbanon: {purpose}"
         if not ask(connection, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
@@ -274,7 +274,7 @@ def become_admin(connection: Connection, names: Names) -> None:
 
 
 def record(connection: Connection, names: Names) -> None:
-    """Write down the names this database was made ready with."""
+    """Record the names this database was made ready with."""
     connection.execute(
         "INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)"
         " SELECT %s, d.oid, s.system_identifier FROM pg_database d, pg_control_system() s"
@@ -286,7 +286,7 @@ def record(connection: Connection, names: Names) -> None:
 
 
 def operators_read_releases(connection: Connection, names: Names) -> bool:
-    """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
+    """Check whether operators may read what analysts may; an upgrade grants it where its login may."""
     return bool(ask(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", names.operator, names.analyst))
 
 

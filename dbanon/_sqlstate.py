@@ -1,4 +1,4 @@
-"""What a driver's error means to the user, by its SQLSTATE: the one place where they are translated.
+"""Translates a driver's error, by its SQLSTATE, into what it means to the user; no other module does.
 
 The server's own words are never shown, since they may quote data. The sentences of our SQL functions (class DA) and
 the reasons for which a connection is refused are shown: they quote none.
@@ -85,7 +85,7 @@ def no_rights() -> StoreError:
 def is_passing(error: StoreError) -> bool:
     """Whether a connection was lost or not to be had, or another transaction was in the way: worth another try.
 
-    The worker of a run has got in before, so it may get in again, whatever a further connection was refused for.
+    A worker has connected before, so it tries again whatever a further connection was refused for.
     """
     state = error.sqlstate or ""
     return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", "53300", "40001", "40P01")
@@ -121,7 +121,7 @@ def _sentence(error: psycopg.Error, state: str | None) -> str:
         return _LOST
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
-    return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
+    return f"The server refused the statement ({about}). See its log, or --debug of the command line."
 
 
 _ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => (E?'(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
@@ -204,9 +204,7 @@ def _of_connection(words: str) -> StoreError:
         return StoreError(_LOST, "08006")
     if "no password supplied" in words:
         return StoreError(f"The login must give a password. Got none. {_REMEDIES['28P01']}", "28P01")
-    return StoreError(
-        "The server must answer. It does not; check that it is up, and --dsn or the PG* variables.", "08001"
-    )
+    return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")
 
 
 def _refused(said: str, state: str) -> str:

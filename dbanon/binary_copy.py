@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL's binary COPY, assembled column by column: no Python object per row.
+"""Encodes rows for PostgreSQL's binary COPY, column by column: no Python object per row.
 
 A column is a NumPy array where every value has the same width, or an Arrow array of text or bytes where it may differ
 or be NULL. Bytes are joined by Arrow's element-wise kernels, whose result *is* the stream.

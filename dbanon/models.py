@@ -285,7 +285,7 @@ class Release(Base):
 
 
 class Grouping(Base):
-    """Who was hidden with whom in a release; the table has no key, the mapper's is all of it but the subjects."""
+    """Which subjects shared a region in a release; the table has no key, the mapper's is all of it but the subjects."""
 
     __tablename__ = "grouping"
     release_id: Mapped[int] = mapped_column(ForeignKey("dbanon.release.release_id"), primary_key=True)

@@ -1,4 +1,4 @@
-"""PostGIS for tests, for users' and dbanon's own: a container, fresh databases, logins, and pytest fixtures of them.
+"""Provides PostGIS to tests, the users' and ours: a container, fresh databases, logins, and pytest fixtures of them.
 
 A pytest plugin that every test run of the environment loads, so it imports nothing but pytest until a fixture is used.
 Without pytest there are no fixtures, and all else works.
@@ -75,7 +75,7 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
 
     name = demand_image(image)
     if "TESTCONTAINERS_RYUK_DISABLED" not in os.environ:
-        testcontainers_config.ryuk_disabled = True  # its cleaner is one more image, which may be out of reach
+        testcontainers_config.ryuk_disabled = True  # its cleaner is another image, which may not be available
     password = secrets.token_urlsafe(16)
     container = DockerContainer(name).with_exposed_ports(5432)
     container = container.with_envs(POSTGRES_USER="dbanon", POSTGRES_PASSWORD=password, POSTGRES_DB="dbanon")
@@ -103,9 +103,7 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
             return target
         if time.monotonic() > deadline:
             said = b"\n".join(container.get_logs()).decode(errors="replace")[-500:]
-            raise StoreError(
-                f"The server in the container of {image} must answer in time. Got none; its log ends: {said}"
-            )
+            raise StoreError(f"The server in the container of {image} did not answer in time. Its log ends: {said}")
         time.sleep(0.2)
 
 
@@ -170,7 +168,7 @@ def _build(docker: Any, client: Any, name: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes the others find every step done
         try:
             client.images.build(**options)
-        except docker.errors.BuildError:  # where containers reach no network of their own, the machine's may do
+        except docker.errors.BuildError:  # where the containers' network reaches nothing, the machine's may
             client.images.build(**options, network_mode="host")
 
 
@@ -240,7 +238,7 @@ def _test_server() -> "Iterator[Target]":
 
 @contextmanager
 def _temporary_server() -> "Iterator[Target]":
-    """Run an embedded server of its own; not in pytest's directory, which the server's user may not enter."""
+    """Run a temporary embedded server; not in pytest's directory, which the server's user may not enter."""
     from dbanon.server import EmbeddedServer
 
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=_memory_directory()))
@@ -333,7 +331,7 @@ def dbanon_login(dbanon_database: str) -> Iterator[Callable[[str], str]]:
 
 @contextmanager
 def logins(url: str) -> Iterator[Callable[[str], str]]:
-    """Make logins on a database for the length of a ``with`` block; they go at its end, with what they own there.
+    """Make logins on a database for the length of a ``with`` block; dropped at its end, with what they own there.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Objects that move through a street network, in the manner of Brinkhoff: quickest paths, and who is where when.
+"""Moves objects through a street network, in the manner of Brinkhoff: quickest paths, and positions over time.
 
-Every object draws from a stream of random numbers of its own, made from the seed and its number by hashing. So what an
+Every object draws from a separate stream of random numbers, made from the seed and its number by hashing. So what an
 object does depends on nothing but the network, the plan and its number: not on how many are made at once, or where.
 
 Destinations are a limited number of places, drawn once for all objects. For each of them and each kind of object one
@@ -8,7 +8,7 @@ tree of quickest paths (Dijkstra's, by SciPy) says at every node which edge to t
 
 What of Brinkhoff is here: classes of objects with a highest speed each, classes of edges with one each, the lesser of
 the two counting; quickest paths; objects that appear and disappear over time; starts spread over the nodes (his
-network-based approach). What is left out: traffic density (a full edge slows nobody down) and external objects such as
+network-based approach). What is left out: traffic density (full edges slow nothing down) and external objects such as
 bad weather, both of which change speeds during a journey, and therefore finding a path anew on the way; preferred
 lengths of routes (those on foot choose the nearest of several destinations instead); reporting with a probability
 (every object is seen at every instant at which it is there).
@@ -45,7 +45,7 @@ class ObjectClass:
     share : float
         Of all objects.
     choices : int
-        It goes to the nearest of so many destinations drawn: nobody walks across the whole city for a pharmacy.
+        It goes to the nearest of so many destinations drawn: pedestrians do not cross the whole city for a pharmacy.
     """
 
     name: str
@@ -65,7 +65,7 @@ MEAN_PAUSE_S = 180.0
 """Mean length of the pause between two journeys."""
 
 SLOWEST_SHARE = 0.7
-"""An object moves at this share of the allowed speed at least; each has a pace of its own."""
+"""An object moves at this share of the allowed speed at least; each has its own pace."""
 
 BEFORE_S = 600.0
 """Objects that are there from the first instant set out up to so much earlier, and are then somewhere on their way."""
@@ -268,7 +268,7 @@ def hashed(seed: int, *parts: Int) -> Float:
     ----------
     seed : int
     parts : int64[n]
-        As many as are needed to tell numbers apart: an object's, a request's.
+        As many as are needed to distinguish the numbers: an object's, a request's.
     """
     # Each part is hashed into the state of those before it, plus one, so that a part of 0 changes it too.
     state = _mix(np.full(len(parts[0]), seed, dtype=np.uint64) + _GOLDEN)

@@ -1,4 +1,4 @@
-"""Street networks: the built-in city, and any other from a file of nodes and a file of edges.
+"""Makes street networks: the built-in city, and any other from a file of nodes and a file of edges.
 
 The invariant kept here: a `Network` is in one piece and in metres. What a file holds outside its largest connected part
 is left out and counted. No message quotes a cell of a file.
@@ -301,7 +301,7 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
     if twice:
-        raise DataError(f"Every node must have an id of its own. {path.name} repeats {twice} ids; remove them.")
+        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {twice} ids; remove them.")
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
@@ -333,7 +333,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
     if limits_kmh is not None and column not in ("class", "classcode"):
         raise ParameterError(
-            f"Limits by class are for edges with a class. {table.path.name} has limits of its own or no "
+            f"Limits by class are for edges with a class. {table.path.name} has its own limits or no "
             "column 'class' or 'classcode'; leave out --limits."
         )
     if column is None:

@@ -1,4 +1,4 @@
-"""What a user may ask the generator for, and what these wishes must be."""
+"""Checks what a user asks the generator for."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Rectangles of cells, int64[n, 4] of x0, y0, x1, y1 with both ends inside: what they are, meet and hold.
+"""Rectangles of cells, int64[n, 4] of x0, y0, x1, y1 with both ends inside: made, counted and compared.
 
 What meets is counted by dominance, so time and memory do not depend on how much overlaps.
 """

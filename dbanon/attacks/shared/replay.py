@@ -1,4 +1,4 @@
-"""Where every subject was at every instant, derived anew from the data: the eyes of a trajectory-aware adversary.
+"""Derives from the data where every subject was at every instant: what a trajectory-aware adversary knows.
 
 Time is counted in slots of the dataset's time grid. Subjects are taken in batches, and of each subject only the windows
 one of its fixes can reach, so memory does not grow with the data: a batch holds about `ELEMENTS` fixes and as many

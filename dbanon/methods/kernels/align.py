@@ -1,4 +1,4 @@
-"""Positions of subjects at common instants.
+"""Computes positions of subjects at common instants.
 
 The unit is the subject: the fixes of all its trajectories together, by time, then trajectory id. A position is made
 from one or two fixes, and membership names every trajectory that supplied one. Where every subject has one trajectory
@@ -134,7 +134,7 @@ def merge(data: Trajectories) -> Timeline:
 
 
 def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
-    """Tell which of consecutive windows any fix can give a position in, so that a fix of a wild time costs nothing."""
+    """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
     change = np.zeros(len(windows) + 1, np.int64)

@@ -4,7 +4,7 @@ Exact: the same optimum as the paper's matrices, with the same ties (the lowest 
 for every user and site, one bit is enough: whether a group that starts here is better than every earlier one. And a
 column, shifted by the users that earlier sites need at least, depends on the column before it only at the same place
 and on itself only at the place before: so columns are tabulated block by block, and ranges of columns follow one
-another through the blocks, each on a core of its own.
+another through the blocks, each on another core.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
 SSDBM 2008, section 4.2.

@@ -1,4 +1,4 @@
-"""Users left over who would give a site away are hidden with its k: who stands on it, and whom a guard asks for."""
+"""Hides further users with a site's k: those who stand on it, and those whose exact place a guard forbids."""
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
@@ -50,7 +50,7 @@ def add(
     Returns
     -------
     int32[n]
-        Site of each user; who is claimed by several is with the nearest.
+        Site of each user; one claimed by several sites is with the nearest.
     """
     by_x = np.argsort(users.x0, kind="stable")
     ordered, mine = users.take(by_x), site[by_x]

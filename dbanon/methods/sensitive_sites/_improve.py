@@ -1,10 +1,10 @@
-"""A local search for smaller rectangles, site by site, from a mapping that BK or MK found.
+"""Searches locally for smaller rectangles, site by site, from a mapping that BK or MK found.
 
-Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that nobody else
-has, and takes those. So the total area never rises, every site keeps exactly k users of its own, and what one gives
+Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that no other
+site has, and takes those. So the total area never rises, every site keeps exactly k users, and those that one gives
 back another may take: users are exchanged until a pass over all sites gains next to nothing. No rectangle becomes
-longer (width + height) than it was, nor thinner than `ASPECT` unless it was: long thin ones have small areas, but tell
-nearly where their users are.
+longer (width + height) than it was, nor thinner than `ASPECT` unless it was: long thin ones have small areas, but
+nearly show where their users are.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -96,7 +96,7 @@ def _search(
 def _near(
     x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
 ) -> Any:  # fmt: skip
-    """Find who may be in a smaller rectangle of a site, sorted by x0: free or its own, and not too far alone."""
+    """Find users who may be in a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
     left, bottom, right, top = site
     n = 0
     # A rectangle with a user whose x0 is outside [right - length, left + length] would be longer than allowed.

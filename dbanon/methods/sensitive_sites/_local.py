@@ -2,7 +2,7 @@
 
 Hu, Xu, Du, Ng: Privacy-Aware Location Publishing for Moving Clients, 2007, as section 2.3 and Figure 5 of
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
-2008, describe it: the first is not to be had. A user's candidate box has the least coverage, its area over the number
+2008, describe it: the first is not available. A user's candidate box has the least coverage, its area over the number
 of remaining sites in it, of all boxes around the user whose sides are swept outwards to the remaining sites. The user
 of the least coverage is output, the sites in its box gain a user each, and a site that has `k` leaves. Left open there:
 of boxes of equal coverage the one of smaller area is taken, then that of lowest (x0, y0, x1, y1); of users of equal

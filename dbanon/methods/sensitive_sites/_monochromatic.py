@@ -55,7 +55,7 @@ def partition(users: Boxes, k: int) -> Int:
 
 
 def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
-    """Give every site a group of its own, in stages: each takes the group that fits it best, then each group one site.
+    """Give every site its group, in stages: each site chooses the group that fits it best, then each group one site.
 
     Parameters
     ----------
@@ -78,10 +78,10 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     """
     boxes, taken = _bounds(users, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
-    wishes = _Wishes.none(len(sites))
+    preferences = _Preferences.none(len(sites))
     while len(left):
-        wishes.renew(boxes, sites, left, taken)
-        wanted, area = wishes.first(left)
+        preferences.renew(boxes, sites, left, taken)
+        wanted, area = preferences.first(left)
         # Lines 5 to 7: of the sites that want a group, the one of least area gets it. A stage serves one site at least.
         order = np.lexsort((priority[left], area, wanted))
         served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
@@ -92,7 +92,7 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Wishes:
+class _Preferences:
     """The groups that fit each site best, the best first, and how many of them were taken by others."""
 
     group: Int  # [m, REMEMBERED]
@@ -100,7 +100,7 @@ class _Wishes:
     place: Int  # [m]
 
     @classmethod
-    def none(cls, sites: int) -> "_Wishes":
+    def none(cls, sites: int) -> "_Preferences":
         """Begin with nothing remembered."""
         shape = sites, REMEMBERED
         return cls(group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED))
@@ -121,7 +121,7 @@ class _Wishes:
 
 
 def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
-    """Give every site k consecutive users of its own, out of MK's groups: those it takes the least area with.
+    """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
 
     Returns
     -------

@@ -32,12 +32,12 @@ def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     Returns
     -------
     int32[n]
-        The site of each user, -1 for who is left. Nearer is what has fewer cells between; of equally near users those
+        The site of each user, -1 for the others. Nearer is what has fewer cells between; of equally near users those
         of lower index.
 
     Notes
     -----
-    From the site to either side in x, until whoever comes is farther in x alone than the k nearest so far: O(n) a
+    From the site to either side in x, until the next user is farther in x alone than the k nearest so far: O(n) a
     site at worst, and mostly a strip as wide as its k users. Memory: 20 bytes a user.
     """
     by_x = np.argsort(users.x0, kind="stable")
