@@ -1,6 +1,6 @@
 """The four roles of a database: their names, their members, and what they own.
 
-Roles belong to the server, not to the database, so their names are chosen when a database is made ready, and recorded
+Roles belong to the server, not to the database, so their names are chosen at a database's first upgrade, and recorded
 in it with its OID and its server's identifier. A copy of it (restored, cloned) has others: its first upgrade chooses
 anew, or the members of the original's roles would have their rights in the copy as well.
 
@@ -145,7 +145,7 @@ def is_there(connection: Connection, table: str) -> bool:
 
 
 def recorded(connection: Connection) -> tuple[Names, bool] | None:
-    """Return the names this database was made ready with, and whether by itself: a copy has them from its original."""
+    """Return the names recorded in this database, and whether they are its own: a copy has them from its original."""
     if not is_there(connection, "installation"):
         return None
     row = connection.execute(
@@ -169,7 +169,7 @@ def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
     chosen = before is not None and before[1] and names == before[0]
     _create(connection, names)
     if not chosen:
-        # Of two databases that are made ready at once the second waits here for the first, and then sees it.
+        # Of two first upgrades at once (of two databases) the second waits here for the first, and then sees its roles.
         _take_turn(connection, names)
         if not share:
             _demand_unshared(connection, names)
@@ -263,7 +263,7 @@ def become_admin(connection: Connection, names: Names) -> None:
     _grant_role(connection, "pg_signal_backend", names.admin)
     before = recorded(connection)
     for schema in SCHEMAS:
-        # Of a database that was made ready, one may be missing: a dump of some schemas, or an older program.
+        # Of a database upgraded before, one may be missing: a dump of some schemas, or an older program.
         if before is None or ask(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
             _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
     if before is not None:
@@ -274,7 +274,7 @@ def become_admin(connection: Connection, names: Names) -> None:
 
 
 def record(connection: Connection, names: Names) -> None:
-    """Record the names this database was made ready with."""
+    """Record the names of this database's roles."""
     connection.execute(
         "INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)"
         " SELECT %s, d.oid, s.system_identifier FROM pg_database d, pg_control_system() s"

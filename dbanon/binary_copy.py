@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-# Signature; 32 bits of flags, none; 32 bits for the length of an extension, none. The trailer is a row of -1 values.
+# Signature; 32 bits of flags, none; 32 bits for the length of an extension, none. The trailer is a count of -1.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 

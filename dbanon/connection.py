@@ -184,7 +184,7 @@ def translate(error: psycopg.Error) -> DbanonError:
 
 
 @contextmanager
-def heard(connection: Connection) -> Iterator[list[str]]:
+def server_notices(connection: Connection) -> Iterator[list[str]]:
     """Collect the server's notices in the block; statements in them become command lines."""
     notices: list[str] = []
 

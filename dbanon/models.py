@@ -198,7 +198,7 @@ class Run(Base):
 
 
 class Installation(Base):
-    """How a database was made ready: one row."""
+    """How dbanon was installed in a database: one row."""
 
     __tablename__ = "installation"
     one: Mapped[bool] = mapped_column(primary_key=True)

@@ -327,7 +327,7 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     taken = next((name for name in names if name.exists()), None)
     if taken is not None and not replace:
         raise ParameterError(
-            f"Files must not be overwritten unasked. There is a {taken} already; choose another --csv, or "
+            f"Files are overwritten only with --replace. There is a {taken} already; choose another --csv, or "
             "give --replace."
         )
     tally = _Tally()

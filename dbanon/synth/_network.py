@@ -259,7 +259,7 @@ def _network(
     length_m: Float | None = None,
 ) -> Network:
     straight = np.hypot(x[edge_to] - x[edge_from], y[edge_to] - y[edge_from])
-    # At least the straight line (see `Network.length_m`), and above 0: times to pass an edge are divided by.
+    # At least the straight line (see `Network.length_m`), and above 0, because the time to pass an edge is a divisor.
     length = np.maximum(straight if length_m is None else np.maximum(length_m, straight), SHORTEST_EDGE_M)
     return Network(name, x, y, edge_from, edge_to, length, limit_mps, srid)
 

@@ -298,7 +298,7 @@ def _site_cells(evidence: SiteEvidence) -> Int:
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
     site_cells = _site_cells(evidence)
     site = find(evidence.places.site_id, evidence.pair_site)
-    # Definition 1, the rows nearest to a site. A rectangle that holds it is at distance 0; without one it is tied.
+    # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. Else the site is tied.
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)

@@ -266,7 +266,7 @@ def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     return int((~right).sum())
 
 
-# The replay: who is present, who is missed, whom a cloak does not hold.
+# The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
 def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Watch:
@@ -300,7 +300,7 @@ def _held(bounds: Float, cell_m: float) -> Float:
 
 def _unmasked(sighting: Sighting, pair: Int, first: Int, held: Float, cell_m: float) -> int:
     length = sighting.inside.shape[1]
-    row = np.minimum(first[:, None] + np.arange(length), held.shape[1] - 1)  # beyond the last row nobody is there
+    row = np.minimum(first[:, None] + np.arange(length), held.shape[1] - 1)  # beyond the last row no position is there
     inside = np.ones(row.shape, dtype=bool)
     for low, high, position in ((held[0], held[2], sighting.x), (held[1], held[3], sighting.y)):
         # Definition 1, masking: the whole cell of the position lies in the cloak; NaN compares false and is not held.
@@ -328,7 +328,7 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rul
     instants = rules.timetable.instants(np.arange(windows))
     found = np.stack((instants, watch.seen, watch.present, published), axis=1)
     said = np.zeros((windows, 4), dtype=np.int64)
-    said[:, 0] = instants  # a window in which nobody is seen need not be listed
+    said[:, 0] = instants  # a window without any seen subject need not be listed
     for window, counts in stated.windows.items():
         said[window] = np.minimum(counts, np.iinfo(np.int64).max)
     absent = int((watch.seen - watch.present).sum())

@@ -1,4 +1,4 @@
-"""Sets how many threads kernels use; results do not depend on it."""
+"""The number of threads for kernels; results do not depend on it."""
 
 from numba import config
 

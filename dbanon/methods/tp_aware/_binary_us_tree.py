@@ -292,7 +292,7 @@ def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any,
         temp[s] = np.inf
     for i in range(length[child]):
         temp[d - d1 + i] = rows[at + i]
-    # The child may pass all it has as well; from its last u to there, k-summing leaves nothing.
+    # The child may pass all it has as well; between its last u and that there is nothing (k-summing, Lemma 7).
     if d1 <= (k - 1) * (node[child, 5] + 1):
         for s in range(d - d1 + length[child], d):
             temp[s] = np.inf
