@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from dbanon import _arrow
-from dbanon.connection import Connection, errors_translated, server_notices, one
+from dbanon.connection import Connection, errors_translated, one, server_notices
 
 _MAY_BECOME = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
