@@ -4,8 +4,7 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
 and no place except the given streets.
 
-What can be asked for is in `_options`, how objects move in `_journeys`, where in
-`_network`, what they ask for in `_requests`.
+Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`.
 """
 
 import time
@@ -87,7 +86,7 @@ class Scenario:
         return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
 
     def made(self, numbers: Int) -> tuple[_journeys.Fixes, _requests.Sent]:
-        """Make some objects: where they are, and what they ask for."""
+        """Generate some objects: their positions and their requests."""
         plan = self.plan
         times = _journeys.Timetable(
             start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
@@ -119,7 +118,7 @@ def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
 
 
 def _names(number: Int) -> pa.Array:
-    """Names of subjects, from ``s0000001``: they say nothing about them."""
+    """Name subjects from ``s0000001``: a name says nothing about its subject."""
     digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
     return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
 
@@ -248,7 +247,7 @@ def _first_number(connection: Connection, dataset_id: int) -> int:
 def _write(
     connection: Connection, dataset_id: int, scenario: Scenario, *, first: int, tally: _Tally, progress: Progress
 ) -> None:
-    # What triggers are shown of a statement stays in memory; a statement is one batch.
+    # A statement is one batch, and the rows its triggers see stay in memory.
     connection.execute("SET LOCAL work_mem = '256MB'")
     total = scenario.plan.objects
     progress("generating trajectories", 0, total)
@@ -354,7 +353,7 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
 
 @contextmanager
 def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
-    """Open files that take their names only when the block ends well; half a file is none."""
+    """Open files that get their names only when the block has succeeded, so that no half file is left."""
     parts = [file.with_name(file.name + ".part") for file in files]
     opened: list[IO[bytes]] = []
     try:
