@@ -13,6 +13,7 @@ from psycopg import errors
 from dbanon import reading
 from dbanon.attacks import ATTACKS, SiteEvidence
 from dbanon.errors import DataError
+from tests.facts import refusal
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 
 _METHOD = """
@@ -305,5 +306,5 @@ def test_rows_that_were_tampered_with_are_refused(database: str, connection: psy
 def test_a_run_whose_attack_is_not_known_is_not_read(database: str, connection: psycopg.Connection) -> None:
     run = new_run(connection, new_dataset(connection), {})
     connection.execute("UPDATE dbanon.method SET attack = 'another' WHERE name = 'sensitive-sites'")
-    with pytest.raises(DataError, match="must be one this program has"):
+    with refusal(DataError, f"run {run}", "attack", "upgrade dbanon"):
         read(database, run)
