@@ -3,6 +3,8 @@
 A sentence is a string with three words in a row in ``dbanon/**/*.py`` or ``sql/**/*.sql`` that is neither documentation
 (a docstring, a ``COMMENT ON``) nor a statement of SQL. What is filled in when it is said stands as ``{}`` in those of
 Python, as ``%`` or ``%s`` in those of SQL.
+
+A test holds sentences.txt against the sources; ``DBANON_WRITE_GOLDEN=1`` writes it.
 """
 
 import ast
@@ -58,10 +60,14 @@ def _strings(node: ast.AST, skipped: set[int]) -> Iterator[str]:
             yield from _strings(child, skipped)
 
 
+def strings(tree: ast.Module) -> Iterator[str]:
+    """All strings of a Python module but its documentation."""
+    return _strings(tree, _documentation(tree))
+
+
 def of_python(source: str) -> list[str]:
     """The sentences of a Python module."""
-    tree = ast.parse(source)
-    return [text for text in _strings(tree, _documentation(tree)) if is_sentence(text)]
+    return [text for text in strings(ast.parse(source)) if is_sentence(text)]
 
 
 # --- SQL

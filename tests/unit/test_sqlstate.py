@@ -14,14 +14,14 @@ from dbanon.errors import StoreError
 @pytest.mark.parametrize(
     ("said", "written"),
     [
-        ("Cancel it first: SELECT dbanon.cancel_run(7).", "Cancel it first: `dbanon cancel 7`."),
-        ("List the runs: SELECT * FROM dbanon.runs.", "List the runs: `dbanon runs`."),
-        ("See it: SELECT * FROM dbanon.runs WHERE run_id = 7.", "See it: `dbanon runs`."),
-        ("Withdraw it: SELECT dbanon.unpublish('cabs').", "Withdraw it: `dbanon unpublish cabs`."),
-        ("Start another run: CALL dbanon.anonymize(...).", "Start another run: `dbanon run`."),
+        ("Type: SELECT dbanon.cancel_run(7).", "Type: `dbanon cancel 7`."),
+        ("Type: SELECT * FROM dbanon.runs.", "Type: `dbanon runs`."),
+        ("Type: SELECT * FROM dbanon.runs WHERE run_id = 7.", "Type: `dbanon runs`."),
+        ("Type: SELECT dbanon.unpublish('cabs').", "Type: `dbanon unpublish cabs`."),
+        ("Type: CALL dbanon.anonymize(...).", "Type: `dbanon run`."),
         (
-            "Load it again: SELECT * FROM dbanon.import_trajectories(..., mode => 'replace').",
-            "Load it again: `dbanon load trajectories --replace`.",
+            "Type: SELECT * FROM dbanon.import_trajectories(..., mode => 'replace').",
+            "Type: `dbanon load trajectories --replace`.",
         ),
         ("Name them: columns => ARRAY['poi', 'radius'].", "Name them: --columns poi,radius."),
         ("Or allow_overlap => true with reason => '...'.", "Or --allow-overlap with --reason."),
