@@ -1,7 +1,6 @@
 """Two things at once around the end of a run: nobody waits for the wrong one, and each is told what became of it."""
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from dbanon.database import open_database
 from dbanon.errors import StoreError
 from dbanon.watch import Watch
 from tests.facts import names, refusal
+from tests.looks import counted_looks, look_on
 
 from .test_queue import shown, with_rows, worker
 from .test_queue_edges import claimed, submitted, value
@@ -130,11 +130,11 @@ def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
 def test_another_verification_asked_for_at_the_end_disturbs_nobody(
     connection: psycopg.Connection, database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending = pipeline._Run._result
+    ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> runs.RunResult:
         queue.ask_verification(connection, self.claim.run_id)
-        time.sleep(1.2)  # two looks
+        look_on(looks)
         return ending(self, *verdict, **known)
 
     monkeypatch.setattr(pipeline._Run, "_result", late)

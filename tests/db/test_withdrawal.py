@@ -182,7 +182,7 @@ def test_readers_in_the_middle_of_a_query_and_those_who_come_meanwhile_do_not_ke
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as slow:
         asked = in_background(value, slow, "SELECT count(pg_sleep(60)) FROM published.ten")
         others = [in_background(read_on, busy) for _ in range(4)]
-        time.sleep(1)
+        until(connection, "SELECT count(*) = 5 FROM pg_stat_activity WHERE query ~ 'pg_sleep.* FROM published.ten'")
         try:
             began = time.monotonic()
             assert value(operator, END_READERS) == 1
@@ -201,10 +201,15 @@ def test_who_comes_while_a_release_is_being_taken_waits_and_reads_what_replaces_
     with psycopg.connect(login("dbanon_analyst"), autocommit=True) as late:
         waiting = in_background(value, operator, REPLACE)  # gives the reader five seconds
         until(connection, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'")
-        with meanwhile(late, "SELECT count(*) FROM published.ten") as read:
+        with meanwhile(connection, late, "SELECT count(*) FROM published.ten") as read:
             reader.commit()
         assert waiting.result(timeout=10) == 4
         assert read.result() == 4
+
+
+def waits(login: psycopg.Connection) -> str:
+    """Ask whether a session waits for a lock."""
+    return f"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {login.info.backend_pid} AND NOT granted)"
 
 
 def until(connection: psycopg.Connection, question: str) -> None:
@@ -693,11 +698,10 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
 
 
 @contextmanager
-def meanwhile(login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
+def meanwhile(observer: psycopg.Connection, login: psycopg.Connection, statement: str) -> Iterator[Future[object]]:
     """Begin a statement that has to wait for what the block does."""
     done = in_background(value, login, statement)
-    time.sleep(0.5)
-    assert not done.done()
+    until(observer, waits(login))
     yield done
     wait([done], timeout=10)
 
@@ -709,19 +713,21 @@ def test_a_withdrawal_waits_for_the_publication_that_replaces_it(
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         operator.execute("BEGIN")
         operator.execute(REPLACE)
-        with meanwhile(other, UNPUBLISH) as withdrawn:
+        with meanwhile(connection, other, UNPUBLISH) as withdrawn:
             operator.execute("COMMIT")
         assert withdrawn.result() == 1
     assert value(connection, "SELECT bool_and(withdrawn_at IS NOT NULL) FROM dbanon.release") is True
     assert value(connection, "SELECT to_regclass('published.ten')") is None
 
 
-def test_nobody_is_renamed_while_a_release_is_being_published(operator: psycopg.Connection, login: Login) -> None:
+def test_nobody_is_renamed_while_a_release_is_being_published(
+    connection: psycopg.Connection, operator: psycopg.Connection, login: Login
+) -> None:
     rename = "UPDATE dbanon.trajectory SET subject = 'other' WHERE subject = 'p0' RETURNING 1"
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         operator.execute("BEGIN")
         operator.execute("SELECT dbanon.publish(1, 'ten')")
-        with meanwhile(other, rename) as renamed:
+        with meanwhile(connection, other, rename) as renamed:
             operator.execute("COMMIT")
         with refusal("DA007", "subjects", "names"):
             renamed.result()
@@ -773,7 +779,7 @@ def test_two_who_wait_for_each_other_are_told_so(
     operator.execute("SELECT count(*) FROM published.ten")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         replacing = in_background(other.execute, REPLACE)
-        time.sleep(0.5)
+        until(connection, waits(other))
         outcomes = []
         for ask in (lambda: operator.execute("SELECT dbanon.publish(1, 'another')"), replacing.result):
             try:
@@ -793,7 +799,7 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
     operator.execute("SELECT dbanon.drop_run(1)")
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as other:
         publishing = in_background(other.execute, "SELECT dbanon.publish(1, 'ten')")
-        time.sleep(0.5)
+        until(connection, waits(other))
         operator.execute("COMMIT")
         with refusal("DA001", "run 1"):
             publishing.result()
