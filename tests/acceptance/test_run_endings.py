@@ -86,7 +86,7 @@ def test_a_run_that_cannot_be_published_stays_verified(
     database, _ = verified_city
     monkeypatch.setattr(releases, "check_release", lambda *_, **__: None)  # taken meanwhile
     database.publish(1, "taken")
-    with pytest.raises(ParameterError, match="free"):
+    with refusal(ParameterError, "free", "already"):
         database.run("tp-aware", dataset="city", publish="taken")
     assert ending(database)[0] == "verified"
 

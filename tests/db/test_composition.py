@@ -388,6 +388,9 @@ def test_a_withdrawn_release_counts_and_is_named_so(own: psycopg.Connection) -> 
 def test_an_override_is_recorded_with_its_reason_and_said(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
     run = verified(own, Release(5, HALVES))
+    error = refused(own, run, "halves")
+    names(str(error.diag.message_primary), "at least 5 people", f"run {run}", "first", 2)
+    names(str(error.diag.message_detail), "5 is the largest k", "4 intersections", "10 people in all")
     options = ", allow_overlap => true, reason => 'one team reads both'"
     (notice,) = publish(own, run, "halves", options)
     names(notice, "overridden", "first", 2, 5, "4 intersections", "10 people")

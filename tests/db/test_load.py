@@ -309,7 +309,7 @@ def test_options_that_cannot_be_used_are_refused_and_nothing_is_stored(connectio
 
 
 def test_a_load_without_files_is_refused(connection):
-    with pytest.raises(ParameterError, match="file"):
+    with refusal(ParameterError, "file", "none"):
         _load(connection)
 
 
@@ -352,9 +352,9 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
     assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
-    for other in ({"grid_m": 5}, {"grid_s": 30}, {"srid": 32611}):
-        with pytest.raises(ParameterError, match="grid"):
-            _load(connection, write(GOOD), mode="append", **other)
+    for name, has, other in (("grid_m", 10, 5), ("grid_s", 60, 30), ("srid", 32610, 32611)):
+        with refusal(ParameterError, "'d'", f"{name.upper() if name == 'srid' else name} {has}", other):
+            _load(connection, write(GOOD), mode="append", **{name: other})
 
 
 def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(connection, write):
