@@ -1,5 +1,6 @@
 """The gate: what it lets through, what it refuses, and that what was let through stays."""
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -134,7 +135,7 @@ def test_ids_are_numbered_from_one_in_the_order_rows_are_stored(connection: psyc
 
 def test_the_numbering_differs_from_release_to_release(connection: psycopg.Connection, run: int) -> None:
     firsts = set()
-    for number in range(40):
+    for number in itertools.takewhile(lambda _: len(firsts) < 2, range(40)):
         publish(connection, f"r{number}")
         firsts.add(value(connection, f"SELECT ST_XMin(region) FROM published.r{number} WHERE cloak_id = 1"))
     assert firsts == {0.0, 70.0}
