@@ -13,7 +13,6 @@ methods does not wait for Numba.
 """
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbanon.cloaks import Cloaks
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.methods import _parsing
 from dbanon.trajectory import Trajectories
 
@@ -283,7 +282,7 @@ def method(name: str) -> Method:
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none, naming those there are.
     """
     if name in METHODS:
         return METHODS[name]
@@ -291,10 +290,7 @@ def method(name: str) -> Method:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {hint}")
+    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {choose_one(known)}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
