@@ -4,33 +4,30 @@ Runs are done in `pipeline`; which run is done by whom is decided by the queue.
 """
 
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace as changed
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import psycopg
 
-from dbanon import load, methods, pipeline, queue, releases, runs, schema, server
+from dbanon import methods, pipeline, queue, releases, runs, schema, server
 from dbanon._progress import Progress, silent
 from dbanon.connection import Connection, connect, connect_to_hold, errors_translated
+from dbanon.datasets import Datasets
 from dbanon.errors import DbanonError, ParameterError, StoreError
 from dbanon.runs import RunResult
 from dbanon.watch import Watch
 
-if TYPE_CHECKING:
-    from dbanon.load.datasets import Mode
-    from dbanon.synth import SynthReport
-
-__all__ = ["Database", "RunResult", "open_database", "synth_files"]
+__all__ = ["Database", "RunResult", "open_database"]
 
 _POLL_S = 0.2
 
 
-class Database:
+class Database(Datasets):
     """The verbs of the command line on one database.
 
     Parameters
@@ -66,58 +63,6 @@ class Database:
     def close(self) -> None:
         """Close the connection; an embedded server stays up."""
         self.connection.close()
-
-    def load_trajectories(
-        self, files: Sequence[str | Path], *, dataset: str, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load one fix a row; options as for `dbanon.load.Options`."""
-        paths = [Path(f) for f in files]
-        with errors_translated():
-            return load.load_trajectories(self.connection, paths, dataset=dataset, progress=progress, **options)
-
-    def import_trajectories(
-        self, table: str, *, dataset: str, columns: load.TableColumns, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load one fix a row from a table of the same database; options as for `dbanon.load.Options`."""
-        with errors_translated():
-            return load.import_trajectories(
-                self.connection, table, dataset=dataset, columns=columns, progress=progress, **options
-            )
-
-    def load_requests(
-        self, file: str | Path, *, dataset: str, columns: Sequence[str], progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load LBS requests; the named columns become the name-value pairs."""
-        with errors_translated():
-            return load.load_requests(
-                self.connection, Path(file), dataset=dataset, columns=tuple(columns), progress=progress, **options
-            )
-
-    def load_sites(
-        self, file: str | Path, *, dataset: str, progress: Progress = silent, **options: Any
-    ) -> load.LoadReport:
-        """Load sensitive sites; options as for `dbanon.load.load_sites`, of which `columns` names the columns."""
-        with errors_translated():
-            return load.load_sites(self.connection, Path(file), dataset=dataset, progress=progress, **options)
-
-    def synth(
-        self,
-        dataset: str,
-        *,
-        grid_m: float = 1.0,
-        grid_s: int = 1,
-        mode: "Mode" = "create",
-        progress: Progress = silent,
-        **plan: Any,
-    ) -> "SynthReport":
-        """Generate moving objects and their requests into a dataset; `plan` as for `dbanon.synth.Plan.of`."""
-        from dbanon import synth  # slow to import, and seldom needed
-
-        chosen = synth.Plan.of(**plan)
-        with errors_translated():
-            return synth.into_database(
-                self.connection, chosen, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
-            )
 
     def run(
         self,
@@ -184,16 +129,20 @@ class Database:
             else:
                 self._demand_worker()
                 result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
-            # Outside: a run that could not be published is verified all the same.
-            return self._publish_result(
-                result,
-                publish,
-                progress,
-                replace=replace,
-                allow_overlap=allow_overlap,
-                reason=reason,
-                end_readers=end_readers,
-            )
+            if publish is None or not result.verdict.passed:
+                return result
+            progress("publishing", 0, None)
+            # A run that could not be published is verified all the same.
+            with _remaining(result.run_id):
+                rows, notices = self.publish(
+                    result.run_id,
+                    publish,
+                    replace=replace,
+                    allow_overlap=allow_overlap,
+                    reason=reason,
+                    end_readers=end_readers,
+                )
+            return changed(result, release=publish, rows_published=rows, notices=notices)
 
     def submit(
         self,
@@ -271,7 +220,13 @@ class Database:
             return queue.cancel_run(self.connection, run_id)
 
     def take(
-        self, holder: Connection, worker: str, *, progress: Progress = silent, **watching: Any
+        self,
+        holder: Connection,
+        worker: str,
+        *,
+        progress: Progress = silent,
+        stopping: threading.Event | None = None,
+        give_up: Callable[[], None] | None = None,
     ) -> RunResult | None:
         """Take the oldest run that waits and do it, as a worker does.
 
@@ -282,8 +237,8 @@ class Database:
         worker : str
             Who takes it.
         progress : callable, optional
-        **watching
-            See `dbanon.watch.Watch`.
+        stopping, give_up
+            As for `dbanon.watch.Watch`.
 
         Returns
         -------
@@ -292,7 +247,9 @@ class Database:
         """
         with errors_translated():
             claim = queue.claim_run(holder, worker)
-            return None if claim is None else self._work(holder, claim, progress, **watching)
+            if claim is None:
+                return None
+            return self._work(holder, claim, Watch(holder, claim, progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
         """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
@@ -312,10 +269,9 @@ class Database:
                 claim = queue.claim_run(holder, queue.process_name(), run_id)
             if claim is None:
                 raise queue.lost(run_id)
-            return self._work(holder, claim, progress)
+            return self._work(holder, claim, Watch(holder, claim, progress))
 
-    def _work(self, holder: Connection, claim: queue.Claim, progress: Progress, **watching: Any) -> RunResult:
-        watch = Watch(holder, claim, progress, **watching)
+    def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
         return pipeline.work(self.connection, self.target.url, holder, claim, watch)
 
     def publish(
@@ -387,26 +343,21 @@ class Database:
         """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
         return runs.drop_run(self.connection, run_id)
 
-    def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Erase a subject from a dataset; returns what was erased, and notices of live releases made with its data."""
-        return releases.forget_subject(self.connection, dataset, subject)
-
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Read rows of a published view with the analyst's rights."""
         with errors_translated():
             return releases.release_rows(self.connection, name, limit)
 
-    def _publish_result(self, result: RunResult, name: str | None, progress: Progress, **options: Any) -> RunResult:
-        if name is None or not result.verdict.passed:
-            return result
-        progress("publishing", 0, None)
-        try:
-            rows, notices = self.publish(result.run_id, name, **options)
-        except DbanonError as error:
-            remains = f"Run {result.run_id} is verified: `dbanon publish {result.run_id} NAME` needs no other run."
-            error.args = (f"{error} {remains}", *error.args[1:])
-            raise
-        return changed(result, release=name, rows_published=rows, notices=notices)
+
+@contextmanager
+def _remaining(run_id: int) -> Iterator[None]:
+    """Add to the error of a publication what remains: the verified run."""
+    try:
+        yield
+    except DbanonError as error:
+        remains = f"Run {run_id} is verified: `dbanon publish {run_id} NAME` needs no other run."
+        error.args = (f"{error} {remains}", *error.args[1:])
+        raise
 
 
 def _check_seed(seed: int) -> None:
@@ -440,15 +391,6 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
             database.close()
             raise
     return database
-
-
-def synth_files(
-    directory: str | Path, *, replace: bool = False, progress: Progress = silent, **plan: Any
-) -> "SynthReport":
-    """Generate moving objects and their requests into CSV files; no database is used."""
-    from dbanon import synth
-
-    return synth.into_files(Path(directory), synth.Plan.of(**plan), replace=replace, progress=progress)
 
 
 def _check_or_migrate(database: Database) -> None:

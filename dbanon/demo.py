@@ -52,8 +52,8 @@ def _load(database: "Database", progress: report.Progress) -> "tuple[LoadReport,
     with tempfile.TemporaryDirectory(prefix="dbanon-demo-") as folder:
         progress("generating a city", 0, None)
         trajectories, requests = synth.write_demo(Path(folder))
-        columns = {"columns": load.Columns(**synth.CSV_COLUMNS)}
-        first = database.load_trajectories([trajectories], dataset=DATASET, progress=progress, **columns)
+        columns = load.Columns(**synth.CSV_COLUMNS)
+        first = database.load_trajectories([trajectories], dataset=DATASET, columns=columns, progress=progress)
         second = database.load_requests(requests, dataset=DATASET, columns=["poi"], progress=progress)
     return first, second
 

@@ -4,6 +4,10 @@ A message is one sentence that says what must hold, what was got, and what to do
 coordinate or a subject, because logs and terminals are read by people who may not see the data.
 """
 
+from collections.abc import Iterable
+
+LISTED = 20  # names in a message, as in dbanon_internal.choose_one
+
 
 class DbanonError(Exception):
     """Base of every error dbanon raises on purpose."""
@@ -53,3 +57,11 @@ class StoreError(DbanonError):
 
 class SchemaMismatch(DbanonError):  # noqa: N818 - the name is part of the public interface
     """The schema in the database and this program are of different revisions."""
+
+
+def choose_one(names: Iterable[str]) -> str:
+    """Return the sentence that lists what could have been named; empty if there is nothing."""
+    known = sorted(names)
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    listed = ", ".join(f"'{name}'" for name in known[:LISTED])
+    return f"Choose one of: {listed}{more}." if known else ""

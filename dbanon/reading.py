@@ -188,10 +188,9 @@ class _Source:
     run_id: int
     params: Mapping[str, Any]
 
-    def table(self, function: str, *arguments: str) -> dict[str, Any]:
+    def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        given = "".join(f", {sql.Literal(text).as_string()}" for text in arguments)
-        table = _arrow.table(self.dataset.snapshot, f"SELECT * FROM dbanon_internal.{function}({self.run_id}{given})")
+        table = _arrow.table(self.dataset.snapshot, f"SELECT * FROM dbanon_internal.{function}({self.run_id})")
         return {name: self._column(name, table[name]) for name in table.column_names}
 
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:

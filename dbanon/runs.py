@@ -1,6 +1,5 @@
 """Rows of datasets and runs: looked up, planned, verified, dropped; and what a run reports."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
@@ -19,6 +18,7 @@ from dbanon.errors import (
     SchemaMismatch,
     StoreError,
     VerificationFailed,
+    choose_one,
 )
 from dbanon.reading import DatasetRow, no_run
 
@@ -59,7 +59,7 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none, naming those there are.
     """
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         found = cursor.execute(
@@ -67,9 +67,8 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
         ).fetchone()
     if found is not None:
         return found
-    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset ORDER BY name")]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean '{near[0]}'?" if near else "Load one with `dbanon load trajectories`."
+    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset")]
+    hint = choose_one(known) or "Load one with `dbanon load trajectories`."
     raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
 
 

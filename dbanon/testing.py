@@ -1,13 +1,13 @@
-"""PostGIS for tests, for users' and dbanon's own: a container, fresh databases, logins, and pytest fixtures of them.
+"""PostGIS for tests, for users' and dbanon's own: servers, fresh databases, logins, and pytest fixtures of them.
 
 A pytest plugin that every test run of the environment loads, so it imports nothing but pytest until a fixture is used.
-Without pytest there are no fixtures, and all else works.
+Without pytest there are no fixtures, and all else works. ``docs/testing.md`` is the guide.
 
-``DBANON_TEST_DSN`` names a server to test on. Without it the fixtures take a container where a Docker engine answers
-and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or ``container``)
-forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from ``docker/`` on
-the image of Debian that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``: PostgreSQL
-15; ``debian:trixie-slim``: 17).
+``DBANON_TEST_DSN`` names a server to test on. Otherwise `running_server` takes a container where a Docker engine
+answers and has or can build the image, else a temporary embedded server. ``DBANON_TEST_SERVER`` (``embedded`` or
+``container``) forces one and fails where it cannot be had. ``DBANON_TEST_IMAGE`` names the image; else it is built from
+``docker/`` on the Debian image that ``DBANON_TEST_BASE`` names, which decides on the version (``debian:bookworm-slim``:
+PostgreSQL 15; ``debian:trixie-slim``: 17).
 """
 
 import fcntl
@@ -34,6 +34,21 @@ if TYPE_CHECKING:
     import psycopg
 
     from dbanon.server import Target
+
+__all__ = [
+    "cloned_database",
+    "database_url",
+    "dbanon_database",
+    "dbanon_login",
+    "dbanon_server",
+    "dbanon_template",
+    "demand_image",
+    "image_name",
+    "logins",
+    "postgis_container",
+    "running_server",
+    "template_database",
+]
 
 _BASE = "debian:bookworm-slim"
 _PACKAGE = Path(__file__).resolve().parent
@@ -205,8 +220,8 @@ def _answers(host: str) -> bool:
 
 @pytest.fixture(scope="session")
 def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
-    """Server of the session, as `Target`: its user must be a superuser, or may create databases and roles."""
-    with _test_server() as target:
+    """Server of the session, as `Target`; see `running_server`."""
+    with running_server() as target:
         reporter = request.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"\ndbanon: tests run on {target.label}")
@@ -214,7 +229,22 @@ def dbanon_server(request: "pytest.FixtureRequest") -> "Iterator[Target]":
 
 
 @contextmanager
-def _test_server() -> "Iterator[Target]":
+def running_server() -> "Iterator[Target]":
+    """Have the server up that the environment asks for, for the length of a ``with`` block.
+
+    Yields
+    ------
+    Target
+        Its login is a superuser, or may create databases and roles. A container or embedded server is removed at the
+        end; the server of ``DBANON_TEST_DSN`` is left as it is, with dbanon's roles on it.
+
+    Raises
+    ------
+    ParameterError
+        If ``DBANON_TEST_SERVER`` is neither ``embedded`` nor ``container``.
+    StoreError
+        If the server that it asks for cannot be had.
+    """
     from dbanon.errors import ParameterError, StoreError
     from dbanon.server import external
 
@@ -272,7 +302,14 @@ def _on_server(target: "Target") -> "psycopg.Connection[Any]":
 
 
 def database_url(url: str, **words: str) -> str:
-    """Return `url` with some of its libpq keywords (``dbname``, ``user``, ``password``) replaced."""
+    """Return `url` with some of its connection keywords replaced.
+
+    Parameters
+    ----------
+    url : str
+    **words : str
+        Keywords of libpq, such as ``dbname``, ``user``, ``password`` or ``options``.
+    """
     from dbanon.server import parse, uri
 
     return uri({**parse(url), **words})
@@ -280,19 +317,36 @@ def database_url(url: str, **words: str) -> str:
 
 @pytest.fixture(scope="session")
 def dbanon_template(dbanon_server: "Target") -> Iterator[str]:
-    """Name of a database that is migrated once a session and cloned for each test."""
+    """Name of a database that is migrated once a session and cloned for each test; see `template_database`."""
+    with template_database(dbanon_server) as name:
+        yield name
+
+
+@contextmanager
+def template_database(server: "Target") -> Iterator[str]:
+    """Make a migrated database to be cloned, for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    server : Target
+        Its login may create databases and roles.
+
+    Yields
+    ------
+    str
+        Name of the database, to which nobody can connect.
+    """
     from dbanon import schema
 
     name = f"dbanon_template_{secrets.token_hex(4)}"
-    with _on_server(dbanon_server) as server:
-        server.execute(f"CREATE DATABASE {name}")
+    with _on_server(server) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
         try:
-            url = database_url(dbanon_server.url, dbname=name)
-            schema.upgrade(url, share_roles=True, restrict_public=True)
-            server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            schema.upgrade(database_url(server.url, dbname=name), share_roles=True, restrict_public=True)
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
             yield name
         finally:
-            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -304,7 +358,14 @@ def dbanon_database(dbanon_server: "Target", dbanon_template: str) -> Iterator[s
 
 @contextmanager
 def cloned_database(server: "Target", template: str) -> Iterator[str]:
-    """Clone a database of the server for the length of a ``with`` block; nobody may be connected to the template.
+    """Clone a database of the server for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    server : Target
+        Its login may create databases.
+    template : str
+        Name of a database to which no session is connected, such as that of `template_database`.
 
     Yields
     ------

@@ -118,7 +118,7 @@ COMMENT ON COLUMN dbanon.methods.guarantee IS 'What is promised; null where noth
 COMMENT ON COLUMN dbanon.methods.attack IS 'The attack a run must withstand to be published.';
 COMMENT ON COLUMN dbanon.methods.paper IS 'Where the method is from.';
 
-COMMENT ON VIEW dbanon.method_parameters IS 'The parameters of the methods: what dbanon_internal.check_params goes by.';
+COMMENT ON VIEW dbanon.method_parameters IS 'The parameters of the methods: what those of a run are checked by.';
 COMMENT ON COLUMN dbanon.method_parameters.method IS 'The method family.';
 COMMENT ON COLUMN dbanon.method_parameters.parameter IS 'The parameter.';
 COMMENT ON COLUMN dbanon.method_parameters.place IS 'Its place among those of the method, from 1.';
@@ -163,7 +163,7 @@ COMMENT ON COLUMN dbanon.run.todo IS 'What a worker still has to do: compute (an
 COMMENT ON COLUMN dbanon.run.attempts IS 'How often a worker has begun what is to do. A later one finishes nothing an earlier one began.';
 COMMENT ON COLUMN dbanon.run.most_attempts IS 'After this many attempts whose worker went away it is given up.';
 COMMENT ON COLUMN dbanon.run.worker IS 'Who works on it now: host and process; null: nobody.';
-COMMENT ON COLUMN dbanon.run.held_by IS 'Session of the one who works on it, or last did: it lives as long as it holds its lock (dbanon_internal.is_held).';
+COMMENT ON COLUMN dbanon.run.held_by IS 'Session of the one who works on it, or last did: it lives as long as it holds its lock.';
 COMMENT ON COLUMN dbanon.run.stage IS 'What is being done now.';
 COMMENT ON COLUMN dbanon.run.stage_done IS 'How much of the stage is done.';
 COMMENT ON COLUMN dbanon.run.stage_total IS 'How much the stage is in all; null where nobody knows.';
@@ -203,7 +203,7 @@ COMMENT ON TABLE dbanon.worker IS 'Processes that take runs from the queue. One 
 COMMENT ON COLUMN dbanon.worker.worker_id IS 'Key.';
 COMMENT ON COLUMN dbanon.worker.name IS 'Host and process.';
 COMMENT ON COLUMN dbanon.worker.channel IS 'Name of the channel it is woken on; random, and shown to no operator, worker or analyst.';
-COMMENT ON COLUMN dbanon.worker.held_by IS 'Its session: it is up as long as that holds its lock (dbanon_internal.is_held).';
+COMMENT ON COLUMN dbanon.worker.held_by IS 'Its session: it is up as long as that holds its lock.';
 COMMENT ON COLUMN dbanon.worker.started_at IS 'When it began.';
 COMMENT ON COLUMN dbanon.worker.started_by IS 'Its login.';
 
@@ -255,7 +255,7 @@ COMMENT ON COLUMN dbanon.verification.run_id IS 'The run.';
 COMMENT ON COLUMN dbanon.verification.attack IS 'The attack.';
 COMMENT ON COLUMN dbanon.verification.passed IS 'True if the attack failed to break the guarantee.';
 COMMENT ON COLUMN dbanon.verification.figures IS 'What was counted, by clause.';
-COMMENT ON COLUMN dbanon.verification.digest IS 'dbanon_internal.run_digest of the rows the verdict is about.';
+COMMENT ON COLUMN dbanon.verification.digest IS 'Digest of the rows the verdict is about.';
 COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
 COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{name, passed, violations, sentence}].';
@@ -264,7 +264,7 @@ COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: whoeve
 COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';
 COMMENT ON COLUMN dbanon.release.name IS 'The view in schema published; free again once withdrawn.';
 COMMENT ON COLUMN dbanon.release.run_id IS 'The run it is a copy of.';
-COMMENT ON COLUMN dbanon.release.digest IS 'dbanon_internal.run_digest when it was published.';
+COMMENT ON COLUMN dbanon.release.digest IS 'Digest of the rows when it was published.';
 COMMENT ON COLUMN dbanon.release.rows IS 'Rows published.';
 COMMENT ON COLUMN dbanon.release.published_at IS 'When.';
 COMMENT ON COLUMN dbanon.release.published_by IS 'Login that published.';

@@ -1,15 +1,66 @@
--- Guards, revisions and the audit hold also where a superuser has set session_replication_role to replica.
+-- All triggers but those of releases' own tables: first those that are alike for many tables, then the others. They fire also where a
+-- superuser has set session_replication_role to replica. One that is taken from the lists is dropped in a revision.
 
 DO $$
 DECLARE
     trigger record;
 BEGIN
     FOR trigger IN
-        SELECT t.tgrelid::regclass AS of_table, t.tgname AS name
+        -- Once a statement, with the rows that it added and those that it changed.
+        SELECT format('%s_%s', w.name, lower(e.event)) AS name, w.relation, e.event, e.moment, e.rows || ' FOR EACH STATEMENT' AS firing,
+            w.calls
+        FROM (
+            SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.data_tables()) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
+            UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
+            UNION ALL VALUES
+                ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
+                ('audit', 'load', 'audit_load', 'INSERT'), ('audit', 'verification', 'audit_verification', 'INSERT'),
+                ('audit', 'run', 'audit_run', 'INSERT'), ('audit', 'run', 'audit_run', 'DELETE')
+        ) w
+        JOIN (VALUES
+            ('INSERT', 'AFTER', 'REFERENCING NEW TABLE AS added'),
+            ('UPDATE', 'AFTER', 'REFERENCING OLD TABLE AS changed NEW TABLE AS added'),
+            ('DELETE', 'AFTER', 'REFERENCING OLD TABLE AS changed'),
+            ('TRUNCATE', 'BEFORE', '')) e (event, moment, rows) ON e.event = coalesce(w.event, e.event)
+        UNION ALL
+        -- The others.
+        SELECT w.name, w.relation, w.event, w.moment, 'FOR EACH ' || w.firing, w.calls
+        FROM (VALUES
+            ('guard_update', 'dataset', 'BEFORE', 'UPDATE', 'guard_dataset',
+             'ROW WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)'),
+            ('guard_srid', 'dataset', 'BEFORE', 'INSERT OR UPDATE OF srid', 'guard_srid', 'ROW'),
+            ('delete_rows', 'dataset', 'AFTER', 'DELETE', 'delete_dataset_rows', 'ROW'),
+            ('audit_update', 'dataset', 'AFTER', 'UPDATE', 'audit_dataset',
+             'ROW WHEN (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)'),
+            ('guard_subject', 'trajectory', 'BEFORE', 'UPDATE OF subject, dataset_id', 'guard_subject',
+             'ROW WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)'),
+            ('guard_update', 'run', 'BEFORE', 'UPDATE', 'guard_run',
+             'ROW WHEN (OLD.run_id <> NEW.run_id OR OLD.dataset_id <> NEW.dataset_id OR OLD.method <> NEW.method '
+             'OR OLD.algorithm <> NEW.algorithm OR OLD.params <> NEW.params OR OLD.seed IS DISTINCT FROM NEW.seed)'),
+            ('delete_rows', 'run', 'AFTER', 'DELETE', 'delete_run_rows', 'ROW'),
+            ('audit_cancel', 'run', 'AFTER', 'UPDATE', 'audit_run',
+             'ROW WHEN (OLD.cancel_requested_at IS NULL AND NEW.cancel_requested_at IS NOT NULL)'),
+            ('audit_ask', 'run', 'AFTER', 'UPDATE', 'audit_run', 'ROW WHEN (OLD.todo IS NULL AND NEW.todo IS NOT NULL)'),
+            ('guard_rows', 'release', 'BEFORE', 'UPDATE OR DELETE', 'guard_release', 'ROW'),
+            ('guard_truncate', 'release', 'BEFORE', 'TRUNCATE', 'guard_release', 'STATEMENT'),
+            ('audit_insert', 'release', 'AFTER', 'INSERT', 'audit_release', 'ROW'),
+            ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
+             'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),
+            ('refuse_delete', 'grouping', 'BEFORE', 'DELETE OR TRUNCATE', 'refuse_change', 'STATEMENT'),
+            ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
+        ) w (name, relation, moment, event, calls, firing)
+    LOOP
+        EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON dbanon.%I %s EXECUTE FUNCTION dbanon_internal.%I()',
+                       trigger.name, trigger.moment, trigger.event, trigger.relation, trigger.firing, trigger.calls);
+    END LOOP;
+    -- Those of releases' own tables too, where somebody has changed them; those of views cannot be switched off.
+    FOR trigger IN
+        SELECT t.tgrelid::regclass AS relation, t.tgname AS name
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
         WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind <> 'v' AND NOT t.tgisinternal AND t.tgenabled <> 'A'
     LOOP
-        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', trigger.of_table, trigger.name);
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', trigger.relation, trigger.name);
     END LOOP;
 END
 $$;

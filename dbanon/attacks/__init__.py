@@ -230,8 +230,8 @@ class Verdict:
 class Source(Protocol):
     """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
 
-    def table(self, function: str, *arguments: str) -> Mapping[str, NDArray[Any]]:
-        """Call a SQL evidence function with the run and further texts; its columns by name, without nulls.
+    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
+        """Call a SQL evidence function with the run; its columns by name, without nulls.
 
         A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
         the trajectories (-1 where the subject has none).

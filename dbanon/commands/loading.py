@@ -48,7 +48,7 @@ def _mode(append: bool, replace: bool) -> "Mode":
     return "append" if append else "replace" if replace else "create"
 
 
-def _box(text: str | None) -> tuple[float, ...] | None:
+def _box(text: str | None) -> tuple[float, float, float, float] | None:
     if text is None:
         return None
     try:
@@ -58,11 +58,6 @@ def _box(text: str | None) -> tuple[float, ...] | None:
             "A box must be four numbers XMIN,YMIN,XMAX,YMAX. Got something else; change --bbox."
         ) from None
     return west, south, east, north
-
-
-def _load_options(append: bool, replace: bool, *, bbox: str | None, **options: Any) -> dict[str, Any]:
-    """Make of what was typed the options of `dbanon.load.Options`."""
-    return {**options, "mode": _mode(append, replace), "bbox": _box(bbox)}
 
 
 @load_app.command("trajectories", epilog=GLOBAL)
@@ -91,15 +86,13 @@ def load_trajectories(
     from dbanon.load import Columns
 
     columns = Columns(subject=subject, time=time, x=x, y=y, trip=trip)
-    options = _load_options(
-        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
-        drop_outliers=drop_outliers,
-    )  # fmt: skip
+    mode, box = _mode(append, replace), _box(bbox)
     _load(
         lambda database, progress: database.load_trajectories(
-            files, dataset=dataset, columns=columns, progress=progress, **options
+            files, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
+            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, progress=progress,
         )
-    )
+    )  # fmt: skip
 
 
 @app.command("import", epilog=GLOBAL)
@@ -127,15 +120,13 @@ def import_table(
     from dbanon.load import TableColumns
 
     columns = TableColumns(subject=subject, time=time, geom=geom, trip=trip)
-    options = _load_options(
-        append, replace, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, tz=tz, split_gap_s=split_gap_s, bbox=bbox,
-        drop_outliers=drop_outliers,
-    )  # fmt: skip
+    mode, box = _mode(append, replace), _box(bbox)
     _load(
         lambda database, progress: database.import_trajectories(
-            table, dataset=dataset, columns=columns, progress=progress, **options
+            table, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
+            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, progress=progress,
         )
-    )
+    )  # fmt: skip
 
 
 @load_app.command("requests", epilog=GLOBAL)
@@ -210,8 +201,8 @@ def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:
     say(loaded.notices)
 
 
-@app.command(epilog=GLOBAL)
-def synth(
+@app.command("synth", epilog=GLOBAL)
+def generate(
     dataset: Annotated[str | None, typer.Option(help="Name of the dataset to generate into.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Write CSV files here, without a database.")] = None,
     objects: Annotated[int, typer.Option(help="How many people and vehicles; each is a subject with a path.")] = 1000,
@@ -262,15 +253,15 @@ def synth(
     bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
     given as two files. Nobody in the data is real.
     """
-    from dbanon import report
-    from dbanon.database import synth_files
+    from dbanon import report, synth
 
     if (dataset is None) == (csv is None):
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
     plan: dict[str, Any] = {
-        "objects": objects, "instants": instants, "step_s": step_s, "start": start, "seed": seed,
-        "whole_share": whole_share, "requests_per_subject": requests_per_subject, "destinations": destinations,
-        "blocks": blocks, "nodes": nodes, "edges": edges, "limits": limits, "srid": srid, "lon": lon, "lat": lat,
+        "objects": objects, "instants": instants, "step_s": step_s, "seed": seed, "whole_share": whole_share,
+        "requests_per_subject": requests_per_subject, "destinations": destinations, "blocks": blocks, "nodes": nodes,
+        "edges": edges, "srid": srid, "lon": lon, "lat": lat,
+        "limits_kmh": None if limits is None else synth.limits_kmh(limits),
     }  # fmt: skip
     if csv is not None:
         if append or grid_m != 1.0 or grid_s != 1:
@@ -279,9 +270,12 @@ def synth(
                 "when you load the files."
             )
         with report.Progress() as progress:
-            made = synth_files(csv, replace=replace, progress=progress, **plan)
+            wanted = synth.Plan(start_s=synth.start_seconds(start), **plan)
+            made = synth.into_files(csv, wanted, replace=replace, progress=progress)
     else:
         mode = _mode(append, replace)
         with open_database() as database, report.Progress() as progress:
-            made = database.synth(str(dataset), grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress, **plan)
+            made = database.synth(
+                str(dataset), start=start, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress, **plan
+            )
     show(lambda: report.synth_text(made), lambda: report.synth_json(made))

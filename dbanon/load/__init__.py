@@ -6,7 +6,6 @@ is judged, made into lines and reprojected by SQL functions (``sql/20_load``), w
 message holds a coordinate or a subject.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from psycopg.types.json import Jsonb
 from dbanon import binary_copy, runs
 from dbanon._progress import Progress, silent
 from dbanon.connection import PIN_PATH, errors_translated
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.load import _files, _parse, _staging, _trajectories, datasets
 from dbanon.load._bbox import Box
 from dbanon.load._sites import SiteColumns, load_sites
@@ -32,6 +31,7 @@ from dbanon.load._trajectories import Columns, Files
 from dbanon.load.datasets import Mode
 
 __all__ = [
+    "Box",
     "Columns",
     "LoadReport",
     "Options",
@@ -119,10 +119,10 @@ _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajec
 def load_trajectories(
     connection: Connection,
     files: Sequence[Path],
+    options: Options,
     *,
     columns: Columns | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> LoadReport:
     """Load one fix a row from CSV (also gzipped) or Parquet files.
 
@@ -131,12 +131,11 @@ def load_trajectories(
     connection : psycopg.Connection
     files : sequence of Path
         In the order that decides between contradicting fixes.
+    options : Options
     columns : Columns, optional
         Subject ``-`` makes every row a subject of its own.
     progress : callable, optional
         Called with a stage, what is done and the total or None.
-    **options
-        See `Options`.
 
     Returns
     -------
@@ -149,13 +148,13 @@ def load_trajectories(
     DataError
         If a file is no table or no row is usable; nothing is stored then.
     """
-    chosen, columns, progress = Options(**options), columns or Columns(), progress or silent
-    _parse.check_zone(chosen.tz)
+    columns, progress = columns or Columns(), progress or silent
+    _parse.check_zone(options.tz)
     _trajectories.check_files(files)
     columns.check()
     _trajectories.refuse_names_of_each_other(columns.x, columns.y)
-    source = Files(tuple(files), columns, chosen.tz, chosen.bbox)
-    arguments = {**chosen.arguments(), "crs": chosen.crs or "EPSG:4326"}
+    source = Files(tuple(files), columns, options.tz, options.bbox)
+    arguments = {**options.arguments(), "crs": options.crs or "EPSG:4326"}
     with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
@@ -172,11 +171,16 @@ def load_trajectories(
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_FINISH, arguments).fetchall()
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(chosen.dataset, source.sources, loads, notices)
+    return _report(options.dataset, source.sources, loads, notices)
 
 
 def import_trajectories(
-    connection: Connection, table: str, *, columns: TableColumns, progress: Progress | None = None, **options: Any
+    connection: Connection,
+    table: str,
+    options: Options,
+    *,
+    columns: TableColumns,
+    progress: Progress | None = None,
 ) -> LoadReport:
     """Load one fix a row from a table or view of the same database, without leaving the server.
 
@@ -185,11 +189,10 @@ def import_trajectories(
     connection : psycopg.Connection
     table : str
         As in SQL, with its schema where the search path does not lead to it.
+    options : Options
     columns : TableColumns
         Subject ``-`` makes every row a subject of its own.
     progress : callable, optional
-    **options
-        See `Options`.
 
     Returns
     -------
@@ -202,8 +205,8 @@ def import_trajectories(
     StoreError
         If the login may not read the table.
     """
-    chosen, progress = Options(**options), progress or silent
-    arguments = {**chosen.arguments(), **vars(columns)}
+    progress = progress or silent
+    arguments = {**options.arguments(), **vars(columns)}
     with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
         arguments["table"] = _found(connection, table)
         with connection.cursor(row_factory=dict_row) as cursor:
@@ -211,7 +214,7 @@ def import_trajectories(
         query = "SELECT source FROM dbanon.load WHERE load_id = %s"
         sources = [row[0] for row in connection.execute(query, [loads[0]["load_id"]])]
         progress("making trajectories", loads[0]["trajectories"], loads[0]["trajectories"])
-    return _report(chosen.dataset, sources, loads, notices)
+    return _report(options.dataset, sources, loads, notices)
 
 
 def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
@@ -242,7 +245,7 @@ def _found(connection: Connection, table: str) -> int:
     Raises
     ------
     DataError
-        If there is none, naming the nearest.
+        If there is none, naming those with positions.
     """
     row = None
     try:
@@ -254,11 +257,11 @@ def _found(connection: Connection, table: str) -> int:
     except (psycopg.ProgrammingError, psycopg.NotSupportedError):  # it is no name
         pass
     if row is None or row[0] is None:
-        raise DataError(f"The table to import must exist. There is no '{table}'. {_nearest(connection, table)}")
+        raise DataError(f"The table to import must exist. There is no '{table}'. {_hint(connection)}")
     return int(row[0])
 
 
-def _nearest(connection: Connection, name: str) -> str:
+def _hint(connection: Connection) -> str:
     known = [
         row[0]
         for row in connection.execute(
@@ -269,8 +272,7 @@ def _nearest(connection: Connection, name: str) -> str:
             "AND n.nspname NOT IN ('dbanon', 'published') ORDER BY 1 LIMIT 1000"
         )
     ]
-    near = difflib.get_close_matches(name, [*known, *(k.split(".")[-1] for k in known)], n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else "Name it with its schema, such as public.gps."
+    return choose_one(known) or "Name it with its schema, such as public.gps."
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The registry of method families and the contract they keep.
 
 A family is one package: a frozen, keyword-only class `Parameters` made with `parameter`; its entry `METHOD`; a function
-``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; ``prepare(params, *, algorithm)``, which compiles
-what that one needs; and, where it joins inputs to finished cloaks, ``attach(cloaks, data, params, **inputs)``.
+``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
+``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
+``attach(cloaks, data, params, **inputs)``.
 Validation, error sentences, help, the SQL listing and the docs are all made from the fields of `Parameters`; what core
 Python and SQL ask of a family is in `METHOD`, so that nothing else names it. Same data, parameters and seed: same
 cloaks.
@@ -12,7 +13,6 @@ methods does not wait for Numba.
 """
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbanon.cloaks import Cloaks
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.methods import _parsing
 from dbanon.trajectory import Trajectories
 
@@ -104,7 +104,7 @@ class Method:
     Attributes
     ----------
     module : str
-        The family's package, with `Parameters`, `anonymise`, `prepare` and, where it joins inputs, `attach`.
+        The family's package.
     attack : str
         The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
     hides : {"sender", "place"}
@@ -140,7 +140,6 @@ class Method:
     adversary: str
     row_meaning: str
     left_out: str
-    paper: str
     attack: str
     algorithms: tuple[Algorithm, ...]
     hides: str
@@ -148,6 +147,7 @@ class Method:
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
     example: Mapping[str, Any]
+    paper: str = ""
     columns: tuple[Column, ...] = ()
     reads: tuple[str, ...] = ()
     joins: tuple[str, ...] = ()
@@ -214,7 +214,9 @@ class Method:
 
     def prepare(self, algorithm: str, params: Any) -> None:
         """Do what takes long before the first run of a machine and needs no data: compile. Safe in a thread."""
-        self._its("prepare")(params, algorithm=algorithm)
+        ready = getattr(importlib.import_module(self.module), "prepare", None)
+        if ready is not None:
+            ready(params, algorithm=algorithm)
 
     def anonymise(
         self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator, **inputs: Any
@@ -280,7 +282,7 @@ def method(name: str) -> Method:
     Raises
     ------
     ParameterError
-        If there is none, naming the nearest.
+        If there is none, naming those there are.
     """
     if name in METHODS:
         return METHODS[name]
@@ -288,10 +290,7 @@ def method(name: str) -> Method:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(known)}."
-    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {hint}")
+    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {choose_one(known)}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:

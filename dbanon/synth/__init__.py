@@ -25,17 +25,26 @@ import pyarrow.csv as pacsv
 
 from dbanon import _memory, _utm, binary_copy, writing
 from dbanon._background import in_background
-from dbanon._progress import Progress
+from dbanon._progress import Progress, silent
 from dbanon.connection import errors_translated
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
 from dbanon.reading import DatasetRow
 from dbanon.synth import _journeys, _network, _requests
 from dbanon.synth._journeys import Int
-from dbanon.synth._options import Plan
+from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
 
-__all__ = ["CSV_COLUMNS", "Plan", "SynthReport", "into_database", "into_files", "write_demo"]
+__all__ = [
+    "CSV_COLUMNS",
+    "Plan",
+    "SynthReport",
+    "into_database",
+    "into_files",
+    "limits_kmh",
+    "start_seconds",
+    "write_demo",
+]
 
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
@@ -174,7 +183,7 @@ def into_database(
     grid_m: float = 1.0,
     grid_s: int = 1,
     mode: datasets.Mode = "create",
-    progress: Progress,
+    progress: Progress = silent,
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
 
@@ -306,7 +315,7 @@ def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _T
 # ---- into files ------------------------------------------------------------------------------------------------------
 
 
-def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress) -> SynthReport:
+def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = silent) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
     Parameters

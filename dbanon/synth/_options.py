@@ -1,11 +1,10 @@
-"""What a user may ask the generator for, and what these wishes must be."""
+"""What the generator can be asked for, and the limits of each option."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 
@@ -86,13 +85,6 @@ class Plan:
                 "and place the city with --lon and --lat."
             )
 
-    @classmethod
-    def of(cls, *, start: str | int | None = None, limits: str | None = None, **fields: Any) -> Self:
-        """Make a plan from what a user writes: the start as a time, limits as ``0=110,1=80``."""
-        if start is not None:
-            fields["start_s"] = start_seconds(str(start))
-        return cls(limits_kmh=None if limits is None else limits_kmh(limits), **fields)
-
     def network(self) -> _network.Network:
         """Read the network, or make the built-in city."""
         if self.nodes is None or self.edges is None:
@@ -102,7 +94,7 @@ class Plan:
         )
 
     def source(self, network: _network.Network, first: int) -> str:
-        """Say what rows were generated from, so that they can be generated again."""
+        """Describe what rows were generated from, so that they can be generated again."""
         fields = {
             "seed": self.seed, "network": network.name, "objects": self.objects, "first": first,
             "instants": self.instants, "step_s": self.step_s, "start_s": self.start_s,
@@ -116,8 +108,9 @@ class Plan:
         return "synth " + ", ".join(f"{name}={value}" for name, value in fields.items())
 
 
-def start_seconds(text: str) -> int:
+def start_seconds(start: str | int) -> int:
     """Read a start: unix seconds, or ISO 8601 with a zone."""
+    text = str(start)
     try:
         return int(text)
     except ValueError:

@@ -177,8 +177,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
-'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are written to the
-tables. Trigger on dbanon.cloak.';
+'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are
+written to the tables.';
 
 CREATE OR REPLACE TRIGGER write_cloak INSTEAD OF INSERT OR UPDATE OR DELETE ON dbanon.cloak
     FOR EACH ROW EXECUTE FUNCTION dbanon_internal.write_cloak();

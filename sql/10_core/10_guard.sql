@@ -1,6 +1,6 @@
 -- What keeps the tables true: dataset revisions, rows of released runs, releases.
 --
--- The bulk tables (trajectory, request, site, poi, cell, quasi_identifier, those of dbanon_internal.run_tables) have no foreign keys: these statement triggers check the
+-- The tables of dbanon_internal.data_tables and run_tables have no foreign keys: statement triggers (sql/85_triggers.sql) check the
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
@@ -23,6 +23,15 @@
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: what is told while something is done
+
+CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier']
+$$;
+COMMENT ON FUNCTION dbanon_internal.data_tables() IS
+'The one list of the tables that hold what was loaded, each with a column dataset_id: triggers, deletion and grants follow it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.bump_revision() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -75,8 +84,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.bump_revision() IS
 'Raises dataset.revision whenever trajectories, requests, sites, points of interest, cells or quasi-identifiers of the
 dataset change, so that a verification of older data is known to be old; also checks that the dataset exists and that
-geometries are in its SRID. Trigger on the tables that hold these. Takes: nothing. Returns: nothing. Raises: DA008, DA009.
-Example: fires by itself.';
+geometries are in its SRID.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_dataset() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -102,9 +110,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_dataset() IS
-'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that was ever
-published; raises its revision when its grid changes. Trigger on dbanon.dataset. Takes: nothing. Returns: the row. Raises: DA007,
-DA008. Example: fires by itself.';
+'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that
+was ever published; raises its revision when its grid changes.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_srid() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -116,26 +123,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_srid() IS
-'Refuses a dataset in a reference system that imports refuse. Trigger on dbanon.dataset. Takes: nothing. Returns: the row.
-Raises: DA011. Example: fires by itself.';
+'Refuses a dataset in a reference system that imports refuse.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_dataset_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    relation text;
 BEGIN
-    DELETE FROM dbanon.trajectory t WHERE t.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.request q WHERE q.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.site s WHERE s.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.poi p WHERE p.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.cell c WHERE c.dataset_id = OLD.dataset_id;
-    DELETE FROM dbanon.quasi_identifier i WHERE i.dataset_id = OLD.dataset_id;
+    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+        EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING OLD.dataset_id;
+    END LOOP;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_dataset_rows() IS
-'Deletes everything that was loaded into a deleted dataset. Trigger on dbanon.dataset. Takes: nothing. Returns: nothing.
-Raises: nothing of its own. Example: fires by itself.';
+'Deletes everything that was loaded into a deleted dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_rows(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -167,8 +171,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.delete_run_rows() IS
-'Deletes what a deleted run wrote (a run with a release cannot be deleted). Trigger on dbanon.run. Takes:
-nothing. Returns: nothing. Raises: nothing of its own. Example: fires by itself.';
+'Deletes what a deleted run wrote (a run with a release cannot be deleted).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run_rows() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -225,10 +228,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
-'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must be known for
-ever. Also checks that the run exists, and has the regions and periods that its records name. Trigger on the tables of
-dbanon_internal.run_tables. Takes: nothing. Returns: nothing. Raises: DA007, DA009; DA015 where they are emptied on an old snapshot.
-Example: fires by itself.';
+'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
+be known for ever.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -244,8 +245,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run() IS
-'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published. Trigger on dbanon.run. Takes:
-nothing. Returns: the row. Raises: DA007. Example: fires by itself.';
+'Keeps dataset, method, algorithm, parameters and seed of a run that was ever published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_subject() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -262,9 +262,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
-'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of what
-two releases tell together. Trigger on dbanon.trajectory. Takes: nothing. Returns: the row. Raises: DA007. Example: fires by
-itself.';
+'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of
+what two releases tell together.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -285,8 +284,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_release() IS
-'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once. Trigger on dbanon.release. Takes:
-nothing. Returns: the row. Raises: DA006. Example: fires by itself.';
+'Keeps dbanon.release append-only; withdrawn_at and withdrawn_by may be set once.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_change() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -302,78 +300,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
-'Refuses every change of a release''s own table. Trigger on each dbanon.release_<n>. Takes: nothing. Returns: never.
-Raises: DA006. Example: fires by itself.';
-
-DO $$
-DECLARE
-    source text;
-BEGIN
-    FOREACH source IN ARRAY ARRAY['trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier'] LOOP
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_insert ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_update ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_delete ON dbanon.%I', source);
-        EXECUTE format('DROP TRIGGER IF EXISTS bump_truncate ON dbanon.%I', source);
-        EXECUTE format('CREATE TRIGGER bump_insert AFTER INSERT ON dbanon.%I REFERENCING NEW TABLE AS added '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_update AFTER UPDATE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_delete AFTER DELETE ON dbanon.%I REFERENCING OLD TABLE AS changed '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-        EXECUTE format('CREATE TRIGGER bump_truncate AFTER TRUNCATE ON dbanon.%I '
-            'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.bump_revision()', source);
-    END LOOP;
-END
-$$;
-
-DROP TRIGGER IF EXISTS guard_update ON dbanon.dataset;
-CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.dataset FOR EACH ROW
-    WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)
-    EXECUTE FUNCTION dbanon_internal.guard_dataset();
-DROP TRIGGER IF EXISTS guard_srid ON dbanon.dataset;
-CREATE TRIGGER guard_srid BEFORE INSERT OR UPDATE OF srid ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_srid();
-DROP TRIGGER IF EXISTS delete_rows ON dbanon.dataset;
-CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.dataset
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_dataset_rows();
-
-DROP TRIGGER IF EXISTS guard_subject ON dbanon.trajectory;
-CREATE TRIGGER guard_subject BEFORE UPDATE OF subject, dataset_id ON dbanon.trajectory FOR EACH ROW
-    WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)
-    EXECUTE FUNCTION dbanon_internal.guard_subject();
-
-DO $$
-DECLARE
-    target text;
-    event record;
-BEGIN
-    FOREACH target IN ARRAY dbanon_internal.run_tables() LOOP
-        FOR event IN
-            SELECT * FROM (VALUES
-                ('insert', 'AFTER INSERT', 'REFERENCING NEW TABLE AS added'),
-                ('update', 'AFTER UPDATE', 'REFERENCING OLD TABLE AS changed NEW TABLE AS added'),
-                ('delete', 'AFTER DELETE', 'REFERENCING OLD TABLE AS changed'),
-                ('truncate', 'BEFORE TRUNCATE', '')) v (name, moment, tables)
-        LOOP
-            EXECUTE format('CREATE OR REPLACE TRIGGER guard_%s %s ON dbanon.%I %s '
-                'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_run_rows()', event.name, event.moment, target, event.tables);
-        END LOOP;
-    END LOOP;
-END
-$$;
-
-DROP TRIGGER IF EXISTS guard_update ON dbanon.run;
-CREATE TRIGGER guard_update BEFORE UPDATE ON dbanon.run FOR EACH ROW
-    WHEN (OLD.run_id <> NEW.run_id OR OLD.dataset_id <> NEW.dataset_id OR OLD.method <> NEW.method
-          OR OLD.algorithm <> NEW.algorithm OR OLD.params <> NEW.params OR OLD.seed IS DISTINCT FROM NEW.seed)
-    EXECUTE FUNCTION dbanon_internal.guard_run();
-DROP TRIGGER IF EXISTS delete_rows ON dbanon.run;
-CREATE TRIGGER delete_rows AFTER DELETE ON dbanon.run
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.delete_run_rows();
-
-DROP TRIGGER IF EXISTS guard_rows ON dbanon.release;
-DROP TRIGGER IF EXISTS guard_truncate ON dbanon.release;
-CREATE TRIGGER guard_rows BEFORE UPDATE OR DELETE ON dbanon.release
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.guard_release();
-CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON dbanon.release
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.guard_release();
+'Refuses every change of a release''s own table.';

@@ -3,34 +3,18 @@
 -- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_values.py; a test holds the two
 -- against each other. Session settings play no part in it.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.likeness(a text, b text) RETURNS double precision
+CREATE OR REPLACE FUNCTION dbanon_internal.choose_one(known text[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
--- The planner takes the recursion for large, and compiling it would take a tenth of a second for each pair of words.
-SET jit = off
 AS $$
-    -- The longest stretch that both share counts, the first of equals; then what lies left and right of it, in the same way.
-    WITH RECURSIVE part (a, b, shared) AS (
-        SELECT likeness.a, likeness.b, 0
-        UNION ALL
-        SELECT side.a, side.b, side.shared
-        FROM part p
-        CROSS JOIN LATERAL (
-            SELECT i, strpos(p.b, substr(p.a, i, size)) AS j, size
-            FROM generate_series(1, length(p.a)) i
-            CROSS JOIN LATERAL generate_series(1, least(length(p.a) - i + 1, length(p.b))) size
-            WHERE strpos(p.b, substr(p.a, i, size)) > 0
-            ORDER BY size DESC, i LIMIT 1) k
-        CROSS JOIN LATERAL (VALUES (left(p.a, k.i - 1), left(p.b, k.j - 1), k.size),
-                                   (substr(p.a, k.i + k.size), substr(p.b, k.j + k.size), 0)) side (a, b, shared)
-    )
-    SELECT coalesce(2 * sum(p.shared)::double precision / nullif(length(likeness.a) + length(likeness.b), 0), 1)
-    FROM part p
+    SELECT format('Choose one of: %s%s.', string_agg('''' || k.name || '''', ', ' ORDER BY k.place),
+                  CASE WHEN cardinality(known) > 20 THEN format(' and %s more', cardinality(known) - 20) END)
+    FROM (SELECT u.name, row_number() OVER (ORDER BY u.name COLLATE "C") AS place FROM unnest(known) u (name)) k
+    WHERE k.place <= 20
+    HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.likeness(text, text) IS
-'How alike two texts are, from 0 to 1: twice the characters in the stretches they share, over all they have (Ratcliff and
-Obershelp; as Python''s difflib for less than 200 characters). Takes: a, b. Returns: the ratio. Raises: nothing. Example:
-SELECT dbanon_internal.likeness(''tp-aware'', ''tp-awar'').';
+COMMENT ON FUNCTION dbanon_internal.choose_one(text[]) IS
+'The sentence that lists what could have been named, or NULL if there is nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.quoted(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -41,8 +25,7 @@ AS $$
     FROM regexp_replace(content COLLATE "C", '[\x01-\x1f\x7f]', '?', 'g') t
 $$;
 COMMENT ON FUNCTION dbanon_internal.quoted(text) IS
-'A text as an error shows it: in quotes, control characters as question marks, at most 60 characters of it. Takes: content.
-Returns: the quoted text. Raises: nothing. Example: SELECT dbanon_internal.quoted(''soon'').';
+'A text as an error shows it: in quotes, control characters as question marks, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stripped(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -52,8 +35,7 @@ AS $$
     SELECT CASE jsonb_typeof(value) WHEN 'string' THEN btrim(value #>> '{}', E' \t\r\n') ELSE '' END COLLATE "C"
 $$;
 COMMENT ON FUNCTION dbanon_internal.stripped(jsonb) IS
-'A JSON text without blanks around it. Takes: value. Returns: the text, empty if the value is no text. Raises: nothing. Example:
-SELECT dbanon_internal.stripped(''" 5 "'').';
+'A JSON text without blanks around it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_number(content text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -64,8 +46,7 @@ AS $$
         AND content COLLATE "C" ~ '^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_number(text) IS
-'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent. Takes: content. Returns: true or
-false. Raises: nothing. Example: SELECT dbanon_internal.is_number(''1e3'').';
+'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.shown(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -82,8 +63,7 @@ AS $$
     END
 $$;
 COMMENT ON FUNCTION dbanon_internal.shown(jsonb) IS
-'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it. Takes: value.
-Returns: the text; null for JSON''s null is SQL''s. Raises: nothing. Example: SELECT dbanon_internal.shown(''"soon"'').';
+'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.as_number(value jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -95,8 +75,7 @@ AS $$
                       WHEN dbanon_internal.is_number(dbanon_internal.stripped(value)) THEN dbanon_internal.stripped(value)::numeric END) v (number)
 $$;
 COMMENT ON FUNCTION dbanon_internal.as_number(jsonb) IS
-'A JSON number, or a text that is one. Takes: value. Returns: the number; null if it is none, or beyond 1e300. Raises: nothing.
-Example: SELECT dbanon_internal.as_number(''"1e3"'').';
+'A JSON number, or a text that is one.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.as_instant(value jsonb) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -127,8 +106,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.as_instant(jsonb) IS
-'An instant in whole seconds: unix seconds, or ISO 8601 with a zone. Takes: value. Returns: unix seconds; null if it is none, or
-beyond the year 5138. Raises: nothing. Example: SELECT dbanon_internal.as_instant(''"2026-01-05T08:00:00Z"'').';
+'An instant in whole seconds: unix seconds, or ISO 8601 with a zone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.as_parameter(about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -163,29 +141,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.as_parameter(jsonb, jsonb) IS
-'A value as a parameter holds it. Takes: about (an element of dbanon.method.parameters), value. Returns: the value in the
-type of the parameter; null if it must not be that. Raises: nothing. Example: SELECT dbanon_internal.as_parameter(''{"type":
-"switch"}'', ''"on"'').';
+'A value as a parameter holds it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name(what text, name text, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    near text;
 BEGIN
-    SELECT k.name INTO near
-    FROM (SELECT u.name, dbanon_internal.likeness(u.name, refuse_name.name) AS ratio FROM unnest(known) u (name)) k
-    WHERE k.ratio >= 0.6 ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1;
     RAISE EXCEPTION 'There is no % named %.', what, coalesce(dbanon_internal.quoted(name), 'NULL')
         USING ERRCODE = 'DA011', DETAIL = format('There are %s.', cardinality(known)),
-              HINT = coalesce('Did you mean ''' || near || '''?',
-                  'Choose one of: ' || (SELECT string_agg(k, ', ' ORDER BY k COLLATE "C") FROM unnest(known) k) || '.');
+              HINT = dbanon_internal.choose_one(known);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name(text, text, text[]) IS
-'Refuses a name that is none of those known, naming the nearest. Takes: what it should name, name, known. Returns: never.
-Raises: DA011. Example: SELECT dbanon_internal.refuse_name(''method'', ''tp-awar'', ''{tp-aware}'').';
+'Refuses a name that is none of those known, naming those.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.checked_algorithm(method text, algorithm text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -205,8 +174,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.checked_algorithm(text, text) IS
-'Finds an algorithm of a method. Takes: method, algorithm (null: the first). Returns: the algorithm''s name. Raises: DA011.
-Example: SELECT dbanon_internal.checked_algorithm(''sensitive-sites'', NULL).';
+'Finds an algorithm of a method.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.checked_value(method text, about jsonb, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -229,9 +197,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.checked_value(text, jsonb, jsonb) IS
-'Checks the value of one parameter. Takes: method, about (an element of dbanon.method.parameters), value (null: not given).
-Returns: the value in the type of the parameter, or its default. Raises: DA011. Example: SELECT
-dbanon_internal.checked_value(''tp-aware'', m.parameters -> 0, ''20'') FROM dbanon.method m WHERE m.name = ''tp-aware''.';
+'Checks the value of one parameter.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_params(method text, algorithm text, params jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -274,10 +240,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_params(text, text, jsonb) IS
-'Checks the parameters of a run by dbanon.method, as far as that needs no data. Takes: method, algorithm (null: the first),
-params (an object; values may be JSON''s or texts; null: none). Returns: all parameters, those not given at their defaults,
-in their own types; instants as unix seconds. Raises: DA011. Example: SELECT dbanon_internal.check_params(''tp-aware'', NULL, ''{"k":
-20}'').';
+'Checks the parameters of a run by dbanon.method, as far as that needs no data.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.role_name(role text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -286,8 +249,7 @@ AS $$
     SELECT '@prefix@_' || role
 $$;
 COMMENT ON FUNCTION dbanon_internal.role_name(text) IS
-'What a role is called in this database: roles belong to the server, so names are chosen for each database. Takes: role: admin,
-operator, worker or analyst. Returns: its name. Raises: nothing. Example: SELECT dbanon_internal.role_name(''analyst'').';
+'What a role is called in this database: roles belong to the server, so names are chosen for each database.';
 
 CREATE OR REPLACE FUNCTION dbanon.version() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE STRICT

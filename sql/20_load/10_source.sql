@@ -6,19 +6,6 @@
 
 -- ---- the dataset
 
-CREATE OR REPLACE FUNCTION dbanon_internal.nearest(wanted text, known text[], cutoff double precision DEFAULT 0.6) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT k.name
-    FROM (SELECT u.name, dbanon_internal.likeness(left(u.name, 200), left(wanted, 200)) AS ratio FROM unnest(known) u (name)) k
-    WHERE k.ratio >= cutoff
-    ORDER BY k.ratio DESC, k.name COLLATE "C" DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION dbanon_internal.nearest(text, text[], double precision) IS
-'What somebody may have meant. Takes: wanted, what was written; known, what there is; cutoff, how alike they must be.
-Returns: the likest; NULL if none is. Raises: nothing. Example: SELECT dbanon_internal.nearest(''taxis'', ARRAY[''taxi'', ''bus'']).';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_dataset(dataset text) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -26,8 +13,7 @@ AS $$
     SELECT pg_advisory_xact_lock(hashtextextended('dbanon.load ' || dataset, 0))
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_dataset(text) IS
-'Waits for other loads into a dataset of this name, and holds it until the transaction ends. Takes: dataset, its name. Returns:
-nothing. Raises: nothing. Example: SELECT dbanon_internal.lock_dataset(''taxi'').';
+'Waits for other loads into a dataset of this name, and holds it until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.known_dataset(dataset text) RETURNS dbanon.dataset
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -35,22 +21,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found_row dbanon.dataset;
-    near text;
 BEGIN
     SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset;
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    near := dbanon_internal.nearest(dataset, ARRAY(SELECT d.name FROM dbanon.dataset d ORDER BY d.name LIMIT 1000));
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
-              HINT = CASE WHEN near IS NULL THEN 'Load one with SELECT * FROM dbanon.import_trajectories(...).'
-                          ELSE format('Did you mean %L?', near) END;
+              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d)),
+                              'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
-'Looks up a dataset. Takes: dataset, its name. Returns: its row. Raises: DA001, naming the nearest, if there is none. Example:
-SELECT (dbanon_internal.known_dataset(''taxi'')).srid.';
+'Looks up a dataset.';
 
 -- ---- arguments
 
@@ -76,8 +59,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_differ(text[], text) IS
-'Refuses columns of which one is to be two things, or one is not named. Takes: named, their names; told, what they are for.
-Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_differ(ARRAY[''cab'', ''at''], ''subject and time'').';
+'Refuses columns of which one is to be two things, or one is not named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_zone(tz text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -93,8 +75,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_zone(text) IS
-'Refuses a time zone that there is not. Takes: tz, its name or NULL. Returns: nothing. Raises: DA011. Example:
-SELECT dbanon_internal.check_zone(''Europe/Berlin'').';
+'Refuses a time zone that there is not.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reference_system(
     crs text, OUT srid integer, OUT geographic boolean, OUT metric boolean, OUT meridian double precision)
@@ -120,9 +101,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reference_system(text) IS
-'Looks up a reference system. Takes: crs, EPSG:n or n. Returns: its srid; whether it is in degrees (geographic), or in metres
-on a plane (metric); the longitude around which a projected one is true (meridian), in degrees, NULL where it names none.
-Raises: DA011. Example: SELECT * FROM dbanon_internal.reference_system(''EPSG:32610'').';
+'Looks up a reference system.';
 
 -- ---- the source
 
@@ -213,10 +192,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text) IS
-'Looks up a table or view to import, and refuses one that cannot be read whole by this login. Takes: source; columns, the
-names of those to read; subject, that of the subjects, where there is one. Returns: qualified, its name with its schema,
-quoted; types, of each of its columns, by name. Raises: DA012, DA014. Example: SELECT * FROM
-dbanon_internal.describe_source(''public.gps'', ARRAY[''cab'']).';
+'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -232,8 +208,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_geometry(jsonb, text) IS
-'Refuses a column that holds no geometries. Takes: types, from dbanon_internal.describe_source; geom, the column. Returns: nothing.
-Raises: DA012. Example: SELECT dbanon_internal.check_geometry(''{"place": "geometry"}'', ''place'').';
+'Refuses a column that holds no geometries.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_reading(qualified text, state text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -249,9 +224,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_reading(text, text) IS
-'Says of an error that it comes from the source, which may be a view of anything. Takes: qualified, the source; state, the
-SQLSTATE. Returns: nothing where the error is another. Raises: DA012. Example: SELECT dbanon_internal.refuse_reading(''public.gps'',
-''57014'').';
+'Says of an error that it comes from the source, which may be a view of anything.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ask_source(query text, qualified text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -273,8 +246,7 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.ask_source(text, text) IS
-'Reads one number from a source. Takes: query, a SELECT; qualified, the source. Returns: the number; NULL where there is no
-row. Raises: DA012. Example: SELECT dbanon_internal.ask_source(''SELECT count(*) FROM public.gps'', ''public.gps'').';
+'Reads one number from a source.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_source(statement text, qualified text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -300,9 +272,7 @@ EXCEPTION WHEN others THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_source(text, text) IS
-'Copies a source into the staging table. Takes: statement, an INSERT; qualified, the source. Returns: how many rows. Raises:
-DA012. Example: SELECT dbanon_internal.stage_source(''INSERT INTO pg_temp.dbanon_staged SELECT 0, 1 FROM public.gps'',
-''public.gps'').';
+'Copies a source into the staging table.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.source_crs(qualified text, geom text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -322,9 +292,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.source_crs(text, text) IS
-'Names the reference system of a column of geometries, that of the first of them. Takes: qualified, the source; geom, the
-column. Returns: its number; 4326 where there is no geometry. Raises: DA012. Example: SELECT
-dbanon_internal.source_crs(''public.gps'', ''place'').';
+'Names the reference system of a column of geometries, that of the first of them.';
 
 -- ---- what columns mean, as expressions
 
@@ -341,9 +309,7 @@ AS $$
                       '\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000'))
 $$;
 COMMENT ON FUNCTION dbanon_internal.text_expression(text) IS
-'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left. Takes:
-argument, an expression of type text. Returns: an expression. Raises: nothing. Example: SELECT
-dbanon_internal.text_expression(''raw_subject'').';
+'Writes a text without the blanks around it and in one spelling of Unicode (NFC), NULL where nothing is left.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.localised_expression(argument text, tz text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -359,9 +325,8 @@ AS $$
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
 COMMENT ON FUNCTION dbanon_internal.localised_expression(text, text) IS
-'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward
-and leave it out. Takes: argument, an expression of type timestamp or date; tz, the zone. Returns: an expression. Raises:
-nothing. Example: SELECT dbanon_internal.localised_expression(''raw_time'', ''UTC'').';
+'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set
+forward and leave it out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -391,9 +356,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, text, text) IS
-'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them. Takes: argument, an
-expression; kind, its type; qualified, the source; time_column, its column of times. Returns: an expression. Raises: DA012.
-Example: SELECT dbanon_internal.counted_expression(''raw_time'', ''bigint'', ''public.gps'', ''t'').';
+'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -419,10 +382,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.time_expression(text, text, jsonb, text, text) IS
-'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite. Takes: argument, an expression
-that is the time; qualified and types, from dbanon_internal.describe_source; time_column, its column of times; tz, the zone of times
-that name none. Returns: an expression. Raises: DA011, DA012. Example: SELECT dbanon_internal.time_expression(''raw_time'',
-''public.gps'', ''{"t": "date"}'', ''t'', ''UTC'').';
+'Writes a time as unix seconds: NULL where it is none, infinite or NaN where it is not finite.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.middle_expression(argument text, axis text, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -438,9 +398,7 @@ AS $$
              'THEN @postgis@.ST_ShiftLongitude(%1$s) ELSE %1$s END) AS b) box) sides)' END, argument)
 $$;
 COMMENT ON FUNCTION dbanon_internal.middle_expression(text, text, boolean) IS
-'Writes the middle of the bounds of a shape on one axis. Takes: argument, an expression of type geometry; axis, x or y;
-geographic, whether it is in degrees. Returns: an expression; NULL where the shape is empty. Raises: nothing. Example: SELECT
-dbanon_internal.middle_expression(''raw_geom'', ''x'', true).';
+'Writes the middle of the bounds of a shape on one axis.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.name_reasons(argument text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -450,8 +408,7 @@ AS $$
     SELECT format('WHEN %s ~ %L THEN ''control-characters''', argument, E'[\u0001-\u001f\u007f-\u009f]')
 $$;
 COMMENT ON FUNCTION dbanon_internal.name_reasons(text) IS
-'Writes what may be wrong with a name, as a branch of a CASE. Takes: argument, an expression of type text. Returns: the
-branch. Raises: nothing. Example: SELECT dbanon_internal.name_reasons(''trip'').';
+'Writes what may be wrong with a name, as a branch of a CASE.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.event_reasons() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -465,8 +422,8 @@ AS $$
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
 COMMENT ON FUNCTION dbanon_internal.event_reasons() IS
-'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.
-Takes: nothing. Returns: the branches. Raises: nothing. Example: SELECT dbanon_internal.event_reasons().';
+'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first
+counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.position_reasons(expected_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -480,9 +437,8 @@ AS $$
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.position_reasons(integer, boolean) IS
-'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts. Takes:
-expected_srid, that of the source; geographic, whether that is in degrees. Returns: the branches. Raises: nothing. Example:
-SELECT dbanon_internal.position_reasons(4326, true).';
+'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first
+counts.';
 
 -- ---- staged rows
 
@@ -504,9 +460,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_staging(text) IS
-'Makes the temporary tables of a load, empty; they end with the transaction. Takes: columns, those of dbanon_staged after
-file and line, with their types. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.make_staging(''subject
-text'').';
+'Makes the temporary tables of a load, empty; they end with the transaction.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out(condition text, reason text, content text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -522,8 +476,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
-'Moves staged rows to those left out. Takes: condition, reason and content (JSON, the row as it was read), expressions over
-dbanon_staged. Returns: how many. Raises: nothing of its own. Example: SELECT dbanon_internal.leave_out(''false'', ''NULL'', ''NULL'').';
+'Moves staged rows to those left out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_some(rows_read bigint, remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -551,8 +504,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_some(bigint, text) IS
-'Refuses a load of which nothing is left, and counts the reasons. Takes: rows_read, in all; remedy, what to do. Returns:
-nothing. Raises: DA012. Example: SELECT dbanon_internal.demand_some(10, ''Check which columns are named.'').';
+'Refuses a load of which nothing is left, and counts the reasons.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -571,8 +523,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
-'Refuses a load of which most rows of a file have x and y the wrong way round. Takes: rows_read, of each file; remedy, what
-to do. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.refuse_swapped(ARRAY[10], ''Swap them in a view.'').';
+'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
     load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
@@ -597,10 +548,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[]) IS
-'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine. Takes: dataset_id; kind; sources, what
-they are called; rows_read, of each. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined (by
-reason). Raises: nothing of its own. Example: SELECT * FROM dbanon_internal.write_load(1, ''sites'', ARRAY[''table public.clinics''],
-ARRAY[10]).';
+'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine.';
 
 -- ---- places
 
@@ -620,8 +568,7 @@ EXCEPTION WHEN internal_error THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.moved(@postgis@.geometry, integer) IS
-'Reprojects a geometry. Takes: place; target, an SRID. Returns: the geometry; NULL where the projection cannot show it.
-Raises: nothing of its own. Example: SELECT dbanon_internal.moved(ST_SetSRID(ST_MakePoint(8.2, 53.1), 4326), 32632).';
+'Reprojects a geometry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.middle_span(places double precision[], narrowest double precision, OUT low double precision,
     OUT high double precision)
@@ -640,9 +587,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double precision) IS
-'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent
-around them. Takes: places, at least one; narrowest, what is around them in any case. Returns: low, high. Raises: nothing.
-Example: SELECT * FROM dbanon_internal.middle_span(ARRAY[0, 100, 200], 1000).';
+'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its
+extent around them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reach(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
@@ -679,5 +625,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reach(bigint) IS
-'Finds what does not lie far outside where the trajectories of a dataset are. Takes: dataset_id. Returns: bounds in metres;
-infinite ones where there is no trajectory. Raises: nothing. Example: SELECT * FROM dbanon_internal.reach(1).';
+'Finds what does not lie far outside where the trajectories of a dataset are.';

@@ -26,8 +26,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, double precision) IS
-'Refuses what no dataset can be called or have for a grid. Takes: dataset, its name; mode of the load; grid_m in metres;
-grid_s in seconds. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_dataset(''taxi'', ''create'', 1, 60).';
+'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(
     dataset text, mode text, grid_m double precision, grid_s double precision, srid integer) RETURNS dbanon.dataset
@@ -70,10 +69,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_dataset(text, text, double precision, double precision, integer) IS
-'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it. Takes: dataset, its
-name; mode: create, append or replace; grid_m, grid_s and srid (NULL: any) wanted; to append, 1 and 1 are any grid. Returns:
-its row as it is; NULL where it is to be created. Raises: DA001, DA011. Example: SELECT dbanon_internal.claim_dataset(''taxi'',
-''append'', 1, 1, NULL).';
+'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(
     dataset text, mode text, srid integer, grid_m double precision, grid_s integer) RETURNS bigint
@@ -110,8 +106,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it
-stays. Takes: dataset, its name; mode: create, append or replace; srid, grid_m, grid_s. Returns: its key. Raises: DA011 if it
-has sites and would change its reference system. Example: SELECT dbanon_internal.write_dataset(''taxi'', ''create'', 32610, 1, 1).';
+stays.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -126,8 +121,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_metric(integer) IS
-'Refuses a reference system in which distances are no metres on a plane. Takes: srid, NULL for none. Returns: nothing.
-Raises: DA011. Example: SELECT dbanon_internal.check_metric(32610).';
+'Refuses a reference system in which distances are no metres on a plane.';
 
 -- ---- boxes
 
@@ -147,9 +141,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_bbox(double precision[], boolean) IS
-'Refuses a box that is none. Takes: bbox, least x, least y, greatest x, greatest y, or NULL; geographic, whether it is in
-degrees, in which one may cross the antimeridian. Returns: nothing. Raises: DA011. Example: SELECT
-dbanon_internal.check_bbox(''{8,53,9,54}'', true).';
+'Refuses a box that is none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.inside_box(x text, y text, bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -161,8 +153,7 @@ AS $$
                   x, y, bbox[1], bbox[2], bbox[3], bbox[4], CASE WHEN bbox[1] <= bbox[3] THEN 'AND' ELSE 'OR' END)
 $$;
 COMMENT ON FUNCTION dbanon_internal.inside_box(text, text, double precision[]) IS
-'Writes that a position lies in a box. Takes: x, y, expressions; bbox. Returns: a condition. Raises: nothing. Example:
-SELECT dbanon_internal.inside_box(''x'', ''y'', ''{8,53,9,54}'').';
+'Writes that a position lies in a box.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.box_reasons(bbox double precision[]) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -174,8 +165,7 @@ AS $$
         dbanon_internal.inside_box('x', 'y', bbox), dbanon_internal.inside_box('y', 'x', bbox)) END
 $$;
 COMMENT ON FUNCTION dbanon_internal.box_reasons(double precision[]) IS
-'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y. Takes: bbox, NULL
-for none. Returns: the branches. Raises: nothing. Example: SELECT dbanon_internal.box_reasons(''{8,53,9,54}'').';
+'Writes what may be wrong with a place where a box is given, as branches of a CASE over columns x and y.';
 
 -- ---- shapes
 
@@ -189,8 +179,7 @@ AS $$
     FROM (SELECT @postgis@.Box3D(shape) AS b) box
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_endless(@postgis@.geometry) IS
-'Says whether a coordinate of a shape is not finite, or too great to be halved. Takes: shape. Returns: the answer; NULL for
-an empty one. Raises: nothing. Example: SELECT dbanon_internal.is_endless(ST_MakePoint(1, 1)).';
+'Says whether a coordinate of a shape is not finite, or too great to be halved.';
 
 -- ---- staged rows
 
@@ -205,9 +194,7 @@ AS $$
     FROM jsonb_each_text(cells) c
 $$;
 COMMENT ON FUNCTION dbanon_internal.staged_content(jsonb) IS
-'Writes the JSON of a staged row: the columns of the source and what was read from them. Takes: cells, for each column of the
-source the column of dbanon_staged, or place for its geometry. Returns: an expression. Raises: nothing. Example: SELECT
-dbanon_internal.staged_content(''{"cab": "subject", "position": "place"}'').';
+'Writes the JSON of a staged row: the columns of the source and what was read from them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.say(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -218,8 +205,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.say(text) IS
-'Says what is being done now, to whoever set client_min_messages to debug1. Takes: stage. Returns: nothing. Raises: a
-message, DA018. Example: SELECT dbanon_internal.say(''making trajectories'').';
+'Says what is being done now, to whoever set client_min_messages to debug1.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.grouped(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -228,8 +214,7 @@ AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
 COMMENT ON FUNCTION dbanon_internal.grouped(bigint) IS
-'Writes a count with a comma at each thousand. Takes: n. Returns: a text. Raises: nothing. Example: SELECT
-dbanon_internal.grouped(484789).';
+'Writes a count with a comma at each thousand.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.tell(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -242,8 +227,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.tell(text) IS
-'Tells somebody what to look at. Takes: notice, NULL for nothing. Returns: nothing. Raises: a notice, DA018. Example:
-SELECT dbanon_internal.tell(''1 time lies far outside the rest and was kept.'').';
+'Tells somebody what to look at.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
@@ -274,7 +258,4 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_load(
     text, text, text, integer, double precision, double precision, double precision, double precision[]) IS
-'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables. Takes: as
-dbanon.import_trajectories. Returns: source_srid and geographic, of the source; first_number, from which rows that are
-subjects of their own are numbered. Raises: DA001, DA011. Example: SELECT * FROM dbanon_internal.begin_load(''taxi'', ''create'',
-''EPSG:4326'', NULL, 1, 1, NULL, NULL).';
+'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables.';

@@ -22,9 +22,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.draw_sample(bigint, integer) IS
-'Draws some of the staged fixes, all of them where there are few. Takes: staged, how many there are; most, about how many to
-draw. Returns: x, y, t, in units of the source. Raises: nothing. Example: SELECT cardinality(x) FROM
-dbanon_internal.draw_sample(1000000).';
+'Draws some of the staged fixes, all of them where there are few.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.distinct_places(
     x double precision[], y double precision[], side double precision, OUT xs double precision[], OUT ys double precision[])
@@ -36,8 +34,7 @@ AS $$
     FROM (SELECT DISTINCT round(f.x / side) * side AS x, round(f.y / side) * side AS y FROM unnest(x, y) f (x, y)) p
 $$;
 COMMENT ON FUNCTION dbanon_internal.distinct_places(double precision[], double precision[], double precision) IS
-'Finds the places among positions. Takes: x, y of each position; side of a place. Returns: xs, ys of each place. Raises:
-nothing. Example: SELECT * FROM dbanon_internal.distinct_places(''{1,2}'', ''{1,2}'', 100).';
+'Finds the places among positions.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -74,10 +71,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.home(double precision[], double precision[], double precision) IS
-'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other. Takes: x, y of each;
-unit, a metre. Returns: an object of bounds x and y, [least, greatest], and x_is_greater, whether x is the greater of the two
-there; NULL if x and y could be mistaken for each other. Raises: nothing. Example: SELECT dbanon_internal.home(''{-122.4}'',
-''{37.7}'', 1 / 111000.0).';
+'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
     x double precision[], y double precision[], t double precision[], geographic boolean) RETURNS jsonb
@@ -122,10 +116,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
-'Finds the bounds of what is not far outside the rest. Takes: x, y, t of at least one fix; geographic, whether x and y are
-degrees. Returns: an object of bounds x, y and t, [least, greatest] in units of the source, where x may run on beyond 180
-degrees if turns is true; middle, the median [x, y] of what lies inside; and home, of dbanon_internal.home. Raises: nothing. Example:
-SELECT dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true).';
+'Finds the bounds of what is not far outside the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.within(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -137,8 +128,7 @@ AS $$
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
 COMMENT ON FUNCTION dbanon_internal.within(text, jsonb, boolean) IS
-'Writes that a value lies in a span. Takes: staged, the column; span, [least, greatest]; turns, whether it is a longitude,
-which may be one turn off. Returns: a condition. Raises: nothing. Example: SELECT dbanon_internal.within(''x'', ''[8,9]'', true).';
+'Writes that a value lies in a span.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
@@ -158,9 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_conditions(jsonb) IS
-'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest. Takes:
-shape, of dbanon_internal.survey_shape. Returns: conditions over columns x, y and t; what is swapped may be far, too. Raises: nothing.
-Example: SELECT far FROM dbanon_internal.survey_conditions(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true)).';
+'Writes which staged fixes have their axes swapped, lie far outside the rest, or are of a time far outside the rest.';
 
 -- ---- where that is on Earth
 
@@ -172,8 +160,7 @@ AS $$
     SELECT abs(lon - other - 360 * floor((lon - other + 180) / 360))
 $$;
 COMMENT ON FUNCTION dbanon_internal.degrees_apart(double precision, double precision) IS
-'How far two longitudes are apart, the short way round. Takes: lon, other. Returns: degrees, at most 180; NULL if one is
-NULL. Raises: nothing. Example: SELECT dbanon_internal.degrees_apart(179, -179).';
+'How far two longitudes are apart, the short way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.try_degrees(
     x double precision, y double precision, source_srid integer, geographic boolean, OUT lon double precision, OUT lat double precision)
@@ -195,8 +182,7 @@ EXCEPTION WHEN internal_error THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.try_degrees(double precision, double precision, integer, boolean) IS
-'Longitude and latitude of a place. Takes: x, y; source_srid; geographic, whether that is in degrees. Returns: lon, lat; NULL
-where there is no such place. Raises: nothing. Example: SELECT * FROM dbanon_internal.try_degrees(550000, 4170000, 32610, false).';
+'Longitude and latitude of a place.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_axes(remedy text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -209,8 +195,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_axes(text) IS
-'Refuses a source whose x and y are the wrong way round. Takes: remedy, what to do. Returns: never. Raises: DA011. Example:
-SELECT dbanon_internal.refuse_axes(''Swap them in a view.'').';
+'Refuses a source whose x and y are the wrong way round.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_place(
     shape jsonb, crs text, remedy text, OUT lon double precision, OUT lat double precision)
@@ -239,10 +224,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_place(jsonb, text, text) IS
-'Finds where the staged fixes are. Takes: shape, of dbanon_internal.survey_shape; crs, that of the source; remedy, what to do if x and
-y are the wrong way round. Returns: lon, lat, in degrees, of their median. Raises: DA011 if that is not in the reference
-system, or only with x and y swapped. Example: SELECT * FROM dbanon_internal.survey_place(''{"middle": [8.2, 53.1]}'', ''EPSG:4326'',
-NULL).';
+'Finds where the staged fixes are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.utm_zone(lon double precision, lat double precision) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -252,8 +234,7 @@ AS $$
     SELECT CASE WHEN lat >= 0 THEN 32600 ELSE 32700 END + least(floor((lon + 180) / 6)::integer + 1, 60)
 $$;
 COMMENT ON FUNCTION dbanon_internal.utm_zone(double precision, double precision) IS
-'The SRID of the UTM zone of a place on WGS 84. Takes: lon, lat in degrees. Returns: the SRID. Raises: nothing. Example:
-SELECT dbanon_internal.utm_zone(-122.4, 37.7).';
+'The SRID of the UTM zone of a place on WGS 84.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_axes(crs text, target integer, lon double precision, lat double precision, remedy text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -270,9 +251,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_axes(text, integer, double precision, double precision, text) IS
-'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true. Takes: crs of the
-source; target, the dataset''s; lon, lat, their median; remedy, what to do. Returns: nothing. Raises: DA011. Example: SELECT
-dbanon_internal.check_axes(''EPSG:4326'', 32610, -122.4, 37.7, NULL).';
+'Refuses positions in degrees that must be swapped to be where the dataset''s reference system is true.';
 
 -- ---- what becomes of it
 
@@ -292,9 +271,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.sort_out(jsonb, boolean, text) IS
-'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to. Takes: shape, of dbanon_internal.survey_shape;
-drop_outliers; content, of dbanon_internal.staged_content. Returns: how many. Raises: nothing of its own. Example:
-SELECT dbanon_internal.sort_out(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), false, ''NULL'').';
+'Leaves out staged fixes with swapped axes, and those far outside the rest if asked to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.kept_far(shape jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -313,9 +290,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.kept_far(jsonb) IS
-'Counts the fixes that lie far outside the rest and were kept. Takes: shape, of dbanon_internal.survey_shape. Returns: an object,
-{reason: count}. Raises: nothing of its own. Example: SELECT dbanon_internal.kept_far(dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'',
-''{0}'', true)).';
+'Counts the fixes that lie far outside the rest and were kept.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.far_notice(n bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -329,8 +304,7 @@ AS $$
     WHERE n > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.far_notice(bigint, text) IS
-'Words what was kept although it lies far outside the rest. Takes: n, how many; what, position or time. Returns: a sentence;
-NULL for none. Raises: nothing. Example: SELECT dbanon_internal.far_notice(2, ''time'').';
+'Words what was kept although it lies far outside the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stretched_notice(
     x double precision[], y double precision[], shape jsonb, crs text, target integer) RETURNS text
@@ -353,7 +327,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS
-'Words that a reference system is stretched too far. Takes: x, y of a sample; shape, of dbanon_internal.survey_shape; crs of the
-source; target, the SRID of the dataset. Returns: a sentence; NULL if it is not. Raises: nothing. Example: SELECT
-dbanon_internal.stretched_notice(''{8.2}'', ''{53.1}'', dbanon_internal.survey_shape(''{8.2}'', ''{53.1}'', ''{0}'', true), ''EPSG:4326'',
-32632).';
+'Words that a reference system is stretched too far.';

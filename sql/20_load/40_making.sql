@@ -20,9 +20,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.order_staged(boolean) IS
-'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an
-earlier row. Takes: shaped, whether their place is a rectangle. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon_internal.order_staged(false).';
+'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict
+an earlier row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ordered_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -33,8 +32,7 @@ AS $$
                   dbanon_internal.middle_expression('o.place', 'y', false), target)
 $$;
 COMMENT ON FUNCTION dbanon_internal.ordered_middle(integer) IS
-'Writes the middle of the rectangle of a row o of dbanon_ordered, with its time as M. Takes: target, the SRID. Returns: an
-expression. Raises: nothing. Example: SELECT dbanon_internal.ordered_middle(32632).';
+'Writes the middle of the rectangle of a row o of dbanon_ordered, with its time as M.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.mark_stored(dataset_id bigint, source_srid integer, target integer, shaped boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -63,9 +61,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.mark_stored(bigint, integer, integer, boolean) IS
-'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing. Takes:
-dataset_id; source_srid; target, the SRID of the dataset; shaped, whether their place is a rectangle. Returns: nothing.
-Raises: nothing of its own. Example: SELECT dbanon_internal.mark_stored(1, 4326, 32610, false).';
+'Marks ordered fixes of a subject and time that the dataset has already: the same rows added twice add nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ordered_fixes(split_gap_s double precision, most integer DEFAULT 100000) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -85,9 +81,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.ordered_fixes(double precision, integer) IS
-'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them. Takes: split_gap_s,
-NULL for no gap; most, fixes of a line: PostGIS makes it in memory, at 700 bytes a fix. Returns: a query in parentheses.
-Raises: nothing of its own. Example: SELECT dbanon_internal.ordered_fixes(600).';
+'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, OUT trajectories bigint, OUT subjects bigint)
@@ -120,10 +114,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_lines(bigint, integer, integer, double precision) IS
-'Stores the kept ordered fixes as trajectories, in the reference system of the dataset. Takes: dataset_id; source_srid;
-target, the SRID of the dataset; split_gap_s, NULL for no gap. Returns: trajectories and subjects, how many. Raises:
-internal_error, as PROJ, for positions that the projection cannot show. Example: SELECT * FROM dbanon_internal.insert_lines(1, 4326,
-32610, NULL).';
+'Stores the kept ordered fixes as trajectories, in the reference system of the dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(dataset_id bigint, target integer, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -141,8 +132,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer) IS
 'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its
-rectangle. Takes: dataset_id; target, its SRID. Returns: trajectories and subjects, how many. Raises: nothing of its own.
-Example: SELECT * FROM dbanon_internal.insert_shapes(1, 32610).';
+rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
@@ -165,11 +155,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text) IS
-'Orders the staged fixes, leaves out twins and what is there, and stores the rest. Takes: dataset_id; source_srid; target,
-the SRID of the dataset; split_gap_s; append, whether next to what the dataset has; shaped, whether some are lines or areas;
-content, of dbanon_internal.staged_content. Returns: trajectories and subjects, how many. Raises: internal_error, as PROJ, for
-positions that the projection cannot show. Example: SELECT * FROM dbanon_internal.make_ordered(1, 4326, 32610, NULL, false, false,
-''NULL'').';
+'Orders the staged fixes, leaves out twins and what is there, and stores the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -188,9 +174,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out_unplaced(integer, integer, text) IS
-'Finds the staged fixes that a projection cannot show, and leaves them out. Takes: source_srid; target; content, of
-dbanon_internal.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.leave_out_unplaced(4326, 32610,
-''NULL'').';
+'Finds the staged fixes that a projection cannot show, and leaves them out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.place_staged(source_srid integer, target integer, content text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -204,9 +188,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
-'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show. Takes:
-source_srid; target; content, of dbanon_internal.staged_content. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon_internal.place_staged(4326, 32610, ''NULL'').';
+'Finds the rectangle of each staged row in the reference system of the dataset, and leaves out those it cannot show.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
@@ -232,10 +214,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text) IS
-'Makes trajectories of the staged fixes; those that the projection cannot show are left out. Takes: dataset_id; source_srid;
-target, the SRID of the dataset; split_gap_s, NULL for no gap; append, whether next to what the dataset has; shaped, whether
-some are lines or areas; content, of dbanon_internal.staged_content. Returns: trajectories and subjects, how many. Raises: nothing of
-its own. Example: SELECT * FROM dbanon_internal.make_trajectories(1, 4326, 32610, NULL, false, false, ''NULL'').';
+'Makes trajectories of the staged fixes; those that the projection cannot show are left out.';
 
 -- ---- copies
 
@@ -279,7 +258,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
-'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier row
-of the dataset: whom a copy hides, nobody hides. Takes: dataset_id; newest_before, the trajectory_id after which those of the
-load come. Returns: a sentence; NULL if none do. Raises: DA012 if at least half of them repeat one that was there before.
-Example: SELECT dbanon_internal.copies_notice(1, 0).';
+'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier
+row of the dataset: whom a copy hides, nobody hides.';

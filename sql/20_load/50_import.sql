@@ -56,13 +56,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_load(
     text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text) IS
-'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it. Takes: dataset to drop_outliers as
-dbanon.import_trajectories; sources, what the files are called; rows_read, of each; cells, for dbanon_internal.staged_content; alone,
-whether every row is a subject of its own; swap_remedy and remedy, what to do if x and y are the wrong way round, and if no
-row is usable. Returns: a row for each source: load_id, file_rows (read), rows_kept, quarantined; and in each the same of
-them all: trajectories, subjects, target (the SRID), first_time, last_time, far (kept although far outside the rest, by
-reason). Raises: DA011, DA012; notices. Example: SELECT * FROM dbanon_internal.finish_load(''taxi'', ''create'', ''EPSG:4326'', NULL,
-1, 1, NULL, false, ARRAY[''gps.csv''], ARRAY[10], ''{"cab": "subject"}'', false, ''Swap them.'', ''Check the columns.'').';
+'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -74,8 +68,7 @@ AS $$
     WHERE shapes > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.shapes_notice(bigint) IS
-'Words what became of lines and areas. Takes: shapes, how many rows hold one. Returns: a sentence; NULL for none. Raises:
-nothing. Example: SELECT dbanon_internal.shapes_notice(4).';
+'Words what became of lines and areas.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_fixes(
     source regclass, subject text, "time" text, geom text, trip text, tz text, source_srid integer, geographic boolean,
@@ -118,10 +111,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_fixes(regclass, text, text, text, text, text, integer, boolean, bigint, double precision[]) IS
-'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected. Takes: source to tz and bbox as
-dbanon.import_trajectories; source_srid, geographic and first_number from dbanon_internal.begin_load. Returns: how many rows were
-read. Raises: DA011, DA012, DA014. Example: SELECT dbanon_internal.stage_fixes(''public.gps'', ''cab'', ''t'', ''position'', NULL,
-NULL, 4326, true, 1, NULL).';
+'Copies the usable rows of a table into dbanon_staged, the others into dbanon_rejected.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_columns(subject text, "time" text, geom text, trip text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -136,9 +126,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_columns(text, text, text, text) IS
-'Refuses columns of which one is to be two things, or of which another than the subject''s is ''-''. Takes: the columns, as
-dbanon.import_trajectories. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_columns(''cab'', ''t'',
-''position'', NULL).';
+'Refuses columns of which one is to be two things, or of which another than the subject''s is ''-''.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_uncut(trip text, split_gap_s double precision) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -154,8 +142,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_uncut(text, double precision) IS
-'Refuses to cut trajectories each of which is a single fix. Takes: trip, the column; split_gap_s; each NULL where nothing is
-cut. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_uncut(NULL, 600).';
+'Refuses to cut trajectories each of which is a single fix.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(
     source regclass, dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
@@ -194,9 +181,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.import_fixes(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean) IS
-'Does the work of dbanon.import_trajectories. Takes: the same. Returns: the same; the SRID is called target. Raises: the
-same. Example: SELECT * FROM dbanon_internal.import_fixes(''public.gps'', ''taxi'', ''cab'', ''t'', ''position'', NULL, NULL, NULL, 1,
-1, ''create'', NULL, NULL, NULL, false).';
+'Does the work of dbanon.import_trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT 'geom',
@@ -244,9 +229,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_sites(text, text, double precision[]) IS
-'Claims a dataset for a load of sites, checks what was asked for, and makes the staging tables. Takes: as
-dbanon.import_sites. Returns: source_srid and geographic, of the source. Raises: DA001, DA011. Example: SELECT * FROM
-dbanon_internal.begin_sites(''taxi'', ''EPSG:4326'', NULL).';
+'Claims a dataset for a load of sites, checks what was asked for, and makes the staging tables.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.place_sites(source_srid integer, target integer, dataset_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -266,9 +249,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.place_sites(integer, integer, bigint) IS
-'Reprojects the staged sites, and gives a reason to those that cannot be, have swapped axes, or lie far outside where the
-trajectories are. Takes: source_srid; target, the SRID of the dataset; dataset_id. Returns: nothing. Raises: nothing of its
-own. Example: SELECT dbanon_internal.place_sites(4326, 32610, 1).';
+'Reprojects the staged sites, and gives a reason to those that cannot be, have swapped axes, or lie far outside where
+the trajectories are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lies_within(
     place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
@@ -279,8 +261,7 @@ AS $$
     FROM (SELECT @postgis@.Box3D(place) AS b) box
 $$;
 COMMENT ON FUNCTION dbanon_internal.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
-'Says whether the bounds of a geometry lie within others. Takes: place; west, east, south, north. Returns: the answer; NULL
-where there is no place. Raises: nothing. Example: SELECT dbanon_internal.lies_within(ST_MakePoint(1, 1), 0, 2, 0, 2).';
+'Says whether the bounds of a geometry lie within others.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_sites(
     dataset text, crs text, drop_outliers boolean, replace boolean, source text, rows_read bigint, cells jsonb, swap_remedy text, remedy text,
@@ -323,12 +304,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_sites(text, text, boolean, boolean, text, bigint, jsonb, text, text) IS
-'Stores what was staged since dbanon_internal.begin_sites, and the record of it. Takes: dataset, crs, drop_outliers, replace as
-dbanon.import_sites; source, what it is called; rows_read; cells, for dbanon_internal.staged_content; swap_remedy and remedy, what to
-do if x and y are the wrong way round, and if no row is usable. Returns: load_id, rows_kept, quarantined; far, how many were
-kept although far outside where the trajectories are. Raises: DA011, DA012; a notice. Example: SELECT * FROM
-dbanon_internal.finish_sites(''taxi'', ''EPSG:4326'', false, false, ''sites.csv'', 10, ''{"x": "x"}'', ''Swap them.'', ''Check the
-columns.'').';
+'Stores what was staged since dbanon_internal.begin_sites, and the record of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_sites(
     qualified text, geom text, name text, source_srid integer, geographic boolean, bbox double precision[]) RETURNS bigint
@@ -358,9 +334,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_sites(text, text, text, integer, boolean, double precision[]) IS
-'Copies the usable rows of a table of sites into dbanon_staged, the others into dbanon_rejected. Takes: qualified, the
-source; geom, name and bbox as dbanon.import_sites; source_srid and geographic from dbanon_internal.begin_sites. Returns: how many
-rows were read. Raises: DA012. Example: SELECT dbanon_internal.stage_sites(''public.clinics'', ''place'', NULL, 4326, true, NULL).';
+'Copies the usable rows of a table of sites into dbanon_staged, the others into dbanon_rejected.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_sites(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,

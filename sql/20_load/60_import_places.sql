@@ -43,10 +43,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_places(text, text, text, text, integer, boolean) IS
-'Reads places into the staging tables, and leaves out those that cannot be used by themselves. Takes: qualified, the source;
-label, its column of categories or names, or NULL; geom, that of geometries; kind, pois or cells; expected_srid and
-geographic, of the source. Returns: how many rows there are. Raises: DA012. Example: SELECT
-dbanon_internal.stage_places(''public.shops'', ''kind'', ''geom'', ''pois'', 4326, true).';
+'Reads places into the staging tables, and leaves out those that cannot be used by themselves.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -75,8 +72,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer) IS
 'Reprojects the staged places, and leaves out those that cannot be, that would be where the users are only with x and y
-exchanged, and cells that cover nothing or cross themselves. Takes: kind, pois or cells; dataset_id; target, its SRID.
-Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.settle_places(''pois'', 1, 32610).';
+exchanged, and cells that cover nothing or cross themselves.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -104,9 +100,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean) IS
-'Stores the staged places that the dataset has not got. Takes: kind, pois or cells; dataset_id; replace, whether to delete
-those that are there first. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.store_places(''pois'', 1,
-false).';
+'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
     kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean) RETURNS TABLE (
@@ -143,9 +137,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.import_places(text, regclass, text, text, text, text, boolean) IS
-'What dbanon.import_pois and dbanon.import_cells do. Takes: kind, pois or cells; the others as they do. Returns: a row:
-load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT
-* FROM dbanon_internal.import_places(''pois'', ''public.shops'', ''taxi'', ''kind'', ''geom'', NULL, false).';
+'What dbanon.import_pois and dbanon.import_cells do.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL, replace boolean DEFAULT false)
@@ -213,10 +205,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, text, text, text, text[]) IS
-'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves. Takes: source;
-subject and time, its columns; tz, the zone of times that name none; columns, those that become name-value pairs, or none.
-Returns: qualified, the source''s name with its schema; counted, how many rows it has. Raises: DA011, DA012, DA014. Example:
-SELECT * FROM dbanon_internal.stage_events(''public.calls'', ''caller'', ''called_at'', NULL, ''{}'').';
+'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_requests(
     source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL)

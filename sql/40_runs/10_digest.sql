@@ -47,7 +47,7 @@ AS $$
     WHERE r.run_id = run_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
-'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and revision
-now, every region, period, record, member and hiding set, and the name of the subject that each member is in that dataset, if it is there: equal digests
-mean that nothing the verdict rests on has changed, nor whom the rows are about. Takes: run_id. Returns: 32 bytes;
-NULL if there is no such run. Raises: nothing. Example: SELECT encode(dbanon_internal.run_digest(1), ''hex'').';
+'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
+revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
+that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor whom the rows are
+about.';

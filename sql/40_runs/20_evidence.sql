@@ -26,9 +26,7 @@ BEGIN ATOMIC
     JOIN ONLY dbanon.region g ON g.run_id = own.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.region_evidence(bigint) IS
-'The distinct regions of a run as numbers. Takes: run_id. Returns: for each its region_no, bounds in metres, rectangle (the region
-is exactly its own envelope), srid, crowd, subjects, and other_keys: how many keys of extra are no columns of the method; in no
-order. Raises: nothing. Example: SELECT count(*) FROM dbanon_internal.region_evidence(1) WHERE NOT rectangle.';
+'The distinct regions of a run as numbers.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.period_evidence(run_id bigint) RETURNS TABLE (
     period_no integer, lower_s double precision, upper_s double precision)
@@ -39,8 +37,7 @@ BEGIN ATOMIC
     WHERE p.run_id = period_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.period_evidence(bigint) IS
-'The distinct periods of a run. Takes: run_id. Returns: period_no, lower_s and upper_s in unix seconds; in no order. Raises:
-nothing. Example: SELECT count(*) FROM dbanon_internal.period_evidence(1).';
+'The distinct periods of a run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.record_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, length integer, periods bytea, regions bytea)
@@ -53,9 +50,7 @@ BEGIN ATOMIC
     WHERE d.run_id = record_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.record_evidence(bigint) IS
-'The rows of a run''s records, in bulk. Takes: run_id. Returns: record_id; length, the number of its rows; periods and regions: the
-period_no and region_no of each, as 8 bytes of which the last 4 are the number; in no order. Raises: nothing. Example: SELECT
-sum(length) FROM dbanon_internal.record_evidence(1).';
+'The rows of a run''s records, in bulk.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.membership_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, trajectory_id bigint, lower_s double precision, upper_s double precision)
@@ -69,9 +64,7 @@ BEGIN ATOMIC
     WHERE m.run_id = membership_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.membership_evidence(bigint) IS
-'Whose data each record of a run carries. Takes: run_id. Returns: record_id, trajectory_id, lower_s and upper_s in unix seconds, NaN
-where the trajectory belongs to the record for all its time; in no order, duplicates included. Raises: nothing. Example:
-SELECT record_id, count(*) FROM dbanon_internal.membership_evidence(1) GROUP BY record_id.';
+'Whose data each record of a run carries.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hiding_evidence(run_id bigint) RETURNS TABLE (
     record_id bigint, lower_s double precision, upper_s double precision, length integer, others bytea)
@@ -85,9 +78,7 @@ BEGIN ATOMIC
     WHERE h.run_id = hiding_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.hiding_evidence(bigint) IS
-'Among whom each record of a run is hidden, where sets overlap. Takes: run_id. Returns: record_id; lower_s and upper_s in unix seconds,
-NaN where the set is the whole record''s; length, and others: the records hidden among, as 12 bytes of which the last 8 are the
-number; in no order. Raises: nothing. Example: SELECT min(length) FROM dbanon_internal.hiding_evidence(1).';
+'Among whom each record of a run is hidden, where sets overlap.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.shown_regions(run_id bigint) RETURNS TABLE (
     region_no integer, region @postgis@.geometry, crowd integer, subjects integer, extra jsonb, period tstzrange, rows bigint)
@@ -107,5 +98,4 @@ AS $$
     JOIN ONLY dbanon.period p ON p.run_id = shown_regions.run_id AND p.period_no = u.period_no
 $$;
 COMMENT ON FUNCTION dbanon_internal.shown_regions(bigint) IS
-'What the rows of a run show, each region and period once. Takes: run_id. Returns: region_no, region, crowd, subjects, extra, period, and
-rows: how many rows show them; in no order. Raises: nothing. Example: SELECT sum(rows) FROM dbanon_internal.shown_regions(1).';
+'What the rows of a run show, each region and period once.';

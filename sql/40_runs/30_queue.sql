@@ -16,9 +16,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_lock() IS
-'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends. Part of
-dbanon_internal.claim_run and register_worker. Takes: nothing. Returns: the session and the key; the start is NULL where the current
-role may not see it. Raises: nothing. Example: SELECT dbanon_internal.hold_lock().';
+'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -37,10 +35,9 @@ AS $$
           AND (a.backend_start = (is_held.held_by).started_at) IS NOT FALSE)
 $$;
 COMMENT ON FUNCTION dbanon_internal.is_held(dbanon.session) IS
-'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it, start. The
-same lock held by others does not count. On a standby, which does not see the sessions of its primary, every session counts.
-Takes: held_by, from dbanon_internal.hold_lock. Returns: true or false. Raises: nothing. Example: SELECT dbanon_internal.is_held(r.held_by)
-FROM dbanon.run r.';
+'Whether a session is there and holds its advisory lock: same process number, login and, where the caller may see it,
+start; the same lock held by others does not count; on a standby, which does not see the sessions of its primary, every
+session counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.wake_workers() RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -49,8 +46,7 @@ AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
 COMMENT ON FUNCTION dbanon_internal.wake_workers() IS
-'Tells every worker that there is something to do, on a channel of its own that others cannot name. Part of dbanon.submit_run,
-cancel_run and verify_run. Takes: nothing. Returns: nothing. Raises: nothing. Example: SELECT dbanon_internal.wake_workers().';
+'Tells every worker that there is something to do, on a channel of its own that others cannot name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -64,9 +60,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
-'Enters a worker, which counts as up for as long as the calling session lasts. Takes: name, host and process. Returns: the name
-of the channel it is woken on, drawn at random and known to nobody else. Raises: nothing of its own. Example: SELECT
-dbanon_internal.register_worker(''host 4711'').';
+'Enters a worker, which counts as up for as long as the calling session lasts.';
 
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
@@ -126,9 +120,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
-'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it lets it go
-or ends. Takes: worker, who takes it; run_id, NULL for any. Returns: one row with the run''s number, the key of the lock, the
-attempt and what is to do; none if nothing waits. Raises: nothing. Example: SELECT * FROM dbanon_internal.claim_run(''host 4711'').';
+'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it
+lets it go or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
@@ -155,10 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
-'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on. Takes: run_id; attempt,
-from dbanon_internal.claim_run; stage, done and total. Returns: go on; done, if its verdict is recorded; cancel, if somebody asked for
-its end; lost, if the run is somebody else''s by now. Raises: nothing. Example: SELECT dbanon_internal.watch_run(1, 1, ''writing
-cloaks'', 10, 100).';
+'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -190,9 +180,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.let_go(dbanon.run, boolean) IS
-'Takes a run from its worker and deletes what it wrote. Part of dbanon_internal.requeue_run and reap_run. Takes: run, whose row the
-caller has locked; over: whether it ends, cancelled where that was asked for, or goes back to the queue. Returns: nothing.
-Raises: nothing. Example: part of dbanon_internal.reap_run.';
+'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -211,9 +199,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
-'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count. If somebody asked for its end, it
-ends. Takes: run_id; attempt, from dbanon_internal.claim_run. Returns: whether it was still the caller''s to give. Raises: nothing.
-Example: SELECT dbanon_internal.requeue_run(1, 1).';
+'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count; if somebody asked for its
+end, it ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -222,8 +209,7 @@ AS $$
     SELECT 'The process that computes a run must stay up until it is done. It went away; start another run.'
 $$;
 COMMENT ON FUNCTION dbanon_internal.went_away() IS
-'The error of a run whose worker went away for the last time. Takes: nothing. Returns: the sentence. Raises: nothing. Example:
-SELECT dbanon_internal.went_away().';
+'The error of a run whose worker went away for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -244,8 +230,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_run(bigint) IS
-'Takes a run from a worker that went away. Part of dbanon_internal.reap_runs and others. Takes: run_id. Returns: whether there was
-anything to do. Raises: nothing. Example: SELECT dbanon_internal.reap_run(1).';
+'Takes a run from a worker that went away.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -270,9 +255,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
-'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the last
-attempt, or cancelled where that was asked for. Forgets workers that went away. In a transaction that may only read, as on a
-standby, it does nothing. Takes: nothing. Returns: how many runs. Raises: nothing. Example: SELECT dbanon_internal.reap_runs().';
+'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the
+last attempt, or cancelled where that was asked for; forgets workers that went away; in a transaction that may only
+read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -290,8 +275,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
-'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away. Part of
-dbanon.cancel_run and verify_run. Takes: run_id. Returns: the row. Raises: DA001. Example: SELECT * FROM dbanon_internal.lock_run(1).';
+'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -367,5 +351,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_no_run(bigint) IS
-'Says that there is no such run. Part of others. Takes: run_id. Returns: never. Raises: DA001. Example: SELECT
-dbanon_internal.refuse_no_run(1).';
+'Says that there is no such run.';

@@ -12,8 +12,8 @@ EXCEPTION WHEN invalid_transaction_termination THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
-'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with what
-it is told. Takes: nothing. Returns: the sentence. Raises: nothing. Example: SELECT dbanon_internal.refused_commit().';
+'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
+what it is told.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
     publish_as text, replace boolean, end_readers boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
@@ -46,10 +46,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_waiting(text, boolean, boolean, text, text, boolean, text, boolean) IS
-'What must hold before dbanon.anonymize submits anything. Takes: publish_as, replace, end_readers, method, algorithm,
-allow_overlap and reason, as given to it; within, whether it was called in a transaction block. Returns: nothing. Raises: DA011; DA015 inside a
-transaction block; DA017 without a worker; what dbanon_internal.check_release and dbanon_internal.check_override raise. Example: part of
-dbanon.anonymize.';
+'What must hold before dbanon.anonymize submits anything.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_release(name text, replace boolean, end_readers boolean, method text, algorithm text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -70,9 +67,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text, text) IS
-'Says before a run that its release could not be made: spares the run. Takes: name; replace, whether it may take the place of
-another; end_readers, whether it may end the sessions that read that one; method; algorithm, NULL for the first. Returns: nothing.
-Raises: DA002, DA003, DA011. Example: SELECT dbanon_internal.check_release(''cabs_june'', false, false, ''tp-aware'', NULL).';
+'Says before a run that its release could not be made: spares the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -98,10 +93,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) IS
-'Writes into dbanon.runs and dbanon.audit that a run was not published, in a transaction after the one that failed; the next
-publication of the run takes it from dbanon.runs. Part of dbanon.anonymize and of the command line. Takes: run_id; name of the
-release; state: SQLSTATE; sentence: the error, kept only if it is one of dbanon''s own. Returns: nothing. Raises: nothing. Example:
-SELECT dbanon_internal.note_refusal(1, ''cabs_june'', ''DA013'', ''Release cabs_june is being read.'').';
+'Writes into dbanon.runs and dbanon.audit that a run was not published, in a transaction after the one that failed; the
+next publication of the run takes it from dbanon.runs.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -121,8 +114,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_news(bigint, text) IS
-'How far a run is, for dbanon.anonymize. Takes: run_id; said, what was told last. Returns: line, NULL if there is nothing
-new; ended. Raises: nothing. Example: SELECT * FROM dbanon_internal.run_news(1, NULL).';
+'How far a run is, for dbanon.anonymize.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_verified(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -145,8 +137,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.demand_verified(bigint) IS
-'Raises a run''s own error unless it is verified. Part of dbanon.anonymize. Takes: run_id. Returns: verified. Raises: DA001;
-DA004 if it was refused; DA016 if it failed or was cancelled. Example: SELECT dbanon_internal.demand_verified(1).';
+'Raises a run''s own error unless it is verified.';
 
 -- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(

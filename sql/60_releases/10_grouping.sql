@@ -39,8 +39,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
-'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset. Part of
-dbanon_internal.run_grouping. Takes: run_id. Returns: never. Raises: DA005. Example: SELECT dbanon_internal.refuse_unknown_members(1).';
+'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -215,11 +214,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_grouping(bigint) IS
-'Who is hidden with whom in a run, from its stored rows. Takes: run_id of a run that exists. Returns: for each group its
-period, from dbanon_internal.look_back before it on, alone (false: the subjects are one group; true: each was published as they are) and
-subjects, each once; in no order. Raises: DA004 for a method it does not know; DA005 where a record has no members, or a member no
-trajectory in the run''s dataset. Example: SELECT period, cardinality(subjects)
-FROM dbanon_internal.run_grouping(1).';
+'Who is hidden with whom in a run, from its stored rows.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.repeated_periods(run_id bigint, releases bigint[]) RETURNS TABLE (
     period tstzrange, release_id bigint)
@@ -242,9 +237,7 @@ AS $$
     WHERE n.release_id = 0 AND o.release_id > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.repeated_periods(bigint, bigint[]) IS
-'The periods of a run for which an earlier release had the very same groups. Part of dbanon.measure_overlap. Takes: run_id;
-releases. Returns: period; release_id of each that had them. Raises: DA004, DA005. Example: SELECT * FROM dbanon_internal.repeated_periods(2,
-ARRAY[1]).';
+'The periods of a run for which an earlier release had the very same groups.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.intersect_grouping(run_id bigint, releases bigint[], aside tstzrange[]) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[])
@@ -350,11 +343,7 @@ AS $$
     FROM judged j
 $$;
 COMMENT ON FUNCTION dbanon_internal.intersect_grouping(bigint, bigint[], tstzrange[]) IS
-'Intersects the groups of a run with those of releases, piece by piece of the time that both hold. Part of
-dbanon.measure_overlap. Takes: run_id; releases; aside: periods of the run to leave aside. Returns: one row: relation
-(disjoint, same, coarser or crossing), smallest_crowd and the k it must have, below: intersections with fewer, people: how
-many people are in these, met: the releases that hold the time of the smallest crowd, or all that share time. Raises: DA004, DA005.
-Example: SELECT * FROM dbanon_internal.intersect_grouping(2, ARRAY[1], ''{}'').';
+'Intersects the groups of a run with those of releases, piece by piece of the time that both hold.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audiences(run_id bigint, releases bigint[]) RETURNS TABLE (read bigint[])
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -384,10 +373,9 @@ AS $$
     SELECT ARRAY[e.release_id] FROM earlier e
 $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint[]) IS
-'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published with
-it, and those without it from then on; of each of these those that keep the same secret as the run; and each release alone. Part of
-dbanon.measure_overlap. Takes: run_id; releases. Returns: their release_id, a row each audience. Raises: nothing. Example:
-SELECT * FROM dbanon_internal.audiences(3, ARRAY[1, 2]).';
+'Which releases an adversary may have read: all; all that were published without allow_overlap; one that was published
+with it, and those without it from then on; of each of these those that keep the same secret as the run; and each
+release alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange) RETURNS TABLE (release_id bigint, name text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -467,8 +455,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
-'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of all those
-that dbanon_internal.audiences lists, the one who is left with the least. Periods whose very groups were published before count as the
+'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of
+all the sets of releases that an adversary may have read, the one that leaves the least. Periods whose very groups were published before count as the
 same and are left aside. Time is cut where groups begin or end; a class is everybody who was in the same group, or left out,
 in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same;
 coarser: every class stays together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the
@@ -497,8 +485,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_override(boolean, text) IS
-'Refuses to allow an overlap without a reason, and a reason where none is needed. Takes: allow_overlap; reason. Returns:
-nothing. Raises: DA002. Example: SELECT dbanon_internal.check_override(true, ''read by one trusted team'').';
+'Refuses to allow an overlap without a reason, and a reason where none is needed.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -541,11 +528,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, boolean) IS
-'Refuses a run that, intersected with earlier releases, leaves fewer than k. Part of dbanon.publish. Takes: run_id;
-allow_overlap: say so in a notice instead, also where it is not needed. Returns: the row of dbanon.measure_overlap as an
-object, NULL where nothing overlaps. Raises: DA010, and what measure_overlap raises; a notice of what was found. Example:
-SELECT dbanon_internal.check_overlap(2, false).';
-
-DROP TRIGGER IF EXISTS refuse_delete ON dbanon.grouping;
-CREATE TRIGGER refuse_delete BEFORE DELETE OR TRUNCATE ON dbanon.grouping
-    FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change();
+'Refuses a run that, intersected with earlier releases, leaves fewer than k.';

@@ -17,8 +17,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_name(text) IS
-'Refuses a name that would need quotes as a view''s name. Takes: name. Returns: nothing. Raises: DA002. Example:
-SELECT dbanon_internal.check_name(''cabs_june'').';
+'Refuses a name that would need quotes as a view''s name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -68,9 +67,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_publishable(bigint) IS
-'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its method''s
-attack passed on exactly the rows stored now. Takes: run_id of a run that exists. Returns: the digest. Raises: DA004, DA005.
-Example: SELECT dbanon_internal.check_publishable(1).';
+'Refuses a run unless its algorithm gives the guarantee, its status is verified, and the latest verification of its
+method''s attack passed on exactly the rows stored now.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_transaction() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -101,9 +99,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_transaction() IS
-'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts or methods; and one
-with an old snapshot. Part of dbanon.publish. Takes: nothing. Returns: nothing. Raises: DA015. Example: SELECT
-dbanon_internal.check_transaction().';
+'Refuses a transaction that has written to, or locked for writing, the tables of data, of what runs wrote, of verdicts
+or methods; and one with an old snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_columns(method text) RETURNS TABLE (
     ord bigint, name text, sql_type text, value text, comment text)
@@ -124,8 +121,7 @@ AS $$
     WHERE m.name = release_columns.method
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_columns(text) IS
-'The method''s own columns of a release, as SQL. Takes: method. Returns: ord, name, sql_type, value (an expression over
-dbanon.cloak AS c), comment. Raises: nothing of its own. Example: SELECT * FROM dbanon_internal.release_columns(''tp-aware'').';
+'The method''s own columns of a release, as SQL.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copy_release(run_id bigint, release_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -182,9 +178,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copy_release(bigint, bigint) IS
-'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an order
-drawn from a cryptographic source. Part of dbanon.publish. Takes: run_id, release_id. Returns: rows copied. Raises: nothing
-of its own. Example: SELECT dbanon_internal.copy_release(1, 1).';
+'Copies a run''s cloaks into the release''s own immutable table dbanon.release_<release_id>, numbered and stored in an
+order drawn from a cryptographic source.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.show_release(release_id bigint, name text, replaced bigint, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -208,10 +203,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
-'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by @analyst@. Part
-of dbanon.publish. Takes: release_id, name, replaced: the withdrawn release whose place it takes, or NULL; end_readers: end the
-sessions that read that one. Returns: nothing. Raises: DA013 if it is being read. Example: SELECT
-dbanon_internal.show_release(1, ''cabs_june'', NULL, false).';
+'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by @analyst@.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -230,8 +222,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_name_taken(text) IS
-'Says that a name is taken. Part of dbanon.publish. Takes: name. Returns: never. Raises: DA003. Example:
-SELECT dbanon_internal.refuse_name_taken(''cabs_june'').';
+'Says that a name is taken.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_name_free(name text, replace boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -254,8 +245,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean) IS
-'Refuses a name that cannot be given to a new release. Takes: name; replace, whether it may take the place of a live release.
-Returns: nothing. Raises: DA003. Example: SELECT dbanon_internal.check_name_free(''cabs_june'', false).';
+'Refuses a name that cannot be given to a new release.';
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,

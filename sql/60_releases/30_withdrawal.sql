@@ -15,8 +15,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_ending(boolean, boolean) IS
-'Refuses a publication that is to end readers and replaces nothing. Part of dbanon.publish and check_release. Takes:
-end_readers, replace, as for dbanon.publish. Returns: nothing. Raises: DA011. Example: SELECT dbanon_internal.check_ending(true, true).';
+'Refuses a publication that is to end readers and replaces nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.changers_of(name text) RETURNS TABLE (pid integer, virtualtransaction text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
@@ -56,8 +55,7 @@ AS $$
             = 'in progress'
 $$;
 COMMENT ON FUNCTION dbanon_internal.changers_of(text) IS
-'The open transactions that have changed the rights on the view of a release, or wait to. Part of dbanon_internal.readers_of. Takes: name.
-Returns: pid and virtualtransaction, as in pg_locks. Raises: nothing. Example: SELECT * FROM dbanon_internal.changers_of(''cabs_june'').';
+'The open transactions that have changed the rights on the view of a release, or wait to.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.readers_of(name text) RETURNS TABLE (pid integer, reader text, may_end boolean, ending text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -94,10 +92,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.readers_of(text) IS
-'The sessions and prepared transactions that hold the view of a release, or wait for it. Part of dbanon_internal.take_from_readers and
-refuse_readers. Takes: name. Returns: pid, NULL of a prepared transaction; reader: who it is, for a sentence; may_end: whether
-dbanon may end it; ending: what a superuser types to end it. Raises: nothing. Example: SELECT * FROM
-dbanon_internal.readers_of(''cabs_june'').';
+'The sessions and prepared transactions that hold the view of a release, or wait for it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_readers(name text, retry text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -121,9 +116,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
-'Says who keeps a live release from being taken away, and what to type. Part of dbanon.unpublish and replace_view. Takes:
-name; retry: the statement that ends their sessions; end_readers: whether that was tried. Returns: never. Raises: DA013.
-Example: SELECT dbanon_internal.refuse_readers(''cabs_june'', ''SELECT 1'', false).';
+'Says who keeps a live release from being taken away, and what to type.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -167,11 +160,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) IS
-'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends their sessions,
-all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has the lock. Part of
-dbanon.unpublish and replace_view. Takes: statement; release_id of what goes; end_readers. Returns: whether it was done; a notice
-and dbanon.audit say how many sessions were ended. Raises: what the statement raises, but for locks. Example: part of
-dbanon.unpublish.';
+'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends
+their sessions, all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has
+the lock.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.revoke_rights(relation text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -193,10 +184,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.revoke_rights(text) IS
-'Takes all rights on the view or the table of a release, those on columns, those that others passed on and the owner''s too; waits for
-no reader. Without rights on the table no view of its owner shows a row of it, whatever it is called, and no reader can be in the
-way of that. Part of dbanon.unpublish. Takes: relation, its name with its schema. Returns: nothing. Raises: nothing of its own.
-Example: SELECT dbanon_internal.revoke_rights(''published.cabs_june'').';
+'Takes all rights on the view or the table of a release, those on columns, those that others passed on and the owner''s
+too; waits for no reader; without rights on the table no view of its owner shows a row of it, whatever it is called, and
+no reader can be in the way of that.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hide_view(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -220,9 +210,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hide_view(bigint) IS
-'Makes the view of a release one without rows and rights, and moves it out of schema published as dbanon.withdrawn$<release_id>:
-its name is free then, and what others have built on it is empty. Part of dbanon.unpublish, replace_view and clear_withdrawn. Takes:
-release_id. Returns: nothing. Raises: nothing of its own. Example: SELECT dbanon_internal.hide_view(1).';
+'Makes the view of a release one without rows and rights, and moves it out of schema published as
+dbanon.withdrawn$<release_id>: its name is free then, and what others have built on it is empty.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.replace_view(release_id bigint, replaced bigint, names text, end_readers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -258,10 +247,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
-'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others. Views on it
-and grants stay where they are the same. Part of dbanon.publish. Takes: release_id; replaced: that of the old one; names of the
-columns, quoted; end_readers: end the sessions that read it. Returns: nothing. Raises: DA013 if it is being read; notices of
-what had to go. Example: SELECT dbanon_internal.replace_view(2, 1, ''record_id, seq'', false).';
+'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others;
+views on it and grants stay where they are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -282,9 +269,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
-'Keeps others from publishing and withdrawing until the transaction ends. Part of dbanon.publish and unpublish. Takes:
-nothing. Returns: nothing. Raises: DA013 if another session keeps it for 30 s, or waits for this one. Example: SELECT
-dbanon_internal.lock_releases().';
+'Keeps others from publishing and withdrawing until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION dbanon.clear_withdrawn() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -342,7 +327,7 @@ COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
 'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
 views, functions, columns of the row type). What cannot be had at once stays, harmless, for the next publication or
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
-DA013 as dbanon_internal.lock_releases. Example: SELECT dbanon.clear_withdrawn().';
+DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.clear_withdrawn().';
 
 CREATE OR REPLACE FUNCTION dbanon.unpublish(name text, end_readers boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

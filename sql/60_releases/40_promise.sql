@@ -10,9 +10,8 @@ AS $$
            END
 $$;
 COMMENT ON FUNCTION dbanon_internal.tell_share(numeric, numeric, integer) IS
-'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it was
-fewer than k, or none. Takes: total; left_out; k. Returns: words; NULL where the total is not known. Raises: nothing. Example:
-SELECT dbanon_internal.tell_share(1000, 70, 5).';
+'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it
+was fewer than k, or none.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.sum_of_counts(counts jsonb) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -21,8 +20,7 @@ AS $$
     SELECT coalesce(sum(c.value::numeric), 0) FROM jsonb_each_text(counts) c
 $$;
 COMMENT ON FUNCTION dbanon_internal.sum_of_counts(jsonb) IS
-'Adds up counts by reason. Takes: counts, an object of numbers. Returns: their sum; 0 for NULL. Raises: nothing of its own.
-Example: SELECT dbanon_internal.sum_of_counts(''{"a": 1, "b": 2}'').';
+'Adds up counts by reason.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_figures(release_id bigint) RETURNS dbanon.verification
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -36,8 +34,7 @@ AS $$
     ORDER BY v.verification_id DESC LIMIT 1
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_figures(bigint) IS
-'The latest verification of exactly what a release holds. Takes: release_id. Returns: a row of dbanon.verification; NULL if
-there is none. Raises: nothing. Example: SELECT passed FROM dbanon_internal.release_figures(1).';
+'The latest verification of exactly what a release holds.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_promise(release_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -79,9 +76,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
-'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out, what
-to add up. Holds no seed, no number of a run, no name of a dataset and no count below k. Takes: release_id. Returns: lines of
-text; NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon_internal.release_promise(1).';
+'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out,
+what to add up; holds no seed, no number of a run, no name of a dataset and no count below k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -117,6 +113,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_release(bigint) IS
-'Writes the comments of a live release''s view and of its columns. Part of dbanon.publish; an upgrade repeats it. Takes:
-release_id of a release that is live. Returns: nothing. Raises: nothing of its own. Example: SELECT
-dbanon_internal.describe_release(1).';
+'Writes the comments of a live release''s view and of its columns.';

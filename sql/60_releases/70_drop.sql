@@ -16,8 +16,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_run(bigint) IS
-'Keeps workers from a run until the transaction ends, unless one has it. Part of dbanon.drop_run and forget_subject. Takes:
-run_id. Returns: false if somebody works on it. Raises: nothing. Example: SELECT dbanon_internal.hold_run(1).';
+'Keeps workers from a run until the transaction ends, unless one has it.';
 
 CREATE OR REPLACE FUNCTION dbanon.drop_run(run_id bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -66,8 +65,7 @@ AS $$
                                  '\u2007\u2008\u2009\u200A\u2028\u2029\u202F\u205F\u3000'), NFC)
 $$;
 COMMENT ON FUNCTION dbanon_internal.one_spelling(text) IS
-'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form. Takes: name. Returns: the name;
-NULL for NULL. Raises: nothing of its own. Example: SELECT dbanon_internal.one_spelling('' p7 '').';
+'A subject''s name as loading stores it: without blanks around it, in Unicode''s composed form.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.word_pattern(name text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -79,8 +77,7 @@ AS $$
                 ELSE '(?<![[:alnum:]])' || regexp_replace(name, '([^[:alnum:][:space:]])', '\\\1', 'g') || '(?![[:alnum:]])' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.word_pattern(text) IS
-'A regular expression that finds a name where no letter or digit touches it. Part of dbanon.forget_subject. Takes: name.
-Returns: the expression; NULL for NULL. Raises: nothing. Example: SELECT ''/data/p7.csv'' ~ dbanon_internal.word_pattern(''p7'').';
+'A regular expression that finds a name where no letter or digit touches it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.names_subject(content jsonb, name text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -93,9 +90,7 @@ AS $$
         WHERE s.said = name OR (name ~ '[[:alpha:]]' AND s.said ~ dbanon_internal.word_pattern(name)))
 $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
-'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning). Part of
-dbanon.forget_subject. Takes: content; name, spelt as stored. Returns: true or false. Raises: nothing. Example: SELECT
-dbanon_internal.names_subject(''{"who": "p7"}'', ''p7'').';
+'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -132,9 +127,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.tell_releases_of(bigint[], bigint[]) IS
-'Names the live releases among some, and those of them in which one of some trajectories is published exactly. Part of
-dbanon.forget_subject. Takes: release_ids; trajectories. Returns: nothing; notices. Raises: nothing. Example:
-SELECT dbanon_internal.tell_releases_of(ARRAY[1::bigint], ARRAY[100::bigint]).';
+'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
     what text, rows bigint)
@@ -174,9 +167,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint[], text) IS
 'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their
-sizes stay. Part of dbanon.forget_subject. Takes: dataset_id; subject, spelt as stored; dropped_runs, which go as well;
-stand_in. Returns: what was erased, and of how many rows. Raises: nothing of its own. Example: SELECT * FROM
-dbanon_internal.erase_subject(1, ''p7'', ''{}'', ''x'').';
+sizes stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -211,9 +202,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_dataset(text) IS
-'Keeps loads, submissions, publications and workers from a dataset until the transaction ends. Part of dbanon.forget_subject.
-Takes: name. Returns: dataset_id. Raises: DA001; DA013 if a run is being worked on; DA015 in a transaction with an old snapshot.
-Example: SELECT dbanon_internal.hold_dataset(''taxi'').';
+'Keeps loads, submissions, publications and workers from a dataset until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_subject(dataset text, subject text) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -64,12 +64,7 @@ AS $$
     WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.guard_m
 $$;
 COMMENT ON FUNCTION dbanon_internal.site_evidence(bigint) IS
-'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site. Takes: run_id.
-Returns: for each site of the run''s dataset and each distinct (region, period, cloaked) among the rows whose cells are at
-distance 0 from the site''s, or nearer than the run''s guard_m if they are not cloaked: site_id, bounds of the region in metres,
-period in unix seconds (lower_s, upper_s), cloaked, rows: how many have it, and squared_cells: the squared distance in cells; in
-no order. Raises: nothing of its own. Example: SELECT site_id, sum(rows) FROM dbanon_internal.site_evidence(1)
-WHERE squared_cells = 0 GROUP BY site_id.';
+'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -79,6 +74,4 @@ BEGIN ATOMIC
     WHERE g.run_id = cloaked_evidence.run_id AND g.extra ? 'cloaked';
 END;
 COMMENT ON FUNCTION dbanon_internal.cloaked_evidence(bigint) IS
-'Which regions of a run say that they are no exact places. Takes: run_id. Returns: region_no, and cloaked: 1 where extra -> cloaked is
-true, 0 where it is false, -1 where it is anything else, of the regions whose extra has it; in no order. Raises: nothing. Example:
-SELECT cloaked, count(*) FROM dbanon_internal.cloaked_evidence(1) GROUP BY cloaked.';
+'Which regions of a run say that they are no exact places.';

@@ -22,7 +22,4 @@ BEGIN ATOMIC
     WHERE r.run_id = request_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.request_evidence(bigint) IS
-'The requests a run would publish beside those its dataset holds. Takes: run_id. Returns: published true: one row for each element of
-extra -> requests of a region, with region_no and content; published false: one row for each request of the dataset, with subject, t
-in unix seconds and content (a JSON text in the database''s own form); duplicates included. Raises: nothing. Example: SELECT published,
-count(*) FROM dbanon_internal.request_evidence(1) GROUP BY published.';
+'The requests a run would publish beside those its dataset holds.';

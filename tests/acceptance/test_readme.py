@@ -1,44 +1,125 @@
-"""The commands of the README, in order, as a newcomer would type them."""
+"""The commands of the README, in order, as a newcomer would type them; and the page for analysts, on what they made."""
 
 import os
-import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
+import psycopg
 import pytest
 
+from dbanon.server import Target
+from dbanon.testing import cloned_database, logins
+from tests import pages
 from tests.acceptance import workers
 
 pytestmark = pytest.mark.db
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README, ANALYST = "README.md", "docs/howto/analyst.md"
+SHELL = ("bash", "-euo", "pipefail", "-c")
+PSQL = ("psql", "-X", "-v", "ON_ERROR_STOP=1")
 
 
-def blocks(language: str) -> str:
-    found = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found
-    return "\n".join(found)
+@dataclass
+class Session:
+    """A terminal in a folder, with a database of its own; `typed` is what was answered to each console command."""
 
+    url: str
+    folder: Path
+    typed: list[tuple[list[str], str]] = field(default_factory=list)
 
-def test_the_commands_of_the_readme_run_in_order(database: str, tmp_path: Path) -> None:
-    programs = str(Path(sys.executable).parent)
-    environment = {**os.environ, "DBANON_DSN": database, "PATH": f"{programs}:{os.environ['PATH']}"}
-    shell = blocks("sh").replace(". .venv/bin/activate\n", "")
-
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    def run(self, *command: str, text: str | None = None) -> str:
+        programs = Path(sys.executable).parent
+        environment = {**os.environ, "DBANON_DSN": self.url, "PATH": f"{programs}:{os.environ['PATH']}", "PGTZ": "UTC"}
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    typed = run("bash", "-euo", "pipefail", "-c", shell)
-    assert typed.returncode == 0, typed.stderr
-    assert "published.city_k5" in typed.stdout
 
-    with workers.up(database, tmp_path / "log"):
-        for kind in ("sql worker", "sql"):
-            asked = run("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", blocks(kind))
-            assert asked.returncode == 0, asked.stderr
+@pytest.fixture(scope="module")
+def session(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """All that the README does in the shell is done."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        session = Session(url, tmp_path_factory.mktemp("readme"))
+        for kind, block in pages.blocks(README, "sh", "console"):
+            if kind == "sh":
+                session.run(*SHELL, block.replace(". .venv/bin/activate\n", ""))
+            else:
+                session.typed += [(shown, session.run(*SHELL, command)) for command, shown in pages.typed(block)]
+        yield session
 
-    python = run(sys.executable, "-W", "error", "-c", blocks("python"))
-    assert python.returncode == 0, python.stderr
-    assert python.stdout.startswith("verified 0.")
+
+@pytest.fixture
+def as_analyst(session: Session) -> Iterator[Callable[..., str]]:
+    """Run a program with the URL of an analyst's login as its last argument."""
+    with logins(session.url) as login:
+        url = login("analyst")
+        yield lambda *command, text: session.run(*command, url, text=text)
+
+
+def test_the_readme_shows_what_its_commands_print_and_its_programs_run(session: Session, tmp_path: Path) -> None:
+    assert session.typed
+    for shown, output in session.typed:
+        assert pages.missing(shown, output) == [], output
+    with workers.up(session.url, tmp_path / "log"):
+        for _, block in pages.blocks(README, "sql worker", "sql"):
+            session.run(*PSQL, session.url, text=block)
+    [(_, program)] = pages.blocks(README, "python")
+    assert session.run(sys.executable, "-W", "error", "-c", program).startswith("verified 0.")
+
+
+def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as_analyst: Callable[..., str]) -> None:
+    for _, block in pages.blocks(ANALYST, "sql"):
+        answer = as_analyst(*PSQL, "-At", text=block)
+        assert answer.strip(), block
+    every_column_is_explained(session)
+    the_program_reads_the_release(session, as_analyst)
+    the_map_is_that_of_the_readme(as_analyst)
+
+
+def every_column_is_explained(session: Session) -> None:
+    named = "SELECT string_agg(attname, ' ') FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+    page = (pages.ROOT / ANALYST).read_text()
+    with psycopg.connect(session.url) as connection:
+        for release in ("published.city_k5", "published.city_0810"):
+            row = connection.execute(named, [release]).fetchone()
+            assert row is not None
+            assert [name for name in row[0].split() if f"`{name}`" not in page] == []
+
+
+def the_program_reads_the_release(session: Session, as_analyst: Callable[..., str]) -> None:
+    [(_, program)] = pages.blocks(ANALYST, "python")
+    url = "sys.argv[1].replace('postgresql://', 'postgresql+psycopg://')"
+    change = f"import sys; exec(sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', {url}))"
+    printed = as_analyst(sys.executable, "-W", "error", "-c", change, text=program)
+    srid, people, side_m = printed.split()
+    assert (srid, people) == ("32632", "246")
+    assert int(side_m) > 0
+    assert (session.folder / "city_k5.parquet").stat().st_size > 0
+
+
+def the_map_is_that_of_the_readme(as_analyst: Callable[..., str]) -> None:
+    drawn = as_analyst(*PSQL, "-Atq", "-v", "release=city_0810", "-f", str(pages.ROOT / "docs" / "map.sql"), text="")
+    for picture in (drawn, (pages.ROOT / "docs" / "map.svg").read_text()):
+        shapes = [element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture)]
+        assert shapes.count("path") == 3  # two groups and the scale
+        assert shapes.count("circle") > 100
+
+
+def test_the_readme_fits_its_length_and_opens_three_doors() -> None:
+    lines = (pages.ROOT / README).read_text().splitlines()
+    assert len(lines) < 180
+    doors = [line for line in lines if line.startswith("| **")]
+    assert len(doors) == 3
+    assert all("](" in door for door in doors)

@@ -135,8 +135,8 @@ class Stored:
     def inputs(self, *names):
         return {name: self.given[name] for name in names}
 
-    def table(self, function, *arguments):
-        return getattr(self, function)(*arguments)
+    def table(self, function):
+        return getattr(self, function)()
 
     def extra(self, key):
         """Give the value of a key of ``extra`` by region; None where there is none."""

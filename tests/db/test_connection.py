@@ -172,7 +172,7 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
     tables: str, database: str, name: str, subject: str, pooled: bool
 ) -> None:
     with pooler(tables, 1) as pool, connect(pool.own_url if pooled else tables) as connection:
-        load.import_trajectories(connection, name, columns=_NAMED, dataset="d")
+        load.import_trajectories(connection, name, load.Options(dataset="d"), columns=_NAMED)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
     with psycopg.connect(database) as owner:
         found = owner.execute("SELECT subject FROM dbanon.trajectory").fetchall()
@@ -183,18 +183,18 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
 def test_what_that_path_does_not_lead_to_is_not_there(tables: str, name: str) -> None:
     with connect(tables) as connection:
         with pytest.raises(DataError):
-            load.import_trajectories(connection, name, columns=_NAMED, dataset="d")
+            load.import_trajectories(connection, name, load.Options(dataset="d"), columns=_NAMED)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
 
 
 def test_a_temporary_table_of_the_same_session_is_found_first(tables: str) -> None:
     with connect(tables) as connection:
         connection.execute("CREATE TEMP TABLE gps AS SELECT 'temporary' AS subject, t, place FROM public.gps")
-        load.import_trajectories(connection, "gps", columns=_NAMED, dataset="d")
+        load.import_trajectories(connection, "gps", load.Options(dataset="d"), columns=_NAMED)
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("temporary",)]
 
 
 def test_options_of_the_connection_lead_the_way_too(tables: str) -> None:
     with connect(database_url(tables, options="-c search_path=other")) as connection:
-        load.import_trajectories(connection, "hidden", columns=_NAMED, dataset="d")
+        load.import_trajectories(connection, "hidden", load.Options(dataset="d"), columns=_NAMED)
         assert connection.execute("SELECT subject FROM dbanon.trajectory").fetchall() == [("other/hidden",)]

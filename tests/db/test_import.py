@@ -43,7 +43,7 @@ def gps(connection):
 
 
 def _import(connection, table="gps", columns=COLUMNS, dataset="d", **options):
-    return load.import_trajectories(connection, table, columns=columns, dataset=dataset, **options)
+    return load.import_trajectories(connection, table, load.Options(dataset=dataset, **options), columns=columns)
 
 
 def _outcome(connection, dataset):
@@ -66,7 +66,7 @@ def _outcome(connection, dataset):
 def test_a_table_and_a_file_of_the_same_rows_give_the_same(gps, tmp_path, options):
     path = tmp_path / "gps.csv"
     path.write_text("subject,time,x,y\n" + "".join(",".join(cell or "" for cell in row) + "\n" for row in ROWS))
-    from_file = load.load_trajectories(gps, [path], dataset="file", **options)
+    from_file = load.load_trajectories(gps, [path], load.Options(dataset="file", **options))
     from_table = _import(gps, dataset="table", **options)
     for name in ("read", "kept", "quarantined", "trajectories", "subjects", "srid", "far", "notices"):
         assert getattr(from_table, name) == getattr(from_file, name), name
@@ -197,7 +197,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 @pytest.mark.parametrize(
     ("table", "columns", "error", "words"),
     [
-        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Did you mean "),
+        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Choose one of: "),
         ("gps; DROP TABLE gps", COLUMNS, DataError, "There is no 'gps; DROP TABLE gps'."),
         ("gps", load.TableColumns(subject="taxi", time="at", geom="place"), DataError, "It has: cab, at, place"),
         ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, "Got 'cab' twice"),

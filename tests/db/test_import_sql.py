@@ -82,7 +82,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
     told = []
     columns = load.TableColumns(subject="subject", time="time", geom="geom")
     report = load.import_trajectories(
-        gps, "gps", columns=columns, dataset="d", progress=lambda *stage: told.append(stage)
+        gps, "gps", load.Options(dataset="d"), columns=columns, progress=lambda *stage: told.append(stage)
     )
     assert report.notices == (
         "Notice: 1 position lies far outside the rest and was kept; load with --drop-outliers to leave it out, or keep "
@@ -330,7 +330,7 @@ def test_names_with_control_characters_are_left_out_of_tables_as_of_files(connec
     file = tmp_path / "gps.parquet"
     fixes = {"subject": names, "time": [60.0 * i for i in range(5)], "x": [8.2] * 5, "y": [53.1] * 5}
     pq.write_table(pa.table({**fixes, "trip": [trip for _, trip in rows]}), file)
-    report = load.load_trajectories(connection, [file], dataset="f", columns=load.Columns(trip="trip"))
+    report = load.load_trajectories(connection, [file], load.Options(dataset="f"), columns=load.Columns(trip="trip"))
     assert report.quarantined == row["quarantined"]
     assert report.quarantined["control-characters"] == (2 if wild.isspace() else 4)
     left_out = "SELECT line, reason FROM dbanon.quarantine JOIN dbanon.load USING (load_id) JOIN dbanon.dataset d "

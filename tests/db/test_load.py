@@ -27,8 +27,9 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, *paths, dataset="d", **options):
-    return load.load_trajectories(connection, list(paths), dataset=dataset, **options)
+def _load(connection, *paths, dataset="d", columns=None, progress=None, **options):
+    chosen = load.Options(dataset=dataset, **options)
+    return load.load_trajectories(connection, list(paths), chosen, columns=columns, progress=progress)
 
 
 def _all(connection, query, *params):
@@ -338,9 +339,9 @@ def test_creating_a_dataset_twice_is_refused_with_the_two_ways_out(connection, w
         _load(connection, write(GOOD))
 
 
-def test_an_unknown_dataset_names_the_nearest(connection, write):
+def test_an_unknown_dataset_names_those_there_are(connection, write):
     _load(connection, write(GOOD), dataset="cabs")
-    with pytest.raises(ParameterError, match="Did you mean 'cabs'"):
+    with pytest.raises(ParameterError, match="Choose one of: 'cabs'"):
         _load(connection, write(GOOD), dataset="cab", mode="append")
 
 

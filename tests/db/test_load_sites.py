@@ -34,7 +34,7 @@ def town(connection, write):
     """A dataset of 400 people within 5 km of (8.2, 53.1), in SRID 32632."""
     where = np.random.default_rng(5).uniform((8.15, 53.05), (8.25, 53.15), (400, 2))
     rows = "".join(f"s{i},0,{x:.6f},{y:.6f}\n" for i, (x, y) in enumerate(where))
-    load.load_trajectories(connection, [write("subject,time,x,y\n" + rows, "town.csv")], dataset="town")
+    load.load_trajectories(connection, [write("subject,time,x,y\n" + rows, "town.csv")], load.Options(dataset="town"))
     return connection
 
 
@@ -42,7 +42,9 @@ def town(connection, write):
 def plane(connection, write):
     """A dataset of four people in SRID 32632 whose coordinates are round: a square of 1,000 m."""
     rows = "subject,time,x,y\na,0,0,0\nb,0,1000,0\nc,0,1000,1000\nd,0,0,1000\n"
-    load.load_trajectories(connection, [write(rows, "p.csv")], dataset="town", crs="EPSG:32632", srid=32632)
+    load.load_trajectories(
+        connection, [write(rows, "p.csv")], load.Options(dataset="town", crs="EPSG:32632", srid=32632)
+    )
     return connection
 
 
@@ -198,7 +200,9 @@ def test_sites_outside_a_box_are_left_out_by_their_middle(plane, write):
 
 def test_across_the_antimeridian_the_short_way_round_is_meant(connection, write):
     load.load_trajectories(
-        connection, [write("subject,time,x,y\na,0,179.9,-17\nb,0,-179.9,-17\nc,0,179.95,-17.1\n")], dataset="town"
+        connection,
+        [write("subject,time,x,y\na,0,179.9,-17\nb,0,-179.9,-17\nc,0,179.95,-17.1\n")],
+        load.Options(dataset="town"),
     )
     rows = (
         'area,name\n"MULTIPOINT ((179.99 -17), (-179.98 -17))",split\n"LINESTRING (179.99 -17, 180.03 -17)",beyond\n'
@@ -243,7 +247,9 @@ def test_far_sites_are_left_out_when_asked_and_nothing_else_is_stored_if_all_are
 
 
 def test_one_wild_user_does_not_bring_far_sites_near(town, write):
-    load.load_trajectories(town, [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")], dataset="town", mode="append")
+    load.load_trajectories(
+        town, [write("subject,time,x,y\nwild,0,20,53\n", "w.csv")], load.Options(dataset="town", mode="append")
+    )
     assert _load(town, write(HEAD + "14,53,a\n8.2,53.1,b\n")).far == {"far-position": 1}
 
 
@@ -305,7 +311,9 @@ def test_a_file_that_cannot_be_used_replaces_nothing(plane, write, rows):
 
 def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write):
     load.load_trajectories(
-        plane, [write("subject,time,x,y\na,0,0,0\n", "o.csv")], dataset="other", crs="EPSG:32632", srid=32632
+        plane,
+        [write("subject,time,x,y\na,0,0,0\n", "o.csv")],
+        load.Options(dataset="other", crs="EPSG:32632", srid=32632),
     )
     rows = write(HEAD + "1,1,a\n")
     load.load_sites(plane, rows, dataset="other", columns=NAMED, crs="EPSG:32632")
@@ -316,12 +324,12 @@ def test_other_datasets_keep_their_sites_and_do_not_make_duplicates(plane, write
 def test_replaced_trajectories_leave_the_sites_and_their_reference_system(town, write):
     _load(town, write(CLINICS))
     near, away = write("subject,time,x,y\nz,0,8.2,53.1\n", "n.csv"), write("subject,time,x,y\nz,0,13.4,52.5\n", "a.csv")
-    load.load_trajectories(town, [near], dataset="town", mode="replace", grid_m=7)
+    load.load_trajectories(town, [near], load.Options(dataset="town", mode="replace", grid_m=7))
     with pytest.raises(
         ParameterError, match=r"'town' has 2 in SRID 32632 and would be in 32633\. Give --srid 32632, or"
     ):
-        load.load_trajectories(town, [away], dataset="town", mode="replace")
-    load.load_trajectories(town, [away], dataset="town", mode="replace", srid=32632)
+        load.load_trajectories(town, [away], load.Options(dataset="town", mode="replace"))
+    load.load_trajectories(town, [away], load.Options(dataset="town", mode="replace", srid=32632))
     assert len(_sites(town)) == 2
     assert _all(town, "SELECT DISTINCT subject, ST_SRID(path) FROM dbanon.trajectory") == [("z", 32632)]
 

@@ -22,8 +22,8 @@ def write(tmp_path):
     return make
 
 
-def _load(connection, path, dataset="d", **options):
-    return load.load_trajectories(connection, [path], dataset=dataset, **options)
+def _load(connection, path, dataset="d", columns=None, **options):
+    return load.load_trajectories(connection, [path], load.Options(dataset=dataset, **options), columns=columns)
 
 
 def _quarantine(connection):
@@ -221,7 +221,7 @@ def test_fixes_with_swapped_axes_are_left_out(connection, write, wrong):
 def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
     files = [write(TOWN[:300], "right.csv"), write(_swapped(TOWN[300:]), "wrong.csv")]
     with pytest.raises(ParameterError, match="--x y --y x"):
-        load.load_trajectories(connection, files, dataset="d")
+        load.load_trajectories(connection, files, load.Options(dataset="d"))
 
 
 # ---- what the dataset has already ------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The registry in SQL says what the registry in Python says, of whatever it is asked."""
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dbanon import _sqlstate, schema
-from dbanon.errors import ParameterError
+from dbanon.errors import ParameterError, choose_one
 from dbanon.methods import METHODS, _parsing, describe, method
 
 # What the answers must not depend on.
@@ -157,16 +156,12 @@ def test_sql_and_python_say_the_same_at_the_edges(reader: psycopg.Connection, na
             assert from_sql(reader, name, algorithm, params) == from_python(name, algorithm, params), value
 
 
-@settings(max_examples=100)
-@given(name=st.text("ab-", max_size=6), known=st.sets(st.text("ab-é", min_size=1, max_size=6), min_size=1, max_size=6))
-@example(name="ab", known={"aab", "abb"})  # equally near
-@example(name="aab", known={"aaabbbb"})  # at 0.6, which is near
-def test_the_nearest_name_is_that_of_difflib(reader: psycopg.Connection, name: str, known: set[str]) -> None:
+@settings(max_examples=50)
+@given(known=st.sets(st.text("aAb-é,", min_size=1, max_size=3), max_size=30))
+def test_a_refusal_lists_the_names_that_python_lists(reader: psycopg.Connection, known: set[str]) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        reader.execute("SELECT dbanon_internal.refuse_name('name', %s, %s)", [name, list(known)])
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    hint = f"Did you mean '{near[0]}'?" if near else f"Choose one of: {', '.join(sorted(known))}."
-    assert caught.value.diag.message_hint == hint
+        reader.execute("SELECT dbanon_internal.refuse_name('name', 'x', %s)", [list(known)])
+    assert (caught.value.diag.message_hint or "") == choose_one(known)
 
 
 @settings(max_examples=200)
@@ -238,31 +233,19 @@ def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, val
     assert from_sql(reader, "tp-aware", None, {"start": value}) == from_python("tp-aware", None, {"start": value})
 
 
-@settings(max_examples=300)
-@given(a=st.text("ab-é", max_size=30) | TEXT, b=st.text("ab-é", max_size=30) | TEXT)
-@example(a="", b="")
-@example(a="abcd", b="bcde")
-@example(a="tide", b="diet")
-def test_likeness_is_that_of_difflib(reader: psycopg.Connection, a: str, b: str) -> None:
-    ratio = difflib.SequenceMatcher(None, a, b).ratio()
-    assert reader.execute("SELECT dbanon_internal.likeness(%s, %s) = %s::float8", [a, b, ratio]).fetchone() == (True,)
-
-
 def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
     told = from_sql(reader, "tp-aware" * 100_000, None, {})
-    assert (
-        told == f"There is no method named '{('tp-aware' * 8)[:57]}...'. Choose one of: {', '.join(sorted(METHODS))}."
-    )
+    assert told == f"There is no method named '{('tp-aware' * 8)[:57]}...'. {choose_one(METHODS)}"
 
 
 def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection) -> None:
-    assert from_sql(reader, "tp-awar", None, {}) == "There is no method named 'tp-awar'. Did you mean 'tp-aware'?"
-    assert from_sql(reader, "tp-aware", "magic", {}) == (
-        "There is no algorithm of tp-aware named 'magic'. Choose one of: traj-anon."
-    )
-    assert from_sql(reader, "tp-aware", None, {"instant": 3}) == (
-        "There is no parameter of tp-aware named 'instant'. Did you mean 'instants'?"
-    )
+    parameters = [item["name"] for item in describe(METHODS["tp-aware"])]
+    for name, algorithm, params, what, known in (
+        ("tp-awar", None, {}, "method named 'tp-awar'", METHODS),
+        ("tp-aware", "magic", {}, "algorithm of tp-aware named 'magic'", ["traj-anon"]),
+        ("tp-aware", None, {"instant": 3}, "parameter of tp-aware named 'instant'", parameters),
+    ):
+        assert from_sql(reader, name, algorithm, params) == f"There is no {what}. {choose_one(known)}"
     told = "The 'k' parameter of tp-aware must be an integer >= 2. Got 1 instead."
     assert from_sql(reader, "tp-aware", None, {"k": 1}) == told
     assert from_sql(reader, "tp-aware", None, {"k": "1"}) == told
@@ -293,9 +276,7 @@ def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, s
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
     row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
     assert row == (from_python("tp-aware", None, {}),)
-    assert from_sql(reader, None, None, {}) == (
-        f"There is no method named NULL. Choose one of: {', '.join(sorted(METHODS))}."
-    )
+    assert from_sql(reader, None, None, {}) == f"There is no method named NULL. {choose_one(METHODS)}"
 
 
 @pytest.mark.parametrize("name", METHODS)

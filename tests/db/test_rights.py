@@ -37,7 +37,7 @@ UNION ALL
 SELECT CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 'function' END,
     format('%s.%I', p.pronamespace::regnamespace, p.proname), ARRAY(
     SELECT format_type(t.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY t (type, place) ORDER BY place)
-FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)'
+FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND p.prosecdef
 ORDER BY 1, 2
 """
 
@@ -170,6 +170,17 @@ def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(ca
     ]
     assert not lines, "rights.txt must say what is meant. The catalog says otherwise of:\n" + "\n".join(lines)
     assert set(wanted) <= set(found), f"rights.txt names what is not there: {sorted(set(wanted) - set(found))}"
+
+
+def test_operators_and_workers_alone_call_what_runs_with_their_own_rights(cast: Cast) -> None:
+    query = """
+        SELECT role.name, bool_and(has_function_privilege(role.name, p.oid, 'EXECUTE') = role.may)
+        FROM pg_proc p CROSS JOIN unnest(%s::text[], %s::boolean[]) role (name, may)
+        WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND NOT p.prosecdef GROUP BY role.name
+    """
+    may = [role in ("operator", "worker") for role in ROLES]
+    rows = cast.owner.execute(query, [[cast.users[role] for role in ROLES], may]).fetchall()
+    assert sorted(rows) == sorted((user, True) for user in cast.users.values())
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -394,7 +394,7 @@ def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_
 
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
-    with pytest.raises(ParameterError, match="Did you mean 'd'"):
+    with pytest.raises(ParameterError, match="Choose one of: 'd'"):
         runs.dataset_row(connection, "dd")
     with pytest.raises(ParameterError, match="no run 77"):
         runs.run_row(connection, 77)

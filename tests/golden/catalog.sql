@@ -64,7 +64,7 @@ WITH ours AS (
     SELECT format('grant function %s.%s(%s) %s', o.nspname, p.proname, pg_get_function_identity_arguments(p.oid), g.name)
     FROM pg_proc p JOIN ours o ON o.oid = p.pronamespace
     CROSS JOIN aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a JOIN grantee g ON g.oid = a.grantee
-    WHERE a.grantee <> p.proowner
+    WHERE a.grantee <> p.proowner AND p.prosecdef
     UNION ALL
     SELECT format('method %s %s %s %s', m.name, m.region_type, m.attack, m.columns) FROM dbanon.method m
 )

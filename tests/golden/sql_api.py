@@ -1,7 +1,7 @@
 """Writes docs/sql-api.md from what a database says of itself: comments, signatures and rights.
 
 A test holds the file against a fresh database; ``DBANON_WRITE_GOLDEN=1`` writes it. What is new in schema dbanon gets
-its section by itself; `TOPICS` only orders what administrators call.
+its section by itself; `TOPICS` only orders the functions.
 """
 
 import html
@@ -19,7 +19,7 @@ QUERY = Path(__file__).with_suffix(".sql")
 ROLES = ("operator", "worker", "analyst")
 WIDTH = 100
 
-# What administrators call, in the order of the work; what is not here comes after it.
+# In the order of the work; what is not here comes after it.
 TOPICS = {
     "Look": ("version",),
     "Bring data in": (
@@ -36,7 +36,6 @@ TOPICS = {
         "submit_run",
         "cancel_run",
         "verify_run",
-        "drop_run",
     ),
     "Publish and withdraw": (
         "measure_overlap",
@@ -45,9 +44,9 @@ TOPICS = {
         "unpublish",
         "clear_withdrawn",
     ),
-    "Forget somebody": ("forget_subject",),
+    "Take back": ("drop_run", "forget_subject", "forget_before", "drop_dataset"),
 }
-REST = "Parts of the above and of the command line"
+REST = "Others"
 
 HEAD = """# The SQL functions, tables and views
 
@@ -68,7 +67,14 @@ proves each right and the lack of each other by a real login;
 Arguments are written `name => value`. One that is called like a keyword of SQL needs its quotes, or the server finds a
 syntax error: `"time" => 't'`.
 
+An error is one sentence with a HINT. psql adds which functions it passed through; this keeps it from that:
+
+```sql
+\\set SHOW_CONTEXT never
+```
+
 This page is written from the database's own comments, which psql shows too: `\\df+ dbanon.publish`, `\\d+ dbanon.run`.
+The functions that these are made of are in the schema `dbanon_internal`, and change without notice.
 """
 
 
@@ -97,6 +103,11 @@ class Thing:
         return said.get(word, "")
 
     @property
+    def summary(self) -> str:
+        """The first sentence."""
+        return re.split(r"(?<=[.])\s+(?=[A-Z])", self.part(""))[0]
+
+    @property
     def example(self) -> str:
         """The example as SQL, empty where the comment has none to run."""
         found = self.part("Example").rstrip(".;")
@@ -121,23 +132,17 @@ def codes() -> dict[str, str]:
 
 def document(connection: psycopg.Connection) -> str:
     """Return the text of docs/sql-api.md."""
-    every = things(connection)
-    calls = [thing for thing in every if thing.callable]
-    for_administrators = [thing for thing in calls if thing.rights["operator"] and thing.schema == "dbanon"]
-    internal = [thing for thing in calls if thing.schema != "dbanon"]
+    every = [thing for thing in things(connection) if thing.schema == "dbanon"]
+    topics = _topics([thing for thing in every if thing.callable])
+    calls = [thing for _, members in topics for thing in members]
     views = [thing for thing in every if thing.kind == "view"]
     tables = [thing for thing in every if thing.kind == "table"]
-    chapters = [("What each role may do", _rights(every))]
-    for topic, members in _topics(for_administrators):
-        chapters.append((topic, "".join(map(_function, members))))
-    chapters += [
-        ("Views", "".join(map(_relation, views))),
-        ("Tables", "".join(map(_relation, tables))),
-        ("Internal functions", _internal(internal)),
-        ("Error codes", _errors(calls)),
-    ]
+    chapters = [(topic, "".join(map(_function, members))) for topic, members in topics]
+    chapters += [("Views", "".join(map(_relation, views))), ("Tables", "".join(map(_relation, tables)))]
+    chapters.append(("Error codes", _errors(calls)))
     body = "".join(f"\n## {title}\n{text}" for title, text in chapters if text)
-    return HEAD + _contents(chapters, body) + body
+    assert body.count("\n### ") == len(set(re.findall(r"\n### (\w+)\n", body))), "two sections of one name"
+    return HEAD + _glance(calls, views, tables) + body
 
 
 def _topics(functions: list[Thing]) -> list[tuple[str, list[Thing]]]:
@@ -146,19 +151,19 @@ def _topics(functions: list[Thing]) -> list[tuple[str, list[Thing]]]:
     return [(topic, members) for topic, members in [*ordered, (REST, list(left.values()))] if members]
 
 
-def _contents(chapters: list[tuple[str, str]], body: str) -> str:
-    lines = ["\n"]
-    for title, text in chapters:
-        if text:
-            names = re.findall(r"^### (\w+)$", text, re.MULTILINE)
-            listed = ", ".join(f"[`{name}`](#{name})" for name in names)
-            lines.append(f"- [{title}](#{_anchor(title)})" + (f": {listed}" if listed else "") + "\n")
-    assert body.count("\n### ") == len(set(re.findall(r"\n### (\w+)\n", body))), "two sections of one name"
-    return "".join(lines)
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+def _glance(*lists: list[Thing]) -> str:
+    """List everything, a line each."""
+    lines = ["\n## At a glance\n"]
+    for title, members in zip(("function", "view", "table"), lists, strict=True):
+        lines.append(f"| {title} | |\n|---|---|")
+        lines += [f"| [`{thing.name}`](#{thing.name}) | {_cell(thing.summary)} |" for thing in members]
+        lines.append("")
+    lines += [
+        "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, and so may its",
+        "member `dbanon_operator`. Its rows are in a table `dbanon.release_<n>` that nobody but its owner reads and",
+        "nobody changes. [Error codes](#error-codes) are at the end.\n",
+    ]
+    return "\n".join(lines)
 
 
 def _text(words: str) -> str:
@@ -171,8 +176,10 @@ def _cell(words: str | None) -> str:
 
 
 def _who(thing: Thing) -> str:
+    if not thing.definer:
+        return "with the rights of its caller"
     names = [f"`dbanon_{role}`" for role in ROLES if thing.rights[role]]
-    return ", ".join(names) or "nobody but its owner"
+    return f"with those of its owner, for {' and '.join(names)}"
 
 
 def _signature(thing: Thing) -> str:
@@ -201,7 +208,7 @@ def _function(thing: Thing) -> str:
     for word in ("Takes", "Returns", "Raises"):
         if thing.part(word):
             lines.append(f"- **{word}** {_text(thing.part(word))}\n")
-    lines.append(f"- **May be called by** {_who(thing)}\n")
+    lines.append(f"- **Runs** {_who(thing)}.\n")
     if thing.example:
         lines.append(f"\n```sql\n{thing.example}\n```\n")
     return "".join(lines)
@@ -214,32 +221,6 @@ def _relation(thing: Thing) -> str:
     return (
         f"\n### {thing.name}\n\n{_text(thing.comment)}\n\nWho may: {who}.\n\n| column | type | |\n|---|---|---|\n{rows}"
     )
-
-
-def _internal(functions: list[Thing]) -> str:
-    rows = "".join(f"| `{f.name}` | {_cell(f.part(''))} | {_cell(f.part('Raises'))} |\n" for f in functions)
-    head = (
-        "\nThey are in schema `dbanon_internal`: triggers, and parts of the others and of the command line. They "
-        "change without notice.\n\n| | | raises |\n|---|---|---|\n"
-    )
-    return head + rows
-
-
-def _rights(every: list[Thing]) -> str:
-    lines = [
-        "\nEach release is a view in the schema `published`: `dbanon_analyst` may select from it, and so may its",
-        "member `dbanon_operator`. Its rows are in a table `dbanon.release_<n>` that nobody but its owner reads and",
-        "nobody changes.\n",
-    ]
-    for title, kinds in (("function", ("function", "procedure")), ("table or view", ("view", "table"))):
-        lines.append(f"| {title} | {' | '.join(ROLES)} |\n|---|---|---|---|")
-        lines += [
-            f"| [`{thing.name}`](#{thing.name}) | " + " | ".join(_cell(thing.rights[role]) for role in ROLES) + " |"
-            for thing in every
-            if thing.kind in kinds and thing.schema == "dbanon"
-        ]
-        lines.append("")
-    return "\n".join(lines)
 
 
 def _errors(functions: list[Thing]) -> str:

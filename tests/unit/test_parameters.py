@@ -103,11 +103,10 @@ def test_a_parameter_goes_with_its_algorithms_only_unless_it_is_the_default():
     assert family.parse(dataclasses.asdict(family.parse({})), "local") == family.parse({})
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
-    assert refusal(TP_AWARE, "instant", 3) == (
-        "There is no parameter of tp-aware named 'instant'. Did you mean 'instants'?"
-    )
-    with pytest.raises(ParameterError, match=r"There is no method named 'tp-awake'\. Did you mean 'tp-aware'\?"):
+def test_an_unknown_name_is_answered_with_those_there_are():
+    sentence = refusal(TP_AWARE, "instant", 3)
+    assert all(f"'{name}'" in sentence for name in ("instant", "instants", "k", "step_s"))
+    with pytest.raises(ParameterError, match=r"'tp-awake'.*'sensitive-sites', 'tp-aware'"):
         method("tp-awake")
     with pytest.raises(ParameterError, match="There is no algorithm of tp-aware named 'magic'"):
         TP_AWARE.algorithm("magic")

@@ -11,7 +11,7 @@ import pytest
 
 from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Plan, World, _journeys, _network, _requests
+from dbanon.synth import Plan, World, _journeys, _network, _requests, limits_kmh, start_seconds
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +40,11 @@ def made(world: World) -> tuple[_journeys.Fixes, _requests.Sent]:
 # ---- plans
 
 
+def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fields: object) -> Plan:
+    """Make a plan as the command line does."""
+    return Plan(start_s=start_seconds(start), limits_kmh=None if limits is None else limits_kmh(limits), **fields)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -65,13 +70,13 @@ def made(world: World) -> tuple[_journeys.Fixes, _requests.Sent]:
 )
 def test_a_plan_that_cannot_be_is_one_sentence(options: dict, words: str) -> None:
     with pytest.raises(ParameterError, match=words) as caught:
-        Plan.of(**options)
+        _plan(**options)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("start", ["1767600000", 1_767_600_000, "2026-01-05T08:00:00Z", "2026-01-05 09:00+01:00"])
 def test_a_start_may_be_unix_seconds_or_a_time_with_a_zone(start: str | int) -> None:
-    assert Plan.of(start=start).start_s == 1_767_600_000
+    assert start_seconds(start) == 1_767_600_000
 
 
 def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:

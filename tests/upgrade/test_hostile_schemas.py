@@ -146,13 +146,15 @@ def test_who_uses_dbanons_tables_is_named_in_time(empty: Empty, monkeypatch: pyt
     monkeypatch.setattr(schema, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '300ms'")
     url = empty()
     schema.upgrade(url, share_roles=True)
-    with psycopg.connect(url) as reader:
-        reader.execute("SELECT count(*) FROM dbanon.trajectory")
-        pid = reader.info.backend_pid
+    with psycopg.connect(url) as writer:
+        writer.execute("LOCK TABLE dbanon.trajectory IN ROW EXCLUSIVE MODE")
+        pid = writer.info.backend_pid
         for attempt in (lambda: schema.upgrade(url), lambda: schema.uninstall(url, lambda found: True)):
-            with pytest.raises(StoreError, match=rf"{reader.info.user} \(process {pid}\)"):
+            with pytest.raises(StoreError, match=rf"{writer.info.user} \(process {pid}\)"):
                 attempt()
-    assert schema.upgrade(url) == schema.EXPECTED_REVISION
+    with psycopg.connect(url) as reader:  # who only reads keeps no upgrade waiting
+        reader.execute("SELECT count(*) FROM dbanon.trajectory")
+        assert schema.upgrade(url) == schema.EXPECTED_REVISION
 
 
 def test_the_role_that_an_owner_gives_to_a_superuser_makes_nothing_trusted(empty: Empty, user: str) -> None:

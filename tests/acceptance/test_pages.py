@@ -1,0 +1,71 @@
+"""The programs of the pages for developers, run as their readers would run them."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dbanon import errors, testing
+from dbanon.database import Database
+from dbanon.server import Target
+from tests import pages
+
+pytestmark = pytest.mark.db
+TESTING, API = "docs/testing.md", "docs/python.md"
+
+
+def python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, words = [sys.executable, "-W", "error", *arguments], {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, env=words, capture_output=True, text=True, timeout=300, check=False)
+
+
+def run_tests(folder: Path, server: Target, *runner: str) -> str:
+    for kind in ("pytest", "unittest"):
+        [(_, program)] = pages.blocks(TESTING, f"python {kind}")
+        (folder / f"test_with_{kind}.py").write_text(program)
+    done = python(folder, *runner, DBANON_TEST_DSN=server.url, DBANON_TEST_SERVER="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_tests_of_the_testing_page_pass(dbanon_server: Target, tmp_path: Path) -> None:
+    assert "2 passed" in run_tests(tmp_path, dbanon_server, "-m", "pytest", "-q")
+
+
+@pytest.mark.stress
+def test_the_tests_of_the_testing_page_need_no_pytest(dbanon_server: Target, tmp_path: Path) -> None:
+    absent = "import sys; sys.modules['pytest'] = None; import unittest; unittest.main('test_with_unittest')"
+    assert "Ran 1 test" in run_tests(tmp_path, dbanon_server, "-c", absent)
+
+
+def test_the_testing_page_names_every_fixture_and_function() -> None:
+    page = (pages.ROOT / TESTING).read_text()
+    assert [name for name in testing.__all__ if f"`{name}" not in page] == []
+
+
+def test_the_programs_of_the_python_page_and_of_the_generator_run(database: str, tmp_path: Path) -> None:
+    program = "\n".join(text for page in (API, "docs/howto/generate.md") for _, text in pages.blocks(page, "python"))
+    done = python(tmp_path, "-c", program, DBANON_DSN=database)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("2 ") and "'k'" in line]  # the exit code
+
+
+@pytest.mark.stress
+def test_the_program_of_the_python_page_has_the_types_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("\n".join(text for _, text in pages.blocks(API, "python")))
+    done = python(tmp_path, "-m", "mypy", "--strict", "program.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_python_page_names_every_verb_and_every_error() -> None:
+    page = (pages.ROOT / API).read_text()
+    verbs = [name for name, _ in inspect.getmembers(Database, inspect.isfunction) if not name.startswith("_")]
+    kinds = [kind.__name__ for kind in errors.DbanonError.__subclasses__()]
+    assert [name for name in verbs + kinds if f"`{name}`" not in page] == []
+    for kind in errors.DbanonError.__subclasses__():
+        assert f"| {kind.exit_code} |" in next(
+            line for line in page.splitlines() if line.startswith(f"| `{kind.__name__}`")
+        )

@@ -1,0 +1,71 @@
+"""What is listed once: functions people call, tables that triggers and grants follow."""
+
+from pathlib import Path
+
+import psycopg
+
+from tests.golden import sql_api
+
+SQL = Path(__file__).parents[2] / "sql"
+
+_COLUMN = """
+SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind = 'r' AND a.attname = %s AND c.relname <> ALL (%s)
+"""
+_TRIGGERS = """
+SELECT array_agg(p.proname::text ORDER BY p.proname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgrelid = format('dbanon.%%I', %s::text)::regclass AND t.tgtype & 1 = 0 AND t.tgenabled = 'A'
+"""
+_RIGHTS = """
+SELECT string_agg(x.privilege, ' ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) x (privilege)
+WHERE has_table_privilege(%s, format('dbanon.%%I', %s::text), x.privilege)
+"""
+
+
+def ask(connection: psycopg.Connection, query: str, *parameters: object) -> object:
+    row = connection.execute(query, parameters).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def listed(connection: psycopg.Connection, name: str) -> list[str]:
+    found = ask(connection, f"SELECT dbanon_internal.{name}()")
+    assert isinstance(found, list)
+    return found
+
+
+def test_every_table_of_loaded_data_or_of_runs_is_in_its_list(connection: psycopg.Connection) -> None:
+    others = ["dataset", "load", "run", "verification", "release", "audit"]
+    for column, name in (("dataset_id", "data_tables"), ("run_id", "run_tables")):
+        assert ask(connection, _COLUMN, column, others) == sorted(listed(connection, name))
+
+
+def test_tables_in_the_lists_have_their_triggers_and_rights(connection: psycopg.Connection) -> None:
+    every = "SELECT INSERT UPDATE DELETE"
+    for table in listed(connection, "data_tables"):
+        assert ask(connection, _TRIGGERS, table) == ["audit_rows"] * 4 + ["bump_revision"] * 4
+        assert ask(connection, _RIGHTS, "dbanon_operator", table) == every
+        assert ask(connection, _RIGHTS, "dbanon_worker", table) == "SELECT"
+    for table in listed(connection, "run_tables"):
+        assert ask(connection, _TRIGGERS, table) == ["guard_run_rows"] * 4
+        assert ask(connection, _RIGHTS, "dbanon_operator", table) is None
+        assert ask(connection, _RIGHTS, "dbanon_worker", table) == every
+
+
+def test_triggers_are_made_in_one_file_and_on_the_tables_of_releases() -> None:
+    files = {file.name for file in SQL.rglob("*.sql") if " TRIGGER " in file.read_text().replace("RETURNS TRIGGER", "")}
+    assert files == {"85_triggers.sql", "20_publish.sql"}
+
+
+def test_schema_dbanon_has_the_functions_that_people_call_and_no_other(connection: psycopg.Connection) -> None:
+    public = {name for names in sql_api.TOPICS.values() for name in names}
+    found = [thing for thing in sql_api.things(connection) if thing.callable]
+    assert {thing.name for thing in found if thing.schema == "dbanon"} <= public
+    assert not {thing.name for thing in found if thing.schema == "dbanon_internal"} & public
+    assert len({thing.schema for thing in found}) == 2
+
+
+def test_helpers_lie_where_analysts_reach_nothing(connection: psycopg.Connection) -> None:
+    for role, may in (("operator", True), ("worker", True), ("analyst", False)):
+        query = "SELECT has_schema_privilege(%s, 'dbanon_internal', 'USAGE')"
+        assert ask(connection, query, f"dbanon_{role}") is may

@@ -1,0 +1,52 @@
+"""Blocks of code in the documents, which tests execute."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```(\w[\w ]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
+    """Return kind and text of each block of these kinds, in the order of the page."""
+    found = [(kind, text) for kind, text in _BLOCK.findall((ROOT / page).read_text()) if kind in kinds]
+    assert {kind for kind, _ in found} == set(kinds), f"{page} has no block of one of {kinds}"
+    return found
+
+
+def typed(block: str) -> Iterator[tuple[str, list[str]]]:
+    """Take a ``console`` block apart: each command with the lines shown below it."""
+    command, shown = "", list[str]()
+    for line in block.splitlines():
+        if command and not _is_whole(command):
+            command += f"\n{line}"
+        elif line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown = line.removeprefix("$ "), []
+        else:
+            shown.append(line)
+    yield command, shown
+
+
+def _is_whole(command: str) -> bool:
+    try:
+        shlex.split(command)
+    except ValueError:  # a quotation goes on in the next line
+        return False
+    return not command.endswith("\\")
+
+
+def missing(shown: list[str], output: str) -> list[str]:
+    """Return the lines shown that the output lacks; figures and widths may differ, ``...`` stands for any."""
+    lines, absent = iter([_plain(line) for line in output.splitlines()]), []
+    for line in shown:
+        if line != "..." and _plain(line) not in lines:  # `in` moves the iterator on
+            absent.append(line)
+    return absent
+
+
+def _plain(line: str) -> str:
+    return re.sub(r"-+", "-", re.sub(r"\s+", " ", re.sub(r"\d[\d,.]*", "0", line))).strip()

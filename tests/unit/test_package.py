@@ -1,0 +1,64 @@
+"""What the installed package carries beside its modules."""
+
+import dataclasses
+import inspect
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+import dbanon
+from dbanon import load, synth, testing
+from dbanon.database import Database
+
+ROOT = Path(__file__).parents[2]
+VERBS = [member for name, member in inspect.getmembers(Database, inspect.isfunction) if not name.startswith("_")]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names of the files in a wheel of the repository."""
+    directory = tmp_path_factory.mktemp("wheel")
+    [built] = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=["standard"])
+    with zipfile.ZipFile(built) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_has_the_mark_of_a_typed_package(wheel: set[str]) -> None:
+    assert "dbanon/py.typed" in wheel
+
+
+def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None:
+    for folder, inside in (("sql", "_sql"), ("migrations", "_migrations"), ("docker", "_docker")):
+        files = [file for file in (ROOT / folder).rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+        assert files
+        assert {f"dbanon/{inside}/{file.relative_to(ROOT / folder)}" for file in files} <= wheel
+
+
+@pytest.mark.parametrize("verb", [*VERBS, dbanon.connect, testing.postgis_container], ids=lambda verb: verb.__name__)
+def test_a_public_function_names_its_arguments_and_their_types(verb: object) -> None:
+    parameters = inspect.signature(verb).parameters.values()
+    assert [p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)] == []
+    assert [p.name for p in parameters if p.annotation is p.empty and p.name != "self"] == []
+    assert inspect.getdoc(verb)
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [
+        (Database.load_trajectories, load.Options),
+        (Database.import_trajectories, load.Options),
+        (Database.synth, synth.Plan),
+    ],
+    ids=lambda given: given.__name__,
+)
+def test_a_verb_has_the_options_and_defaults_of_what_it_makes_of_them(verb: object, fields: type) -> None:
+    given = {p.name: p.default for p in inspect.signature(verb).parameters.values()}
+    for option in dataclasses.fields(fields):
+        if option.name == "start_s":
+            assert synth.start_seconds(given["start"]) == option.default
+        elif option.default is not dataclasses.MISSING:
+            assert given[option.name] == option.default, option.name
+        else:
+            assert option.name in given
