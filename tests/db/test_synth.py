@@ -11,7 +11,7 @@ import pytest
 from dbanon import _utm, binary_copy, load, synth
 from dbanon.database import Database, open_database
 from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.synth import Plan, World
+from dbanon.synth import Plan, Scenario
 
 ROWS = "SELECT subject, ST_AsEWKB(path) FROM dbanon.trajectory WHERE dataset_id = {} ORDER BY subject"
 SENT = "SELECT subject, sent_at, content FROM dbanon.request WHERE dataset_id = {} ORDER BY 1, 2, 3"
@@ -36,7 +36,7 @@ def counts(opened: Database) -> list[int]:
 def test_what_is_generated_is_stored_as_it_was_made(opened: Database) -> None:
     report = opened.synth("d", objects=50, seed=4)
     plan = Plan(objects=50, seed=4)
-    fixes, sent = World.of(plan, plan.network()).made(np.arange(50))
+    fixes, sent = Scenario.of(plan, plan.network()).made(np.arange(50))
     stored = all_rows(
         opened,
         "SELECT subject, x, y, t, srid FROM (SELECT subject, ST_SRID(path) AS srid, (ST_DumpPoints(path)).geom g "

@@ -11,7 +11,7 @@ import pytest
 
 from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Plan, World, _journeys, _network, _requests, limits_kmh, start_seconds
+from dbanon.synth import Plan, Scenario, _journeys, _network, _requests, limits_kmh, start_seconds
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 
 ROOT = Path(__file__).parents[2]
@@ -27,14 +27,14 @@ def rows(file: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def scenario() -> Scenario:
     plan = Plan(objects=400, seed=7)
-    return World.of(plan, plan.network())
+    return Scenario.of(plan, plan.network())
 
 
 @pytest.fixture(scope="module")
-def made(world: World) -> tuple[_journeys.Fixes, _requests.Sent]:
-    return world.made(np.arange(400))
+def made(scenario: Scenario) -> tuple[_journeys.Fixes, _requests.Sent]:
+    return scenario.made(np.arange(400))
 
 
 # ---- plans
@@ -109,9 +109,9 @@ def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
 
 
 def test_requests_do_not_depend_on_which_objects_are_made_together(
-    world: World, made: tuple[_journeys.Fixes, _requests.Sent]
+    scenario: Scenario, made: tuple[_journeys.Fixes, _requests.Sent]
 ) -> None:
-    parts = [world.made(part)[1] for part in np.split(np.arange(400), [1, 250])]
+    parts = [scenario.made(part)[1] for part in np.split(np.arange(400), [1, 250])]
     together = sorted(zip(made[1].number.tolist(), made[1].t.tolist(), made[1].poi.tolist(), strict=True))
     apart = [
         row for part in parts for row in zip(part.number.tolist(), part.t.tolist(), part.poi.tolist(), strict=True)
@@ -128,13 +128,13 @@ def test_the_number_of_requests_is_poisson(mean: float) -> None:
 
 def test_no_requests_are_none_at_all() -> None:
     plan = Plan(objects=20, requests_per_subject=0)
-    assert len(World.of(plan, plan.network()).made(np.arange(20))[1].number) == 0
+    assert len(Scenario.of(plan, plan.network()).made(np.arange(20))[1].number) == 0
 
 
 def test_districts_ask_for_different_things() -> None:
     uniform = _journeys.hashed(1, np.arange(20_000))
     for number, (name, share) in enumerate(DISTRICTS.items()):
-        asked = np.bincount(_requests._wishes(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
+        asked = np.bincount(_requests._categories(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
         np.testing.assert_allclose(asked, np.array(share) / sum(share), atol=0.02, err_msg=name)
 
 
@@ -143,25 +143,25 @@ def test_every_district_gives_one_share_to_each_category() -> None:
     assert len(DISTRICTS) == len(_requests._PLACES) + 1 == len(_requests._RADII) + 1
 
 
-def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(world: World) -> None:
-    network = world.network
-    district = world.districts.at(network.x, network.y)
+def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_there(scenario: Scenario) -> None:
+    network = scenario.network
+    district = scenario.districts.at(network.x, network.y)
     assert set(district.tolist()) == set(range(len(DISTRICTS)))
     middle = np.array(network.extent[:2])
-    assert world.districts.at(*(middle[:, None])).tolist() == [0]
-    draw = world.districts.attraction(network.x, network.y)
+    assert scenario.districts.at(*(middle[:, None])).tolist() == [0]
+    draw = scenario.districts.attraction(network.x, network.y)
     assert draw.sum() == pytest.approx(1)
     assert draw[district == 0].mean() > 2 * draw[district == len(DISTRICTS) - 1].mean()
 
 
 def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     plan = Plan(objects=3000, seed=1, requests_per_subject=4)
-    world = World.of(plan, plan.network())
-    fixes, sent = world.made(np.arange(3000))
+    scenario = Scenario.of(plan, plan.network())
+    fixes, sent = scenario.made(np.arange(3000))
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
                          sent.number * 10**6 + (sent.t - plan.start_s) // 60)  # fmt: skip
-    district = world.districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
+    district = scenario.districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
     hospital = list(DISTRICTS).index("hospital")
     pharmacy = sent.poi == POI_CATEGORIES.index("pharmacy")
     assert pharmacy[district == hospital].mean() > 0.35
@@ -181,7 +181,7 @@ def test_files_hold_one_row_a_fix_in_the_city(tmp_path: Path) -> None:
     lon, lat = np.array([[float(row["lon"]), float(row["lat"])] for row in fixes]).T
     x, y = _utm.metres(lon, lat, report.srid)
     plan = Plan(objects=50, seed=2)
-    true = World.of(plan, plan.network()).made(np.arange(50))[0].xym
+    true = Scenario.of(plan, plan.network()).made(np.arange(50))[0].xym
     np.testing.assert_allclose(np.column_stack([x, y]), true[:, :2], atol=0.01)
     assert fixes[0]["time"] == "2026-01-05T08:00:00Z"
     assert {row["poi"] for row in wishes} <= set(POIS)
@@ -269,7 +269,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
     street = _network._network(
         "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
-    world = World.of(Plan(objects=20), street)
-    fixes, sent = world.made(np.arange(20))
+    scenario = Scenario.of(Plan(objects=20), street)
+    fixes, sent = scenario.made(np.arange(20))
     assert np.isfinite(fixes.xym).all()
     assert len(sent.number) > 10
