@@ -210,7 +210,8 @@ CREATE TABLE dbanon.region (
     run_id bigint NOT NULL,
     region_no integer NOT NULL CHECK (region_no >= 1),
     region @postgis@.geometry NOT NULL,
-    cells bigint[] CHECK (cardinality(cells) > 0),
+    cells bigint[] CHECK (
+        cardinality(cells) > 0 AND array_ndims(cells) = 1 AND array_position(cells, NULL) IS NULL),
     crowd integer NOT NULL,
     subjects integer NOT NULL,
     extra jsonb CHECK (jsonb_typeof(extra) = 'object'),
@@ -259,7 +260,8 @@ CREATE TABLE dbanon.hiding (
     run_id bigint NOT NULL,
     record_id bigint NOT NULL,
     period tstzrange CHECK (NOT isempty(period)),
-    others bigint[] NOT NULL CHECK (array_ndims(others) = 1 AND array_position(others, NULL) IS NULL)
+    others bigint[] NOT NULL CHECK (
+        cardinality(others) > 0 AND array_ndims(others) = 1 AND array_position(others, NULL) IS NULL)
 );
 CREATE INDEX hiding_record_idx ON dbanon.hiding (run_id, record_id);
 ALTER TABLE dbanon.hiding ALTER COLUMN others SET STATISTICS 0;

@@ -34,7 +34,8 @@ BEGIN
         'promise', method.guarantee, 'k', run.params -> 'k', 'adversary', method.adversary, 'rows_are', method.row_meaning,
         'attack', jsonb_build_object('name', method.attack, 'passed', verdict.passed, 'figures', verdict.figures,
             'clauses', verdict.clauses, 'checked_at', verdict.checked_at, 'checked_by', verdict.checked_by),
-        'left_out', jsonb_build_object('meaning', method.left_out, 'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
+        'left_out', jsonb_build_object('meaning', method.left_out, 'reasons', coalesce(method.traits -> 'reasons', '{}'),
+            'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
             'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
                        WHERE jsonb_typeof(c.value) = 'object')),
         'rows', release.rows, 'period', jsonb_build_object('since', covered.since, 'until', covered.until),

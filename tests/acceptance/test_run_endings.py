@@ -14,7 +14,7 @@ from dbanon import attacks, methods, queue, reading, releases, runs, server, wri
 from dbanon.attacks import tp_aware
 from dbanon.connection import connect_to_hold
 from dbanon.database import Database, open_database
-from dbanon.errors import ParameterError, StoreError, VerificationFailed
+from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
 from tests.facts import names, refusal
 
 from .commands import call
@@ -189,6 +189,20 @@ def test_an_attack_that_breaks_down_is_a_refusal(
     assert [c.name for c in result.verdict.clauses] == ["decidable"]
     with pytest.raises(VerificationFailed):
         database.publish(run_id, "undecided")
+
+
+def test_an_attack_that_cannot_decide_says_why(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(*_: object) -> attacks.Evidence:
+        raise DataError("Every path must be a line of 3 fixes. Got 2.")
+
+    database, run_id = verified_city
+    monkeypatch.setattr(tp_aware, "read", cannot)
+    clauses = database.verify(run_id).verdict.clauses
+    assert [(c.name, c.passed, c.sentence) for c in clauses] == [
+        ("decidable", False, "Every path must be a line of 3 fixes. Got 2.")
+    ]
 
 
 def test_a_verdict_is_about_the_rows_as_they_were_before_the_attack(

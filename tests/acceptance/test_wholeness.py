@@ -43,7 +43,7 @@ DAMAGES = {
     "tables of no live release": "CREATE TABLE dbanon.release_77 (a int)",
     "views of no live release": "CREATE VIEW published.other AS SELECT 1",
     "temporary tables": "CREATE TEMP TABLE dbanon_staged (a int)",
-    "indexes that are not valid": "UPDATE pg_index SET indisvalid = false WHERE indrelid = 'dbanon.cloak'::regclass",
+    "indexes that are not valid": "UPDATE pg_index SET indisvalid = false WHERE indrelid = 'dbanon.record'::regclass",
     "advisory locks": "SELECT pg_advisory_lock(1)",
     "1 release with [1289, 1289] of 1290 rows": "DELETE FROM dbanon.release_1 WHERE cloak_id = 1",
 }

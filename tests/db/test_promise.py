@@ -211,6 +211,7 @@ def test_a_card_tells_method_promise_attack_rows_and_period(own: psycopg.Connect
 def test_a_card_counts_what_was_left_out_by_hour_and_reason(own: psycopg.Connection) -> None:
     prepare(own)
     left_out = card(own)["left_out"]
+    assert left_out["reasons"] == METHODS["tp-aware"].reasons
     assert left_out["in_all"] == {name: SUPPRESSED[name] for name in ("subjects", "requests")}
     assert left_out["by_hour"] == SUPPRESSED["by_hour"]
     assert [(hour["hour"], hour["seen"]) for hour in left_out["by_hour"]] == [

@@ -3,6 +3,8 @@
 import ast
 import io
 import re
+import subprocess
+import sys
 import tokenize
 from pathlib import Path
 
@@ -46,3 +48,12 @@ def test_the_search_finds_what_it_looks_for() -> None:
     assert {*METHODS} <= {*NAMES.findall(code(REGISTRY))}
     for name in OWN:
         assert NAMES.search(code(ROOT / "dbanon" / "methods" / name / "__init__.py"))
+
+
+def test_listing_methods_does_not_import_what_compiles_them() -> None:
+    program = (
+        "import sys; from dbanon.methods import METHODS, describe; [describe(f) for f in METHODS.values()]; "
+        "print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

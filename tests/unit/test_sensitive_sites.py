@@ -439,3 +439,31 @@ def test_degenerate_places_are_no_trouble(algorithm, points):
     told = rows(cloaks).values()
     assert all(crowd >= 2 for _, crowd, cloaked in told if cloaked)
     assert sum(cloaked for _, _, cloaked in told) >= 6
+
+
+# ---- since and until -------------------------------------------------------------------------------------------------
+
+
+def test_only_fixes_from_since_to_until_are_considered():
+    two = [(0, 0), (1, 0), (2, 0), (40, 0), (41, 0), (42, 0)]
+    data = users(two, t=[0, 0, 0, 600, 600, 600], grid_s=60)
+    late = run(data, sites([(40, 0)]), k=2, since=600)
+    assert (len(late.record_id), late.start.min(), late.end.max()) == (3, 600, 660)
+    early = run(data, sites([(0, 0)]), k=2, until=600)
+    assert (len(early.record_id), early.start.min(), early.end.max()) == (3, 0, 60)
+    with pytest.raises(InfeasibleError):
+        run(data, sites([(0, 0)]), k=4, since=600)
+
+
+def test_who_has_several_fixes_may_have_one_in_the_time_considered():
+    data = users([(0, 0), (9, 9), (1, 0), (9, 8)], t=[0, 600, 0, 600], subject=[0, 0, 1, 1], grid_s=60)
+    cloaks = run(data, sites([(0, 0)]), k=2, until=600)
+    assert np.unique(cloaks.bounds, axis=0).tolist() == [[0, 0, 2, 1]]
+    with pytest.raises(ParameterError, match="'at'"):
+        run(data, sites([(0, 0)]), k=2)
+
+
+def test_a_shape_outside_the_time_considered_is_nobodys():
+    data = users([(0, 0), (5, 5), (6, 5)], t=[0, 600, 600], grid_s=60)
+    cloaks = run(data, sites([(5, 5)], shapes={5: (0, 0, 50, 50)}), k=2, since=600)
+    assert np.unique(cloaks.bounds, axis=0).tolist() == [[5, 5, 7, 6]]

@@ -1,5 +1,6 @@
 """tp-aware: windows, who is published, what is suppressed, cloaks, figures, and joining requests."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -303,3 +304,56 @@ def test_example_11_requests_never_change_who_is_with_whom(sent):
         for content in [["bank", "rest", "x"].index(next(iter(content.values())))]
     }
     assert made == set(expected)
+
+
+# ---- since and until -------------------------------------------------------------------------------------------------
+
+
+def test_windows_begin_at_since_with_positions_up_to_max_gap_s_older():
+    data = dataset([(i, [(0, i, 0), (300, i, 0)]) for i in range(3)])
+    cloaks = run(data, k=3, instants=1, since=60, max_gap_s=60)
+    assert cloaks.start.tolist() == [60, 300]  # at 60 by the fixes of time 0
+    assert cloaks.suppressed["windows"][0] == {"start": 60, "instants": 1, "seen": 3, "present": 3, "published": 3}
+    assert run(data, k=3, instants=1, since=60, max_gap_s=59).start.tolist() == [300]
+
+
+def test_every_row_ends_before_until_and_later_fixes_give_no_position():
+    data = dataset([still(i, i, 0, (0, 60, 120, 180)) for i in range(3)])
+    assert run(data, k=3, instants=1, until=150).end.max() == 120
+    assert run(data, k=3, instants=1, until=120).end.max() == 120
+    # Between 60 and 180 only with the later fix.
+    gap = dataset([still(i, i, 0, (0, 60, 180)) for i in range(3)])
+    linear = {"k": 3, "instants": 1, "align": "linear", "max_gap_s": 300}
+    assert run(gap, **linear).start.tolist()[:3] == [0, 60, 120]
+    assert run(gap, **linear, until=180).start.tolist() == [0, 60]
+
+
+def test_a_run_of_part_of_the_data_is_that_of_a_dataset_of_that_part():
+    data = walkers(40, 10)
+    part = run(data, k=4, instants=3, since=120, until=420, max_gap_s=0)
+    early = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))
+    kept = (data.t >= 120) & (data.t < 420)
+    size = np.bincount(early[kept], minlength=len(data.trajectory_id))
+    cut = dataclasses.replace(
+        data, trajectory_id=data.trajectory_id[size > 0], subject=data.subject[size > 0],
+        offset=np.append(0, np.cumsum(size[size > 0])), t=data.t[kept], x=data.x[kept], y=data.y[kept],
+    )  # fmt: skip
+    whole = run(cut, k=4, instants=3, max_gap_s=0)
+    for name in ("record_id", "start", "end", "bounds", "crowd", "member_record", "member_trajectory"):
+        assert np.array_equal(getattr(part, name), getattr(whole, name)), name
+    assert part.suppressed == whole.suppressed
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({"since": 7}, "since"),
+        ({"until": 61}, "until"),
+        ({"since": 60, "until": 60}, "until"),
+        ({"start": 0, "since": 60}, "start"),
+    ],
+)
+def test_since_and_until_are_slots_in_their_order(params, name):
+    data = dataclasses.replace(dataset([still(i, i, 0) for i in range(3)]), grid_s=60)
+    with pytest.raises(ParameterError, match=f"'{name}'"):
+        run(data, k=3, **params)
