@@ -18,7 +18,7 @@ from _data import CITY, NETWORK, ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.database import open_database
-from dbanon.synth import Plan, World, _journeys
+from dbanon.synth import Plan, Scenario, _journeys
 
 DATASET = "benchmark of dbanon synth"
 PHASES = ("routes_s", "making_s", "writing_s", "total_s")
@@ -51,8 +51,8 @@ def into_postgis(sizes: list[int]) -> None:
     print("making and writing overlap: the next objects are made while the server stores the last ones")
 
 
-def neighbours(world: World, kind: int) -> list[list[tuple[int, float]]]:
-    ways = world.ways
+def neighbours(scenario: Scenario, kind: int) -> list[list[tuple[int, float]]]:
+    ways = scenario.routes
     pairs = list(zip(ways.to.tolist(), ways.seconds[kind].tolist(), strict=True))
     return [pairs[a:b] for a, b in zip(ways.first[:-1], ways.first[1:], strict=True)]
 
@@ -75,13 +75,13 @@ def dijkstra(links: list[list[tuple[int, float]]], source: int, target: int) -> 
     return nodes[::-1], [reached[node] for node in nodes[::-1]]
 
 
-def plain(world: World, objects: int) -> int:
+def plain(scenario: Scenario, objects: int) -> int:
     """Move objects one path at a time; returns how many positions that made."""
-    ways, rng, made = world.ways, np.random.default_rng(1), 0
-    links = [neighbours(world, kind) for kind in range(len(_journeys.OBJECT_CLASSES))]
+    ways, rng, made = scenario.routes, np.random.default_rng(1), 0
+    links = [neighbours(scenario, kind) for kind in range(len(_journeys.OBJECT_CLASSES))]
     share = [kind.share for kind in _journeys.OBJECT_CLASSES]
     chance = np.diff(ways.reach, prepend=0)
-    instants = np.arange(world.plan.instants) * float(world.plan.step_s)
+    instants = np.arange(scenario.plan.instants) * float(scenario.plan.step_s)
     for kind in rng.choice(len(share), size=objects, p=share):
         pace, now, here = rng.uniform(0.7, 1), -rng.uniform(0, 600), int(rng.integers(len(ways.x)))
         clock, nodes = [now], [here]
@@ -103,14 +103,16 @@ def plain(world: World, objects: int) -> int:
 def against_one_path_at_a_time() -> None:
     plan = Plan(objects=200_000, whole_share=1, **NETWORK)
     began = time.perf_counter()
-    world = World.of(plan, plan.network())
+    scenario = Scenario.of(plan, plan.network())
     routes_s = time.perf_counter() - began
-    _journeys.walk(world.ways, timetable := _journeys.Timetable(start_s=0, instants=30, step_s=60), 1, np.arange(10))
+    _journeys.walk(
+        scenario.routes, timetable := _journeys.Timetable(start_s=0, instants=30, step_s=60), 1, np.arange(10)
+    )
     began = time.perf_counter()
-    _journeys.walk(world.ways, timetable, 1, np.arange(plan.objects))
+    _journeys.walk(scenario.routes, timetable, 1, np.arange(plan.objects))
     fast = (time.perf_counter() - began + routes_s) / plan.objects
     began = time.perf_counter()
-    plain(world, 200)
+    plain(scenario, 200)
     slow = (time.perf_counter() - began) / 200
     print("\nmoving objects in memory, microseconds an object")
     print(

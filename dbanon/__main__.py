@@ -24,7 +24,7 @@ def main() -> NoReturn:
     except SystemExit as ended:
         code = ended.code
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it any more
+        with suppress(OSError, ValueError):  # the reader may have gone
             print(end="", file=stream, flush=True)
     os._exit(code if isinstance(code, int) else 1)
 

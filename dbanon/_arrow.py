@@ -1,7 +1,7 @@
-"""Query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
+"""Reads query results as NumPy and Arrow arrays, by binary COPY, without a Python object per fix.
 
-Whatever is read through one snapshot comes from one state of the database. It is read by the driver that does all else:
-its connections are pinned, and it waits in Python, where Ctrl-C is heard.
+All queries of one snapshot see one state of the database. They use psycopg, as all other modules do: its connections
+are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
 from collections.abc import Iterator
@@ -76,6 +76,7 @@ def _batches(snapshot: Snapshot, query: str, kinds: list[int]) -> Iterator[list[
     statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
         data, lengths, header = bytearray(), [], len(HEADER)
+        # psycopg gives the server's CopyData messages: one row each, the header before the first, the trailer last.
         for row in copy:
             data += row[header:]
             lengths.append(len(row) - header)
@@ -96,9 +97,11 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
     data, length = np.frombuffer(rows, np.uint8), np.array(lengths)
     if rows.endswith(TRAILER) and lengths[-1] == len(TRAILER):
         length = length[:-1]
+    # `at` is where each row goes on: behind the 16-bit count of its values, then behind each value read.
     at = np.cumsum(length) - length + 2
     columns = []
     for kind in kinds:
+        # A value: 32-bit length, -1 for NULL, then so many bytes. A NULL is read from place 0, and masked.
         size = _numbers(data, at, ">i4").astype(np.int64)
         null = size < 0
         size[null] = 0
@@ -128,6 +131,7 @@ def _ragged(
 ) -> pa.Array:
     """Read the bytes that begin at each place, as many as `size` says."""
     offset = np.concatenate([[0], np.cumsum(size)])
+    # Short values are gathered by index, eight bytes of index for each byte; long ones are cheaper to slice.
     if offset[-1] < _LONG * len(size):
         found = data[np.repeat(at - offset[:-1], size) + np.arange(offset[-1])]
     else:
@@ -138,7 +142,7 @@ def _ragged(
 
 
 def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column of numbers or booleans without nulls as an array of its own type."""
+    """Return a column of numbers or booleans without nulls as an array of the same type."""
     return np.asarray(column.to_numpy())
 
 
@@ -221,6 +225,7 @@ def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     size = np.diff(ends)
     if column.null_count or (size % _FIX).any() or (size == 0).any():
         raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
+    # Arrow's values lie one after the other without gaps, and each is whole fixes.
     doubles = np.frombuffer(data or b"", "<f8", int(size.sum()) // 8, int(ends[0]))
     return size // _FIX, doubles.reshape(-1, 3)
 

@@ -1,4 +1,4 @@
-"""A call in another thread that nobody has to wait for: neither who made it, when interrupted, nor a program that ends.
+"""Runs a call in a daemon thread; neither an interrupted caller nor an exiting program waits for it.
 
 The threads of an executor are joined at the end of its block, and at the end of the program, whatever has happened.
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def in_background(call: Callable[P, T], *arguments: P.args, **words: P.kwargs) -> Future[T]:
-    """Make a call in a thread of its own; its result is waited for, and its exception raised, by ``.result()``."""
+    """Make a call in another thread; its result is waited for, and its exception raised, by ``.result()``."""
     future: Future[T] = Future()
 
     def work() -> None:

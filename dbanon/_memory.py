@@ -1,4 +1,4 @@
-"""How much memory this process has used at most."""
+"""Measures the peak memory of this process."""
 
 import resource
 from contextlib import suppress
@@ -19,6 +19,6 @@ def peak_mb() -> float:
 
 
 def forget_peak() -> None:
-    """Begin to measure anew: a worker's process does one run after the other."""
+    """Reset the peak: a worker's process does one run after another."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""The PostgreSQL programs on this machine and the system user they run as: what the embedded server is made from."""
+"""Finds the PostgreSQL programs of this machine, and the system user they run as, for the embedded server."""
 
 import os
 import pwd
@@ -52,7 +52,7 @@ def find_binaries(major: int | None = None) -> Binaries:
     Raises
     ------
     StoreError
-        In one sentence what is missing and which packages bring it.
+        Naming what is missing, and the packages that provide it.
     """
     known = [item for item in installations() if major in (None, item.major)]
     if known and known[0].postgis:

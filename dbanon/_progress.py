@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""The progress callback."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL and PostGIS show to every login about private tables: listed, taken from PUBLIC, given back.
+"""Lists what PostgreSQL and PostGIS show to every login about private tables; revokes it from PUBLIC, and restores it.
 
 Locks show which backends work; counters are exact and move with every statement; PostGIS's functions on statistics and
 indexes ask for no right on the table, and answer with its true extent and with estimates for any box. Other programs
@@ -51,7 +51,7 @@ class Thing:
     ours : bool
         Whether the login may take and give the right.
     grantees : list of str
-        The roles that have it by a grant of their own; ``PUBLIC`` is one.
+        The roles it is granted to; ``PUBLIC`` is one.
     """
 
     kind: str
@@ -71,7 +71,7 @@ def things(connection: Connection) -> list[Thing]:
 
 
 def is_restricted(connection: Connection) -> bool:
-    """Say whether an administrator has asked that these rights be taken from PUBLIC."""
+    """Check whether an administrator has asked that these rights be taken from PUBLIC."""
     row = connection.execute("SELECT public_restricted FROM dbanon.installation").fetchone()
     return row is not None and row[0]
 
@@ -130,6 +130,6 @@ def _record(connection: Connection, thing: Thing, grantee: str) -> None:
     )
 
 
-def _change(connection: Connection, verb: str, thing: Thing, *whom: str) -> None:
-    what = f"{verb} {thing.privilege} ON {thing.kind} {thing.name} {whom[0]}"  # names as the server quotes them
-    connection.execute(sql.SQL(" ").join([sql.SQL(what), *map(sql.Identifier, whom[1:])]))
+def _change(connection: Connection, verb: str, thing: Thing, preposition: str, *role: str) -> None:
+    what = f"{verb} {thing.privilege} ON {thing.kind} {thing.name} {preposition}"  # names as the server quotes them
+    connection.execute(sql.SQL(" ").join([sql.SQL(what), *map(sql.Identifier, role)]))

@@ -1,6 +1,6 @@
-"""The four roles of a database: what they are called, who comes in through them, and what belongs to them.
+"""The four roles of a database: their names, their members, and what they own.
 
-Roles belong to the server, not to the database, so their names are chosen when a database is made ready, and recorded
+Roles belong to the server, not to the database, so their names are chosen at a database's first upgrade, and recorded
 in it with its OID and its server's identifier. A copy of it (restored, cloned) has others: its first upgrade chooses
 anew, or the members of the original's roles would have their rights in the copy as well.
 
@@ -35,7 +35,7 @@ SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 TRUSTED = f"""(r.rolsuper OR r.rolname = current_user AND current_user = session_user OR NOT r.rolcanlogin
     AND shobj_description(r.oid, 'pg_authid') = 'dbanon: {PURPOSES["admin"]}')"""
 
-# Everything in the schemas, whatever it is, with its owner; and everybody who may put something there.
+# Everything in the schemas, whatever it is, with its owner; and every role that may create there.
 _OWNERS = f"""
 WITH ours AS (SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n WHERE n.nspname = ANY (%(schemas)s)),
 thing (classid, objid, owner) AS (
@@ -145,7 +145,7 @@ def is_there(connection: Connection, table: str) -> bool:
 
 
 def recorded(connection: Connection) -> tuple[Names, bool] | None:
-    """Return the names this database was made ready with, and whether by itself: a copy has them from its original."""
+    """Return the names recorded in this database, and whether they are its own: a copy has them from its original."""
     if not is_there(connection, "installation"):
         return None
     row = connection.execute(
@@ -169,7 +169,7 @@ def choose(connection: Connection, prefix: str | None, *, share: bool) -> Names:
     chosen = before is not None and before[1] and names == before[0]
     _create(connection, names)
     if not chosen:
-        # Of two databases that are made ready at once the second waits here for the first, and then sees it.
+        # Of two first upgrades at once (of two databases) the second waits here for the first, and then sees its roles.
         _take_turn(connection, names)
         if not share:
             _demand_unshared(connection, names)
@@ -186,7 +186,7 @@ def _checked(prefix: str) -> str:
 
 
 def _create(connection: Connection, names: Names) -> None:
-    """Make the roles that are missing, and refuse those of other programs and people."""
+    """Make the roles that are missing, and refuse those that dbanon did not make."""
     for role, purpose in PURPOSES.items():
         name, comment = f"{names.prefix}_{role}", f"dbanon: {purpose}"
         if not ask(connection, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)", name):
@@ -230,7 +230,7 @@ def _demand_unshared(connection: Connection, names: Names) -> None:
         there = f"Roles {names.prefix}_* are on this server already"
         used = f"Database {', '.join(databases)} of this server uses {names.prefix}_*" if databases else there
         raise ParameterError(
-            "The roles of a database must let in nobody who was given them for another one. "
+            "The roles of a database must not let in logins that were granted them for another one. "
             f"{used}; members: {', '.join(members) or 'none yet'}. Choose other names with --role-prefix NAME, or let "
             "the same logins in with --share-roles."
         )
@@ -263,7 +263,7 @@ def become_admin(connection: Connection, names: Names) -> None:
     _grant_role(connection, "pg_signal_backend", names.admin)
     before = recorded(connection)
     for schema in SCHEMAS:
-        # Of a database that was made ready, one may be missing: a dump of some schemas, or an older program.
+        # Of a database upgraded before, one may be missing: a dump of some schemas, or an older program.
         if before is None or ask(connection, "SELECT to_regnamespace(%s) IS NULL", schema):
             _run(connection, "CREATE SCHEMA {} AUTHORIZATION {}", schema, names.admin)
     if before is not None:
@@ -274,7 +274,7 @@ def become_admin(connection: Connection, names: Names) -> None:
 
 
 def record(connection: Connection, names: Names) -> None:
-    """Write down the names this database was made ready with."""
+    """Record the names of this database's roles."""
     connection.execute(
         "INSERT INTO dbanon.installation (role_prefix, database_oid, server_identifier)"
         " SELECT %s, d.oid, s.system_identifier FROM pg_database d, pg_control_system() s"
@@ -286,7 +286,7 @@ def record(connection: Connection, names: Names) -> None:
 
 
 def operators_read_releases(connection: Connection, names: Names) -> bool:
-    """Say whether operators may read what analysts may; an upgrade grants it where its login may."""
+    """Check whether operators may read what analysts may; an upgrade grants it where its login may."""
     return bool(ask(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", names.operator, names.analyst))
 
 
@@ -353,7 +353,7 @@ def demand_own_schemas(connection: Connection) -> None:
     if schemas and not (is_there(connection, "installation") or is_there(connection, "alembic_version")):
         raise StoreError(
             f"The schemas {', '.join(SCHEMAS)} must be dbanon's own. Schema {schemas} is in this database already "
-            "and was made by something else. Nothing was changed; rename it, or give dbanon a database of its own."
+            "and was made by something else. Nothing was changed; rename it, or give dbanon another database."
         )
 
 

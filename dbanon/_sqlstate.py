@@ -1,7 +1,7 @@
-"""What a driver's error means to the user, by its SQLSTATE: the one place where they are translated.
+"""Translates a driver's error, by its SQLSTATE, into what it means to the user; no other module does.
 
-The server's own words reach nobody, since they may quote data. Those of our SQL functions (class DA) do, and those by
-which a connection is refused: they do not.
+The server's own words are never shown, since they may quote data. The sentences of our SQL functions (class DA) and
+the reasons for which a connection is refused are shown: they quote none.
 """
 
 import re
@@ -26,10 +26,7 @@ _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them)
 _NO_SCHEMA = (
     "The database must hold dbanon's schema. Got one without it, or of an older program; run `dbanon db upgrade`."
 )
-_LOST = (
-    "The server must stay up until the work is done. The connection was lost, and what was not finished is undone; "
-    "run it again."
-)
+_LOST = "The connection to the server was lost. Unfinished work was undone; run it again."
 _NOT_TEXT = "Texts must be UTF-8 without NUL characters. Got others; clean the file."
 _DATA = {
     "22021": _NOT_TEXT,
@@ -37,22 +34,19 @@ _DATA = {
     "54000": "A subject must have at most some 2,000 bytes. Got a longer text; check which columns are named.",
 }
 _SENTENCES = {
-    "53100": "The server must have room on its disk. It ran out, and what was not finished is undone; free "
-    "some and run it again.",
-    "53200": "The server must have enough memory. It ran out, and what was not finished is undone; lower work_mem "
-    "or free some.",
+    "53100": "The server has no room left on its disk. Unfinished work was undone; free some and run it again.",
+    "53200": "The server ran out of memory. Unfinished work was undone; lower work_mem or free some.",
     "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
     "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
-    CANCELLED: "The statement must be left to end. It was cancelled, and what was not finished is undone; run it "
-    "again.",
-    "57P03": "The server must be ready. It is starting, stopping or recovering; run it again in a moment.",
-    "55P03": "The rows must be free. Another session holds them; try again when it is done.",
-    "40001": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
-    "40P01": "Nobody else may change the same rows meanwhile. Somebody did and nothing was kept; run it again.",
-    READ_ONLY: "The server must accept writing. It is read-only; connect to the primary.",
+    CANCELLED: "The statement was cancelled and its work rolled back. Run it again.",
+    "57P03": "The server is starting, stopping or recovering. Nothing was done; run it again in a moment.",
+    "55P03": "Another session holds the rows. Nothing was done; try again when it has finished.",
+    "40001": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
+    "40P01": "Another session changed the same rows meanwhile, so nothing was kept. Run it again.",
+    READ_ONLY: "The server is read-only. Nothing was written; connect to the primary.",
 }
 
-_REFUSED = "08004"  # by the server, for a reason of its own
+_REFUSED = "08004"  # by the server, for another reason
 _REMEDIES = {  # by what the server refused a connection; its words name at most the login, the database and the address
     "3D000": "Create it, or check --dsn and the PG* variables.",
     "28000": "Check --dsn and the PG* variables; or have the login made, and let in by the server's pg_hba.conf.",
@@ -91,7 +85,7 @@ def no_rights() -> StoreError:
 def is_passing(error: StoreError) -> bool:
     """Whether a connection was lost or not to be had, or another transaction was in the way: worth another try.
 
-    The worker of a run has got in before, so it may get in again, whatever a further connection was refused for.
+    A worker has connected before, so it tries again whatever a further connection was refused for.
     """
     state = error.sqlstate or ""
     return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", "53300", "40001", "40P01")
@@ -127,7 +121,7 @@ def _sentence(error: psycopg.Error, state: str | None) -> str:
         return _LOST
     constraint = getattr(getattr(error, "diag", None), "constraint_name", None)
     about = f"SQLSTATE {state or 'unknown'}" + (f", constraint {constraint}" if constraint else "")
-    return f"The server must accept the statement. It refused ({about}); see its log, or --debug of the command line."
+    return f"The server refused the statement ({about}). See its log, or --debug of the command line."
 
 
 _ARGUMENT = re.compile(r"""(?<![\w'])"?([a-z_]+)"? => (E?'(?:[^']|'')*'|ARRAY\[[^]]*\]|\.\.\.|\w+(?:\.\w+)*)""")
@@ -210,9 +204,7 @@ def _of_connection(words: str) -> StoreError:
         return StoreError(_LOST, "08006")
     if "no password supplied" in words:
         return StoreError(f"The login must give a password. Got none. {_REMEDIES['28P01']}", "28P01")
-    return StoreError(
-        "The server must answer. It does not; check that it is up, and --dsn or the PG* variables.", "08001"
-    )
+    return StoreError("The server does not answer. Check that it is up, and --dsn or the PG* variables.", "08001")
 
 
 def _refused(said: str, state: str) -> str:

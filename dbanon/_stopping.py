@@ -1,7 +1,7 @@
-"""How a signal ends a command: as Ctrl-C does, and once.
+"""Turns the first SIGINT, SIGTERM or SIGHUP into one KeyboardInterrupt; later signals are ignored.
 
 The first signal interrupts the work, which is undone: a run is cancelled, a load rolled back. Nothing interrupts that:
-whoever presses Ctrl-C twice, or closes the terminal after it, gets the same end.
+a second Ctrl-C, or a closed terminal after it, changes nothing.
 """
 
 import signal

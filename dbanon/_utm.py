@@ -1,6 +1,6 @@
-"""Degrees to metres and back: the zones of UTM on WGS 84, for whole arrays.
+"""Converts degrees to metres and back in the UTM zones of WGS 84, for whole arrays.
 
-PostGIS reprojects what is loaded; this is for where there may be no database. Both use PROJ.
+PostGIS reprojects what is loaded; this is for code that may have no database. Both use PROJ.
 """
 
 import functools

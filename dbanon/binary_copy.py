@@ -1,4 +1,4 @@
-"""Rows of PostgreSQL's binary COPY, assembled column by column: no Python object per row.
+"""Encodes rows for PostgreSQL's binary COPY, column by column: no Python object per row.
 
 A column is a NumPy array where every value has the same width, or an Arrow array of text or bytes where it may differ
 or be NULL. Bytes are joined by Arrow's element-wise kernels, whose result *is* the stream.
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+# Signature; 32 bits of flags, none; 32 bits for the length of an extension, none. The trailer is a count of -1.
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 
@@ -39,6 +40,8 @@ def rows(columns: Sequence[Column]) -> pa.Buffer | memoryview:
     buffer
         For 100,000 rows or so at a time: offsets are 32 bits wide.
     """
+    # A row: number of values in 16 bits; each after its length in 32, -1 for NULL. Columns of one width are laid
+    # side by side in `fixed` and become one piece; texts and bytes are pieces between them.
     pieces: list[pa.Array] = []
     fixed: list[Bytes] = [_big_endian(np.full(len(columns[0]), len(columns), np.int16))]
     for column in columns:
@@ -90,6 +93,7 @@ def stretches(start: NDArray[np.int64] | None, end: NDArray[np.int64] | None, pa
 def periods(start: NDArray[np.int64], end: NDArray[np.int64]) -> Bytes:
     """Half-open tstzrange values from unix seconds, as ``uint8[n, 25]``."""
     value = np.empty(len(start), [("flags", "u1"), ("n0", ">i4"), ("lower", ">i8"), ("n1", ">i4"), ("upper", ">i8")])
+    # range_send: flags, then each bound after its length; a timestamptz has 8 bytes.
     value["flags"], value["n0"], value["n1"] = _BOUNDED | _LOWER_INCLUSIVE, 8, 8
     value["lower"], value["upper"] = timestamps(start), timestamps(end)
     return _bytes(value)
@@ -102,6 +106,7 @@ def rectangles(bounds: NDArray[np.float64], srid: int) -> Bytes:
         [("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("rings", "<u4"), ("points", "<u4"), ("xy", "<f8", 10)],
     )
     value["order"], value["type"], value["srid"], value["rings"], value["points"] = 1, _POLYGON_WITH_SRID, srid, 1, 5
+    # Byte order 1 is little-endian. The ring: from the lower left corner to the right, up, left and down again.
     value["xy"] = bounds[:, [0, 1, 2, 1, 2, 3, 0, 3, 0, 1]]
     return _bytes(value)
 

@@ -49,21 +49,21 @@ def _demand_text(arguments: list[str]) -> None:
 
 def _fail_stopped(number: int | None) -> NoReturn:
     _fail(
-        "The command must be left to end. It was interrupted, and what it had not finished is undone; run it again.",
+        "Interrupted. Unfinished work was undone; run the command again.",
         128 + (number or signal.SIGINT),
     )
 
 
 def _usage(error: typer.TyperException) -> str:
     """What the command line's parser says, with a pointer to the help of the command it was about."""
-    told = " ".join((error.format_message() if hasattr(error, "format_message") else str(error)).split())
+    message = " ".join((error.format_message() if hasattr(error, "format_message") else str(error)).split())
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dbanon"
-    return f"{told}{'' if told.endswith(('.', '?')) else '.'} See '{command} --help'."
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'} See '{command} --help'."
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    with suppress(OSError):  # who has closed the terminal hears nothing
+    with suppress(OSError):  # the terminal may be closed
         if options.debug:
             for line in traceback.format_exc().splitlines():
                 report.stderr_line(line)
@@ -89,13 +89,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         with stopping:
             _demand_text(given)
             code = app(given, prog_name="dbanon", standalone_mode=False)
-            print(end="", flush=True)  # here a pipe that nobody reads can still be told from success
+            print(end="", flush=True)  # a closed pipe is noticed here, not after exit code 0
     except typer.TyperException as error:
-        told = _usage(error)
-        if told.startswith("Usage:"):  # called without a command: its help, not an error sentence
+        message = _usage(error)
+        if message.startswith("Usage:"):  # called without a command: its help, not an error sentence
             print(error.format_message(), file=sys.stderr)
             sys.exit(2)
-        _fail(told, 2)
+        _fail(message, 2)
     except (typer.Abort, KeyboardInterrupt):
         _fail_stopped(stopping.number)
     except DbanonError as error:

@@ -1,8 +1,8 @@
-"""Connections on which a statement means the same for every login: search path and settings are pinned first.
+"""Opens connections on which a statement means the same for every login: search path and settings are pinned first.
 
 A function or an operator that another login put into a schema of the path would otherwise be called with the rights of
-the one that connects. Nothing precedes the settings but one call without arguments by its full name, and psycopg sends
-nothing of its own. Through a pooler each transaction may be on another session, so there each begins with the settings.
+the one that connects. Nothing precedes the settings but one call without arguments by its full name, and psycopg itself
+sends nothing. Through a pooler each transaction may be on another session, so there each begins with the settings.
 Driver errors leave the modules above as the errors of `dbanon.errors`; their texts never reach a user, because they may
 quote data.
 """
@@ -51,11 +51,11 @@ _SETTINGS = {
     "IntervalStyle": "postgres",
     # PostGIS's functions have high estimated costs: the server would compile for seconds what takes milliseconds.
     "jit": "off",
-    # What a function has to tell is a notice.
+    # Functions report by notices.
     "client_min_messages": "notice",
     # A killed process must not leave a long statement that keeps its locks.
     "client_connection_check_interval": "'2s'",
-    # Whose network is gone keeps no lock for long: neither that of a run nor those of what it was writing.
+    # A client whose network is gone keeps no lock for long: neither that of a run nor those of what it was writing.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -95,7 +95,7 @@ class Session(psycopg.Connection[Any]):
 
 
 class _PooledCursor(psycopg.Cursor[Any]):
-    """A cursor whose statements are never outside of a transaction."""
+    """A cursor that runs its statements in a transaction, always."""
 
     def _within(self) -> AbstractContextManager[Any]:
         idle = self.connection.info.transaction_status == TransactionStatus.IDLE
@@ -117,7 +117,7 @@ def connect(url: str) -> Session:
     Raises
     ------
     StoreError
-        If there is no answer, or no entry.
+        If the server does not answer, or refuses the login.
     """
     with errors_translated():
         return _connect(url)
@@ -131,7 +131,7 @@ def connect_to_hold(url: str) -> Session:
     ParameterError
         If there is a pooler in between, which may give every transaction another session.
     StoreError
-        If there is no answer, or no entry.
+        If the server does not answer, or refuses the login.
     """
     connection = connect(url)
     if connection.pooled:
@@ -184,8 +184,8 @@ def translate(error: psycopg.Error) -> DbanonError:
 
 
 @contextmanager
-def heard(connection: Connection) -> Iterator[list[str]]:
-    """Keep what the server has to say in the block, as the command line would say it."""
+def server_notices(connection: Connection) -> Iterator[list[str]]:
+    """Collect the server's notices in the block; statements in them become command lines."""
     notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:

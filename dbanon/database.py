@@ -1,6 +1,6 @@
 """From run to release: load, run, verify, publish; in this process, or by asking a worker. What users call.
 
-Runs are done in `pipeline`; which run is done by whom is decided by the queue.
+Runs are done in `pipeline`; the queue decides which process does which run.
 """
 
 import os
@@ -210,8 +210,8 @@ class Database(Datasets):
                 if not self.connection.closed:
                     raise
                 raise StoreError(
-                    f"The server must stay up to tell how run {run_id} ends. The connection was lost; the run goes on "
-                    "without it, see `dbanon runs`."
+                    f"The connection to the server was lost while run {run_id} was computed. The run goes on "
+                    "without it; see `dbanon runs`."
                 ) from error
 
     def cancel(self, run_id: int) -> str:
@@ -252,14 +252,14 @@ class Database(Datasets):
             return self._work(holder, claim, Watch(holder, claim, progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
-        """Raise `StoreError` where this login may not compute and nobody else is there to do it."""
+        """Raise `StoreError` where this login may not compute and no worker is up."""
         if not queue.has_worker(self.connection):
             raise queue.no_worker()
 
     def _at_once(self, ask: Callable[[Connection], int], progress: Progress) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
-        Row, lock and status are committed together: killed at any moment, no run is left waiting for nobody, and no
+        Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
         session finds it running without a holder.
         """
         with connect_to_hold(self.lock_url) as holder:
@@ -340,7 +340,7 @@ class Database(Datasets):
         return releases.list_releases(self.connection)
 
     def drop(self, run_id: int) -> int:
-        """Delete a run that was never published and that nobody works on; returns how many cloaks went."""
+        """Delete a run that was never published and is not being worked on; returns how many cloaks went."""
         return runs.drop_run(self.connection, run_id)
 
     def release_rows(self, name: str, limit: int = 10) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -373,7 +373,7 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     dsn : str, optional
         See `dbanon.connect`.
     announce : callable, optional
-        Told which server is used, before anything is done there.
+        Called with the name of the server in use, before anything is done there.
 
     Raises
     ------

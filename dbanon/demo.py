@@ -1,4 +1,4 @@
-"""``dbanon demo``: the whole way on a small generated city, as a user would go it with files of their own."""
+"""Runs ``dbanon demo``: generates a small city, and loads, anonymises, attacks and publishes it as a user would."""
 
 import tempfile
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Demo:
 
 
 def play(database: "Database", progress: report.Progress) -> Demo:
-    """Generate, load, run, attack, publish and read as an analyst; may be played again and again."""
+    """Generate, load, run, attack, publish and read as an analyst; may be repeated."""
     loads = () if _is_loaded(database) else _load(database, progress)
     result = database.run(
         methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, replace=True, progress=progress

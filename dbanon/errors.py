@@ -1,7 +1,8 @@
 """The errors dbanon raises, each with the exit code the command line ends with.
 
-A message is one sentence that says what must hold, what was got, and what to do. It holds counts and run ids, never a
-coordinate or a subject, because logs and terminals are read by people who may not see the data.
+Of wrong input a message says what must hold, what was got, and what to do; of an event what happened, what state things
+are in, and what to do. It holds counts and run ids, never a coordinate or a subject, because logs and terminals are
+read by people who may not see the data.
 """
 
 from collections.abc import Iterable

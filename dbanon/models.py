@@ -1,4 +1,4 @@
-"""The tables of schema dbanon as SQLAlchemy classes, for whoever reads them from Python.
+"""The tables of schema dbanon as SQLAlchemy classes, for programs that read them.
 
 The revisions in ``migrations/`` make the tables; a test holds these classes against the catalog. Nothing in dbanon
 imports them, because psycopg and Arrow are faster and starting is too.
@@ -200,7 +200,7 @@ class Run(Base):
 
 
 class Installation(Base):
-    """How a database was made ready: one row."""
+    """How dbanon was installed in a database: one row."""
 
     __tablename__ = "installation"
     one: Mapped[bool] = mapped_column(primary_key=True)
@@ -315,7 +315,7 @@ class Release(Base):
 
 
 class Grouping(Base):
-    """Who was hidden with whom in a release; the table has no key, the mapper's is all of it but the subjects."""
+    """Which subjects shared a region in a release; the table has no key, the mapper's is all of it but the subjects."""
 
     __tablename__ = "grouping"
     release_id: Mapped[int] = mapped_column(ForeignKey("dbanon.release.release_id"), primary_key=True)

@@ -2,7 +2,7 @@
 
 The invariants kept here: cloaks and members become visible together with the status ``computed`` or not at all; a run
 is ``verified`` only by an attack that read the stored rows; what an attack cannot decide is a refusal; whatever
-happens, the run is left with a status that says so, or with nobody holding it, which `queue.reap_runs` sees.
+happens, the run is left with a status that says so, or without a holder, which `queue.reap_runs` detects.
 """
 
 import time
@@ -26,7 +26,7 @@ from dbanon.errors import (
 from dbanon.trajectory import Trajectories
 from dbanon.watch import Watch
 
-_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # whoever pressed Ctrl-C is waiting
+_IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
 _AGAIN = "run it again, and report it if it is refused again."
 
 
@@ -40,7 +40,7 @@ def work(connection: Connection, url: str, holder: Connection, claim: queue.Clai
     url : str
         For the bulk reads, which use another driver.
     holder : psycopg.Connection
-        Holds the run's lock; lets it go at the end.
+        Holds the run's lock; releases it at the end.
     claim : queue.Claim
     watch : Watch
         Not yet entered.
@@ -55,7 +55,7 @@ def work(connection: Connection, url: str, holder: Connection, claim: queue.Clai
     DbanonError
         If the run failed; it is recorded.
     KeyboardInterrupt
-        If it was interrupted; a worker that was told to stop has given the run back to the queue.
+        If it was interrupted; a stopping worker has given the run back to the queue.
     """
     try:
         with _ending(connection, claim, watch), watch:
@@ -155,7 +155,7 @@ class _Run:
         """Store verdict and status together; returns why the run is refused, if it is."""
         status = "verified" if verdict.passed else "refused"
         with self.connection.transaction():
-            queue.lock_run(self.connection, self.claim)  # nobody publishes it between the sentence and the status
+            queue.lock_run(self.connection, self.claim)  # no publication between the sentence and the status
             refusal = None if verdict.passed else self._refusal(verdict)
             runs.add_verification(self.connection, self.claim.run_id, verdict, digest)
             queue.set_status(self.connection, self.claim, status, error=refusal, error_kind=None, **columns)
@@ -220,12 +220,12 @@ def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
     return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
 
 
-# ---- how a run ends that does not come to its end --------------------------------------------------------------------
+# ---- ending a run early ----------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _ending(connection: Connection, claim: queue.Claim, watch: Watch) -> Iterator[None]:
-    """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not come to an end."""
+    """Leave a run ``failed``, ``cancelled`` or ``queued`` if the body does not finish."""
     try:
         yield
     except BaseException as error:
@@ -259,9 +259,9 @@ def _fail(connection: Connection, claim: queue.Claim, error: BaseException, watc
             queue.note_error(connection, claim, str(kind))
         watch.breathe(claim.attempt)  # before the next attempt: what was missing may be there again
         return  # a connection or a statement of it was ended from outside: for `queue.reap_runs`, which begins it again
-    told = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
+    sentence = str(kind) if kind is not None else f"The run failed with {type(error).__name__}; see the worker's log."
     name = next((name for family, name in runs.ERROR_KINDS.items() if isinstance(kind, family)), "other")
-    _give_up(connection, claim, "cancelled" if cancelled else "failed", told, None if cancelled else name)
+    _give_up(connection, claim, "cancelled" if cancelled else "failed", sentence, None if cancelled else name)
 
 
 def _give_up(connection: Connection, claim: queue.Claim, status: str, error: str, kind: str | None = None) -> None:

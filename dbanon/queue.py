@@ -1,7 +1,7 @@
 """The queue of runs: who submits, who takes, how a run moves on. The queue is the table ``dbanon.run``.
 
-Invariant: whoever moves a run on names the attempt it belongs to, so that a worker which lost its lock writes nothing
-over what a later one does.
+Invariant: a process that moves a run on names the attempt it belongs to, so that a worker which lost its lock
+overwrites nothing of a later one.
 """
 
 import importlib.metadata
@@ -23,7 +23,7 @@ from dbanon.errors import StoreError
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A run that somebody has taken: what to do, and the attempt that fences its writes."""
+    """A claimed run: what to do, and the attempt that fences its writes."""
 
     run_id: int
     lock_key: int
@@ -68,9 +68,9 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     Raises
     ------
     CancelledError
-        If somebody has asked for its end, and this is another.
+        If the run was cancelled, and `status` is another.
     StoreError
-        If the run is somebody else's by now: its lock was lost, or it has ended.
+        If another process has the run by now: its lock was lost, or it has ended.
     """
     unknown = set(columns) - set(_RUN_COLUMNS)
     if unknown:
@@ -89,30 +89,31 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
 
 
 class CancelledError(StoreError):
-    """Somebody asked for the end of the run; says who."""
+    """The run was cancelled; names the login that did it."""
 
 
 def cancelled(connection: Connection, claim: Claim) -> CancelledError | None:
-    """Make the error of a run whose end somebody asked for, if so."""
+    """Make the error of a cancelled run; None if it was not cancelled."""
     login = one(
         connection,
         "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s AND attempts = %s AND worker IS NOT NULL",
         [claim.run_id, claim.attempt],
     )
-    return _cancelled_by(login) if login else None
+    return _cancelled_by(login, claim.run_id) if login else None
 
 
-def _cancelled_by(login: str) -> CancelledError:
-    return CancelledError(f"The run must be left to end. {login} cancelled it.", _sqlstate.CANCELLED)
+def _cancelled_by(login: str, run_id: int) -> CancelledError:
+    return CancelledError(f"Run {run_id} was cancelled by {login}.", _sqlstate.CANCELLED)
 
 
 def not_verified(connection: Connection, run_id: int) -> StoreError:
-    """Make the error of a run whose verification did not come to its end."""
+    """Make the error of a run whose verification did not finish."""
     login = one(connection, "SELECT cancel_requested_by FROM dbanon.run WHERE run_id = %s", [run_id])
     if login:
-        return _cancelled_by(login)
+        return _cancelled_by(login, run_id)
     return StoreError(
-        f"The verification of run {run_id} must come to its end. It did not; verify it again: `dbanon verify {run_id}`."
+        f"The verification of run {run_id} did not finish, so its status is unchanged. Verify it again: "
+        f"`dbanon verify {run_id}`."
     )
 
 
@@ -122,10 +123,10 @@ def lock_run(connection: Connection, claim: Claim) -> None:
 
 
 def lost(run_id: int) -> StoreError:
-    """Make the error of a run that was taken over by somebody else."""
+    """Make the error of a run that another process has taken over."""
     return StoreError(
-        f"The lock on run {run_id} must be held until it is done. It was lost, and nothing more is written for it; see "
-        "`dbanon runs`."
+        f"The lock on run {run_id} was lost, and this process writes nothing more for it. Another worker may go on "
+        "with it; see `dbanon runs`."
     )
 
 
@@ -156,10 +157,10 @@ def process_name() -> str:
 
 
 def no_worker() -> StoreError:
-    """Make the error of a login that may not compute where nobody else does."""
+    """Make the error of a login that may not compute while no worker is up."""
     refused = _sqlstate.no_rights()
-    told = f"{refused} Or let a worker compute it: none is up, start `dbanon worker` with a login that may."
-    return StoreError(told, refused.sqlstate)
+    sentence = f"{refused} Or let a worker compute it: none is up, start `dbanon worker` with a login that may."
+    return StoreError(sentence, refused.sqlstate)
 
 
 def claim_run(connection: Connection, worker: str, run_id: int | None = None) -> Claim | None:

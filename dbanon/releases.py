@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from dbanon import _arrow
-from dbanon.connection import Connection, errors_translated, heard, one
+from dbanon.connection import Connection, errors_translated, one, server_notices
 
 _MAY_BECOME = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
@@ -54,7 +54,7 @@ def publish(
     ParameterError
         If there is no such run, or the name or the reason cannot be used.
     """
-    with heard(connection) as notices:
+    with server_notices(connection) as notices:
         given = [run_id, name, replace, allow_overlap, reason, end_readers]
         try:
             rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
@@ -73,7 +73,7 @@ def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg
 
 def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
     """Withdraw a release; returns what the server has to say about it."""
-    with heard(connection) as notices:
+    with server_notices(connection) as notices:
         connection.execute("SELECT dbanon.unpublish(%s, %s)", [name, end_readers])
     return tuple(notices)
 
@@ -128,6 +128,6 @@ def forget_subject(connection: Connection, dataset: str, subject: str) -> tuple[
         If a run of the dataset is being worked on.
     """
     query = "SELECT what, rows FROM dbanon.forget_subject(%s, %s)"
-    with errors_translated(), heard(connection) as notices:
+    with errors_translated(), server_notices(connection) as notices:
         erased = dict(connection.execute(query, [dataset, subject]).fetchall())
     return erased, tuple(notices)

@@ -1,4 +1,4 @@
-"""What people and scripts are shown: tables on stdout, progress on stderr, one JSON object with ``--json``.
+"""Formats results for people and scripts: tables on stdout, progress on stderr, one JSON object with ``--json``.
 
 Nothing here computes; nothing here shows a subject, a true position or a seed.
 """
@@ -25,9 +25,9 @@ Rows = Iterable[Sequence[Any]]
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Show by its number what has no picture of its own, so that no terminal obeys it.
+    """Replace characters without a glyph by their numbers, so that no terminal interprets them.
 
-    Control characters, separators, marks of direction and bytes that are no text; line ends too, unless `lines`.
+    Control characters, separators, direction marks and bytes that are not text; line ends too, unless `lines`.
     """
     if text.isprintable():
         return text
@@ -35,7 +35,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def out(text: str) -> None:
-    """Print text for a person to stdout: the only way there but for JSON."""
+    """Print text to stdout; all output except JSON goes through here."""
     print(visible(text, lines=True))
 
 
@@ -170,11 +170,11 @@ def synth_text(report: "SynthReport") -> str:
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
-    told = table([f"generated on {report.network} into {where}", "count"], rows)
+    listing = table([f"generated on {report.network} into {where}", "count"], rows)
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())
     known = f"SRID {report.srid}, seed {report.seed}"
-    return f"{told}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
+    return f"{listing}\n\n{files}{known}\nTime: {seconds}; peak memory {report.peak_rss_mb:,.0f} MB"
 
 
 def run_json(result: "RunResult") -> dict[str, Any]:
@@ -254,7 +254,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 
 def published_text(name: str, rows: int) -> str:
-    """Say that a release is there, and how to read it."""
+    """Report that a release was published, and how to read it."""
     return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"
 
 
@@ -264,7 +264,7 @@ def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
 
 
 def plan_text(items: Sequence["PlanItem"]) -> str:
-    """A plan for people: estimates are marked, and what would become of the run comes last."""
+    """A plan for people: estimates are marked, and how the run would end comes last."""
     counts = [(i.item, ("" if i.exact else "about ") + _cell(i.value), i.note) for i in items[:-1]]
     ending = items[-1]
     return f"{table(['item', 'value', ''], counts)}\n\nExit code {ending.value}: {ending.note}"

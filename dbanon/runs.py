@@ -76,7 +76,7 @@ def demand_unchanged(connection: Connection, dataset: DatasetRow) -> None:
     """Raise `StoreError` if the dataset changed since `dataset` was read; the digest notices what changes later."""
     revision = one(connection, "SELECT revision FROM dbanon.dataset WHERE dataset_id = %s", [dataset.dataset_id])
     if revision != dataset.revision:
-        raise StoreError("Nobody may change a dataset during a run. Somebody did and nothing was kept; run it again.")
+        raise StoreError("The dataset changed while the run was computed, so nothing was kept. Run it again.")
 
 
 def run_row(connection: Connection, run_id: int) -> RunRow:
@@ -147,7 +147,7 @@ def plan_run(
 
 
 def delete_rows(connection: Connection, run_id: int) -> None:
-    """Delete the cloaks and members of a run that did not come to its end."""
+    """Delete the cloaks and members of a run that did not finish."""
     connection.execute("SELECT dbanon_internal.delete_rows(%s)", [run_id])
 
 
@@ -194,11 +194,11 @@ def latest_verdict(connection: Connection, run_id: int) -> Verdict:
     if found is None:
         raise no_run(run_id)
     attack, passed, figures, clauses = found
-    return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**told) for told in clauses))
+    return Verdict(attack=attack, passed=passed, figures=figures, clauses=tuple(Clause(**clause) for clause in clauses))
 
 
 def drop_run(connection: Connection, run_id: int) -> int:
-    """Delete a run that was never published and that nobody works on; returns how many cloaks went.
+    """Delete a run that was never published and is not being worked on; returns how many cloaks went.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
     Raises
     ------
     DbanonError
-        The run's own error, if it failed or was cancelled, or if its verification did not come to its end.
+        The run's own error, if it failed or was cancelled, or if its verification did not finish.
     """
     row = run_row(connection, run_id)
     if row.status not in ("verified", "refused"):

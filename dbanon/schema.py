@@ -1,11 +1,11 @@
-"""Brings a database to the schema this program needs, says when it is not there, and takes it away again.
+"""Brings a database to the schema this program needs, checks that it is there, and removes it.
 
 Decides where the revisions and SQL files are, who may run them, and in what transaction: extension, roles, revisions,
 ``sql/`` files and the table of methods are one transaction under one advisory lock, so that a broken upgrade leaves
 nothing behind and two at once do no harm. The tables are in ``migrations/``, what can be replaced is in ``sql/``.
 
 An upgrade runs with the rights of a superuser in a database that other logins create in. So the search_path is
-``pg_catalog, pg_temp`` before anything else is said: no function or operator of theirs is ever found.
+``pg_catalog, pg_temp`` before any other statement: no function or operator of theirs is ever found.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _REPOSITORY = _INSTALLED.parent
 
 
 def check(connection: psycopg.Connection) -> None:
-    """Hold the revision of the schema against the one this program needs.
+    """Check that the schema is at the revision this program needs.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _revision(connection: psycopg.Connection) -> str | None:
 
 
 def is_current(url: str) -> bool:
-    """Say whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
+    """Check whether `upgrade` would change nothing: same program, revision, SQL files and methods."""
     with connect(url) as connection:
         row = connection.execute("SELECT obj_description(to_regclass('dbanon.alembic_version'), 'pg_class')").fetchone()
     return row is not None and row[0] == _stamp()
@@ -97,9 +97,9 @@ def upgrade(
     share_roles : bool
         Let in the members that roles of these names have already.
     restrict_public : bool, optional
-        Take what shows something about private tables from PUBLIC, or give it back; None keeps what was chosen.
+        Revoke from PUBLIC what shows something about private tables, or grant it again; None keeps what was chosen.
     say : callable
-        Told in a line what is taken, and what could not be done.
+        Called with a line for each thing taken, and for what could not be done.
 
     Returns
     -------
@@ -185,8 +185,8 @@ def uninstall(url: str, confirm: Callable[[_uninstall.Inventory], bool]) -> dict
             now = _uninstall.inventory(connection)
             if now is None or set(now.built_on_it) - set(found.built_on_it):
                 raise StoreError(
-                    "What is deleted must be what was listed. Meanwhile another session has changed it, and nothing "
-                    "was deleted; run it again."
+                    "Another session changed the database after what is to be deleted was listed, so nothing was "
+                    "deleted. Run it again."
                 )
             return _uninstall.remove(connection)
         except psycopg.errors.LockNotAvailable as error:
@@ -204,8 +204,8 @@ def _in_use(connection: Connection) -> StoreError:
         _roles.SCHEMAS,
     )
     return StoreError(
-        f"Other sessions must leave dbanon's tables alone for a moment. {holders or 'A session that has ended'} did "
-        f"not within {_LOCK_WAIT_S:.0f} s, and nothing was changed; end that transaction and run it again.",
+        f"dbanon's tables were in use for {_LOCK_WAIT_S:.0f} s by {holders or 'a session that has ended'}. Nothing was "
+        "changed; end that transaction and run it again.",
         "55P03",
     )
 
@@ -245,7 +245,7 @@ def _prepare(
 
 
 def _wait_for_turn(connection: Connection) -> None:
-    """Keep other upgrades and removals away until the transaction ends; the key is no secret, so not for ever."""
+    """Lock out other upgrades and removals until the transaction ends; any login can take the lock, so wait briefly."""
     until = time.monotonic() + _LOCK_WAIT_S
     while not _roles.ask(connection, "SELECT pg_try_advisory_xact_lock(%s)", _UPGRADE_LOCK):
         if time.monotonic() > until:
@@ -307,7 +307,7 @@ def _demand_closed_schema(connection: Connection, schema: str, names: _roles.Nam
 
 
 def _settle_choice(connection: Connection, wanted: bool | None) -> tuple[bool, bool]:
-    """Write down whether rights are to be taken from PUBLIC; returns what was chosen before, and what is now."""
+    """Record whether rights are to be taken from PUBLIC; returns what was chosen before, and what is now."""
     before = _public_rights.is_restricted(connection)
     restricted = before if wanted is None else wanted
     connection.execute("UPDATE dbanon.installation SET public_restricted = %s", [restricted])
@@ -412,7 +412,7 @@ def _sync_methods(connection: Connection) -> None:
 
 
 def _describe_releases(connection: Connection) -> None:
-    """Let live releases say what this version says of releases; after the methods, whose words they use."""
+    """Describe live releases anew, in this version's words; after the methods, whose texts are in them."""
     connection.execute(
         "SELECT dbanon_internal.describe_release(l.release_id) FROM dbanon.release l"
         " WHERE l.withdrawn_at IS NULL AND to_regclass(format('published.%I', l.name)) IS NOT NULL"
@@ -453,5 +453,5 @@ def _failure(error: BaseException | None) -> StoreError:
             sqlstate,
         )
     return StoreError(
-        f"The upgrade must run through, and was undone. The server said: {said}. Mend that and repeat.", sqlstate
+        f"The upgrade failed and was undone. The server said: {said}. Mend that and run it again.", sqlstate
     )

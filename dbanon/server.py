@@ -1,8 +1,8 @@
-"""Which database dbanon talks to, and the embedded server it starts where nobody names one.
+"""Which database dbanon uses, and the embedded server it starts where none is named.
 
 Two invariants: a label never holds a password, and the embedded server is reachable through a unix socket in a 0700
-directory only, which is why it may trust whoever gets there. A cluster becomes visible under its name only when it is
-complete (role, database and PostGIS included), so an interrupted creation is simply begun again.
+directory only, which is why it may trust every login that reaches it. A cluster becomes visible under its name only
+when it is complete (role, database and PostGIS included), so an interrupted creation is simply begun again.
 """
 
 import copy
@@ -30,13 +30,13 @@ from dbanon._postgres import Account, find_binaries, installations, run_as, syst
 from dbanon.errors import ParameterError, StoreError
 
 PORT = 5432  # only names the socket file: the embedded server listens on no network address
-_BUILDING_PORT = 1  # of a server that is not yet whole: no URL leads there
+_BUILDING_PORT = 1  # of a server under construction, which no URL names
 DATABASE = ROLE = "dbanon"
 SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103  # bytes in sockaddr_un.sun_path, less the final NUL
 _TEMPORARY = Path("/tmp")  # noqa: S108 - not tempfile.gettempdir(): all processes must find the same directory
 _SERVER_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE")
 _SOCKET_DIRECTORIES = ("/var/run/postgresql", "/tmp")  # noqa: S108 - the two defaults libpq is built with
-# The private schema has the role's name: "$user", the first of the default path, would put everybody's tables there.
+# The private schema has the role's name: "$user", the first of the default path, would put all tables there.
 _CONTENT = f"""
 ALTER ROLE {ROLE} SET search_path = public;
 CREATE DATABASE {DATABASE};
@@ -45,7 +45,7 @@ CREATE EXTENSION postgis;
 """
 _TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
-# no statement, value or parameter of anybody's data in the log.
+# no statement, value or parameter of the data in the log.
 _FIXED = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -71,9 +71,9 @@ class Target:
     url : str
         A libpq URI. May hold a password: never print it, print `label`.
     label : str
-        Says to a person which server this is, without a password.
+        Names the server for people, without a password.
     embedded : bool
-        Whether it is dbanon's own server, the only one that is migrated unasked.
+        Whether it is dbanon's own server, the only one that is migrated without being asked.
     """
 
     url: str = field(repr=False)
@@ -112,7 +112,7 @@ def resolve(dsn: str | None) -> Target:
     ParameterError
         If the connection string cannot be understood.
     StoreError
-        If the embedded server is wanted and cannot be had.
+        If the embedded server cannot be created or started.
     """
     given = dsn or os.environ.get("DBANON_DSN")
     if given:
@@ -217,7 +217,7 @@ def _label(words: Mapping[str, str]) -> str:
 
 
 def dumps_lack_postgis(url: str) -> bool:
-    """Say whether `pg_dump` takes the database's PostGIS for a part of every new cluster, and leaves it out.
+    """Check whether `pg_dump` takes the database's PostGIS for a part of every new cluster, and leaves it out.
 
     It does where the extension was made by a server in single-user mode.
     """
@@ -234,7 +234,7 @@ def dumps_lack_postgis(url: str) -> bool:
 def psql(url: str, arguments: Sequence[str] = ()) -> int:
     """Run psql on `url` with the terminal of this process and return its exit code.
 
-    The connection goes by environment variables, because a command line with a password is everybody's to read.
+    The connection goes by environment variables, because every user of the machine can read a command line.
     """
     from psycopg import pq
 
@@ -339,7 +339,7 @@ class EmbeddedServer:
         return up
 
     def status(self) -> Status:
-        """Say whether it runs, where, and which version its cluster has; starts and changes nothing."""
+        """Report whether it runs, where, and which version its cluster has; starts and changes nothing."""
         version = self._major()
         return Status(self._ready(), self.home, str(version) if version else None, self._socket)
 
@@ -373,7 +373,7 @@ class EmbeddedServer:
             find_binaries()  # before a directory or a user is made for nothing
 
     def _make_home(self) -> None:
-        """Make `home` and its directories. Root's is passable for the server's user, who owns only what is inside."""
+        """Make `home` and its directories. Root's can be entered by the server's user, who owns only what is inside."""
         root = os.geteuid() == 0
         try:
             self.home.mkdir(mode=0o711 if root else 0o700, parents=True, exist_ok=True)
@@ -397,12 +397,12 @@ class EmbeddedServer:
         for directory in [*reversed(self.home.parents), self.home]:
             if os.geteuid() == 0 and self._run(["test", "-x", str(directory)]).returncode:
                 raise StoreError(
-                    f"The system user {self._account.name}, whom the embedded server runs as, must be able to enter "
+                    f"The system user {self._account.name}, which runs the embedded server, must be able to enter "
                     f"all directories above its files. Got {directory}; chmod o+x it or set DBANON_HOME."
                 )
 
     def _make_private(self, directory: Path) -> None:
-        """Make a 0700 directory of the server's user; refuse one that somebody else could have put there."""
+        """Make a 0700 directory of the server's user; refuse one that another user could have put there."""
         try:
             directory.mkdir(mode=0o700)
             os.chown(directory, self._account.uid, self._account.gid, follow_symlinks=False)
@@ -416,7 +416,7 @@ class EmbeddedServer:
             )
 
     def _check_owner(self) -> None:
-        """Refuse a cluster that belongs to another user: PostgreSQL would refuse it with less to go by."""
+        """Refuse a cluster that belongs to another user: PostgreSQL's own refusal explains less."""
         owner = self.data.stat().st_uid if self.data.exists() else self._account.uid
         if owner != self._account.uid:
             raise StoreError(
@@ -467,7 +467,7 @@ class EmbeddedServer:
         return True
 
     def _postmaster(self) -> int | None:
-        """Return the process id of this cluster's server, or None, also where another process took the number over."""
+        """Return the process id of this cluster's server, or None, also where another process has its number now."""
         try:
             pid = int(self._pid_file()[0])
             os.kill(pid, 0)
@@ -484,7 +484,7 @@ class EmbeddedServer:
     # -- doing
 
     def _create(self) -> None:
-        """Make the cluster beside its place, behind a socket of its own, and move it to its place when it is whole.
+        """Make the cluster beside its place, behind a separate socket, and move it to its place when it is whole.
 
         Database and extension come from a server in normal operation: what one in single-user mode makes has numbers
         (OIDs) that `pg_dump` takes for parts of every new cluster, and leaves out.
@@ -526,7 +526,7 @@ class EmbeddedServer:
             said = self.log.read_bytes()[before:].decode(errors="replace") if self.log.exists() else result.stderr
             if "pre-existing shared memory" not in said or time.monotonic() > deadline:
                 reason = (re.findall(r"FATAL:\s*(.+)", said) or [said.strip() or result.stderr.strip()])[0]
-                raise StoreError(f"The embedded server must start. Got: {reason}; see {self.log}.")
+                raise StoreError(f"The embedded server did not start: {reason}. See {self.log}.")
             time.sleep(0.5)
 
     def _clear_remains(self) -> None:
@@ -547,7 +547,7 @@ class EmbeddedServer:
     def _demand(self, result: subprocess.CompletedProcess[str], step: str) -> None:
         if result.returncode:
             said = (re.findall(r"(?:FATAL|ERROR|error):\s*(.+)", result.stderr) or [result.stderr.strip()[-300:]])[0]
-            raise StoreError(f"The embedded server's cluster must be created. Got an error from {step}: {said}.")
+            raise StoreError(f"The embedded server's cluster was not created. Error of {step}: {said}.")
 
     def _run(self, command: Sequence[str], *, text: str = "") -> subprocess.CompletedProcess[str]:
         return run_as(self._account, command, text=text, home=self.home)

@@ -56,7 +56,7 @@ _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent 
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
 # a small query that calls PostGIS would go to compiling it.
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of a name of its own is made in it
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 _ROOM = 4 << 30
 _FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
 
@@ -90,7 +90,7 @@ def postgis_container(image: str | None = None, *, wait_s: float = 60) -> "Itera
 
     name = demand_image(image)
     if "TESTCONTAINERS_RYUK_DISABLED" not in os.environ:
-        testcontainers_config.ryuk_disabled = True  # its cleaner is one more image, which may be out of reach
+        testcontainers_config.ryuk_disabled = True  # its cleaner is another image, which may not be available
     password = secrets.token_urlsafe(16)
     container = DockerContainer(name).with_exposed_ports(5432)
     container = container.with_envs(POSTGRES_USER="dbanon", POSTGRES_PASSWORD=password, POSTGRES_DB="dbanon")
@@ -118,9 +118,7 @@ def _wait_for(container: Any, image: str, password: str, deadline: float) -> "Ta
             return target
         if time.monotonic() > deadline:
             said = b"\n".join(container.get_logs()).decode(errors="replace")[-500:]
-            raise StoreError(
-                f"The server in the container of {image} must answer in time. Got none; its log ends: {said}"
-            )
+            raise StoreError(f"The server in the container of {image} did not answer in time. Its log ends: {said}")
         time.sleep(0.2)
 
 
@@ -185,7 +183,7 @@ def _build(docker: Any, client: Any, name: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes the others find every step done
         try:
             client.images.build(**options)
-        except docker.errors.BuildError:  # where containers reach no network of their own, the machine's may do
+        except docker.errors.BuildError:  # where the containers' network reaches nothing, the machine's may
             client.images.build(**options, network_mode="host")
 
 
@@ -208,7 +206,7 @@ def _engine() -> tuple[Any, Any]:
 
 
 def _answers(host: str) -> bool:
-    """Whether somebody listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
+    """Whether a process listens on the engine's unix socket: the client, asking in vain, leaves sockets unclosed."""
     if not host.startswith("unix://"):
         return True
     with socket.socket(socket.AF_UNIX) as probe:
@@ -270,7 +268,7 @@ def running_server() -> "Iterator[Target]":
 
 @contextmanager
 def _temporary_server() -> "Iterator[Target]":
-    """Run an embedded server of its own; not in pytest's directory, which the server's user may not enter."""
+    """Run a temporary embedded server; not in pytest's directory, which the server's user may not enter."""
     from dbanon.server import EmbeddedServer
 
     directory = Path(tempfile.mkdtemp(prefix="dbanon-test-", dir=_memory_directory()))
@@ -394,7 +392,7 @@ def dbanon_login(dbanon_database: str) -> Iterator[Callable[[str], str]]:
 
 @contextmanager
 def logins(url: str) -> Iterator[Callable[[str], str]]:
-    """Make logins on a database for the length of a ``with`` block; they go at its end, with what they own there.
+    """Make logins on a database for the length of a ``with`` block; dropped at its end, with what they own there.
 
     Parameters
     ----------

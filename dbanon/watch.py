@@ -1,7 +1,7 @@
-"""A thread that looks at a run while it is worked on: tells how far it is, and hears that it shall end.
+"""Watches a run from a thread: reports progress, and interrupts the work if the run is cancelled or its lock lost.
 
-Decides when a computation is interrupted: somebody cancelled the run, its lock is lost, or the worker shall stop. It
-speaks through the connection that holds the lock, so whatever keeps it from asking has taken the lock too.
+A worker that stops interrupts it too. The thread uses the connection that holds the lock, so what keeps it from asking
+has taken the lock as well.
 """
 
 import signal
@@ -19,7 +19,7 @@ Why = Literal["cancel", "lost", "stop"]
 
 LOOK_S = 0.5
 PATIENCE_S = 2.0
-"""How long an interrupted computation may take to heed it: a compiled kernel does not."""
+"""How long an interrupted computation may take to stop; a compiled kernel does not stop at all."""
 
 
 class Watch:
@@ -28,14 +28,14 @@ class Watch:
     Parameters
     ----------
     connection : psycopg.Connection
-        Holds the run's lock; nobody else uses it meanwhile.
+        Holds the run's lock; used by nothing else meanwhile.
     claim : queue.Claim
     progress : callable
-        Told what the work tells.
+        Called with what the work reports.
     stopping : threading.Event, optional
         Set when the worker shall stop.
     give_up : callable, optional
-        Called in the thread if the work does not heed its interruption.
+        Called in the thread if the work does not stop when interrupted.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Watch:
     error : psycopg.Error or None
         How the lock was lost, where its connection was.
     for_worker : bool
-        Whether nobody can press Ctrl-C.
+        Whether a worker does the run, so that no user can press Ctrl-C.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""A worker: takes runs from the queue and finishes them, several at once, until it is told to stop.
+"""A worker: takes runs from the queue and finishes them, several at once, until a signal stops it.
 
 The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
-ended: a computation that does not heed its interruption ends with its process. Each process holds the locks of what
-it does on a connection of its own, so what becomes of a run is decided by the server, whoever is killed.
+ended: a computation that ignores its interruption ends with its process. Each process holds the locks of its runs
+on a separate connection, so the server decides what becomes of a run, whichever process is killed.
 """
 
 import multiprocessing
@@ -31,17 +31,17 @@ _STUCK, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: a computation would not
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orders:
-    """What the processes of a worker are told.
+class Settings:
+    """Settings of a worker's processes.
 
     Attributes
     ----------
     dsn : str or None
         See `dbanon.connect`.
     grace_s : float
-        How long a run may go on when the worker is told to stop; then it goes back to the queue.
+        How long a run may go on when the worker is asked to stop; then it goes back to the queue.
     parent : int
-        Process id of the supervisor: without it a process stops as if told to.
+        Process id of the supervisor; when it is gone, a process stops as on a signal.
     """
 
     dsn: str | None
@@ -60,7 +60,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
         Runs that go at once.
     grace_s : float
     say : callable
-        Told in a line what happens.
+        Called with a line for each event.
 
     Raises
     ------
@@ -77,18 +77,18 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one has not; GRANT it."
             )
-    orders = Orders(dsn=dsn, grace_s=grace_s, parent=os.getpid())
+    settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid())
     context = multiprocessing.get_context("spawn")
-    told = _heed()
-    processes = [_started(context, orders) for _ in range(jobs)]
+    signals = _catch_signals()
+    processes = [_started(context, settings) for _ in range(jobs)]
     say(f"worker {queue.process_name()}: up, {jobs} at once")
     useless = None
-    while not (told or useless):
+    while not (signals or useless):
         multiprocessing.connection.wait([p.sentinel for p in processes], timeout=0.5)
         useless = next((p.exitcode for p in processes if p.exitcode in (_READ_ONLY, _USELESS)), None)
-        if not (told or useless):
-            processes = [p if p.is_alive() else _restarted(context, orders, p) for p in processes]
-    _stop(processes, told)
+        if not (signals or useless):
+            processes = [p if p.is_alive() else _restarted(context, settings, p) for p in processes]
+    _stop(processes, signals)
     say(f"worker {queue.process_name()}: down")
     if useless == _READ_ONLY:
         raise _sqlstate.read_only()
@@ -96,83 +96,83 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
         raise SchemaMismatch("The schema must stay at the revision this worker needs. It changed; start a worker anew.")
 
 
-def _heed() -> list[int]:
+def _catch_signals() -> list[int]:
     """Let signals stop the worker; returns a list of those that came."""
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: told.append(number))
-    return told
+        signal.signal(number, lambda number, _: signals.append(number))
+    return signals
 
 
-def _started(context: multiprocessing.context.SpawnContext, orders: Orders) -> multiprocessing.context.SpawnProcess:
-    process = context.Process(target=_work, args=(orders,))
+def _started(context: multiprocessing.context.SpawnContext, settings: Settings) -> multiprocessing.context.SpawnProcess:
+    process = context.Process(target=_work, args=(settings,))
     process.start()
     return process
 
 
 def _restarted(
-    context: multiprocessing.context.SpawnContext, orders: Orders, old: multiprocessing.context.SpawnProcess
+    context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
     if old.exitcode != _STUCK:  # whatever ended it may do so again
         time.sleep(_AGAIN_S[0])
     old.close()
-    return _started(context, orders)
+    return _started(context, settings)
 
 
-def _stop(processes: list[multiprocessing.context.SpawnProcess], told: list[int]) -> None:
+def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[int]) -> None:
     """Let all processes end; every further signal is passed on, and hurries them."""
     passed_on = -1
     while alive := [p for p in processes if p.is_alive()]:
-        if passed_on < len(told):
-            passed_on = len(told)
+        if passed_on < len(signals):
+            passed_on = len(signals)
             for process in alive:
                 process.terminate()
         multiprocessing.connection.wait([p.sentinel for p in alive], timeout=0.2)
 
 
-# ---- a process of its own --------------------------------------------------------------------------------------------
+# ---- in each process -------------------------------------------------------------------------------------------------
 
 
-def _work(orders: Orders) -> None:
-    """Take one run after the other; ends when told to, or when the supervisor is gone."""
+def _work(settings: Settings) -> None:
+    """Take one run after the other until a signal comes or the supervisor is gone."""
     os.setsid()  # Ctrl-C is for the supervisor
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = _Process(orders)
+    process = _Process(settings)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, process.stop)
     sys.exit(process.work())
 
 
 class _Process:
-    def __init__(self, orders: Orders) -> None:
-        self.orders = orders
-        self.told = threading.Event()  # to stop: take nothing more
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.stopping = threading.Event()  # to stop: take nothing more
         self.hurry = threading.Event()  # to stop what is being done
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
     def stop(self, number: int, frame: FrameType | None) -> None:
-        self._stop(at_once=self.told.is_set())
+        self._stop(at_once=self.stopping.is_set())
 
     def _stop(self, *, at_once: bool) -> None:
-        self.told.set()
+        self.stopping.set()
         if at_once:
             self.hurry.set()
         else:
-            timer = threading.Timer(self.orders.grace_s, self.hurry.set)
+            timer = threading.Timer(self.settings.grace_s, self.hurry.set)
             timer.daemon = True
             timer.start()
 
     def _look_after_parent(self) -> None:
-        while os.getppid() == self.orders.parent:
+        while os.getppid() == self.settings.parent:
             time.sleep(0.5)
         self._stop(at_once=False)
 
     def work(self) -> int:
         wait_s = _AGAIN_S[0]
-        while not self.told.is_set():
+        while not self.stopping.is_set():
             try:
                 with (
-                    open_database(self.orders.dsn) as database,
+                    open_database(self.settings.dsn) as database,
                     connect_to_hold(database.lock_url) as holder,
                     errors_translated(),
                 ):
@@ -185,7 +185,7 @@ class _Process:
                 if error.sqlstate == _sqlstate.READ_ONLY:
                     return _READ_ONLY
                 _say(f"{error} Connecting again in {wait_s:.1f} s.")
-                self.told.wait(wait_s)
+                self.stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
             except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
                 continue
@@ -193,16 +193,16 @@ class _Process:
 
     def _serve(self, database: Database, holder: Connection, channel: str) -> None:
         holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        while not self.told.is_set():
+        while not self.stopping.is_set():
             queue.reap_runs(holder)
-            while not self.told.is_set() and self._take(database, holder):
+            while not self.stopping.is_set() and self._take(database, holder):
                 pass
             self._idle(holder)
 
     def _idle(self, holder: Connection) -> None:
-        """Wait until somebody wakes the worker, or for a while; in short pieces, so that it can be told to stop."""
+        """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon."""
         until = time.monotonic() + _IDLE_S
-        while not self.told.is_set() and time.monotonic() < until:
+        while not self.stopping.is_set() and time.monotonic() < until:
             if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
                 return
 

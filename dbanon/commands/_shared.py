@@ -1,4 +1,4 @@
-"""What all commands share: the program they belong to, the options meant everywhere, how results are shown.
+"""Shared by all commands: the program they belong to, the options of every command, how results are shown.
 
 Modules that are slow to import are imported by the commands that need them, so that ``--help`` is quick.
 """

@@ -43,7 +43,7 @@ def db_down() -> None:
 
 @db_app.command("status", epilog=GLOBAL)
 def db_status() -> None:
-    """Say whether the embedded server runs, where, and with which version."""
+    """Report whether the embedded server runs, where, and with which version."""
     from dbanon import report, server
 
     embedded = server.EmbeddedServer()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Subject = Annotated[str, typer.Option("--subject", help="Column of the person or vehicle; '-' makes each row its own.")]
 Time = Annotated[str, typer.Option("--time", help="Column of the time: unix seconds or milliseconds, or ISO 8601.")]
-Trip = Annotated[str | None, typer.Option("--trip", help="Column that tells a subject's trips apart.")]
+Trip = Annotated[str | None, typer.Option("--trip", help="Column that separates a subject's trips.")]
 Zone = Annotated[str | None, typer.Option("--tz", help="Time zone of times that name none, such as Europe/Berlin.")]
 Srid = Annotated[int | None, typer.Option("--srid", help="Metric SRID of the dataset; else the UTM zone of the data.")]
 GridM = Annotated[float, typer.Option("--grid-m", help="Side of a space cell in metres.")]
@@ -179,7 +179,7 @@ def load_sites(
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
 ) -> None:
-    """Load sensitive sites, places nobody may be tied to, into an existing dataset, beside those it has."""
+    """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
     from dbanon.load import SiteColumns
 
     columns = SiteColumns(x=x, y=y, name=name, geom=geom)
@@ -249,9 +249,9 @@ def generate(
 ) -> None:
     """Generate people and vehicles that move along streets, and requests they send.
 
-    They go from place to place by the quickest way, each at a speed of its own, but never above what its kind (car,
+    They go from place to place by the quickest way, each at its own speed, but never above what its kind (car,
     bus, bicycle, pedestrian) or the street allows. The streets are those of a small built-in city, or of any network
-    given as two files. Nobody in the data is real.
+    given as two files. No person in the data is real.
     """
     from dbanon import report, synth
 

@@ -1,4 +1,4 @@
-"""Commands about methods, runs and releases: plan, compute, attack, publish, take back."""
+"""Commands about methods, runs and releases: plan, compute, attack, publish, withdraw."""
 
 import os
 from typing import Annotated
@@ -9,7 +9,7 @@ from dbanon.commands._shared import GLOBAL, Dataset, app, open_database, options
 from dbanon.errors import ParameterError
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
-TakePlace = Annotated[bool, typer.Option("--replace", help="Take the place of the live release of that name.")]
+TakePlace = Annotated[bool, typer.Option("--replace", help="Replace the live release of that name.")]
 AllowOverlap = Annotated[
     bool,
     typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
@@ -89,7 +89,7 @@ def submit(
 
 @app.command(epilog=GLOBAL)
 def cancel(run_id: RunId) -> None:
-    """End a run that waits or is being computed; nothing it wrote stays."""
+    """Cancel a run that waits or is being computed; nothing it wrote stays."""
     with open_database() as database:
         status = database.cancel(run_id)
     show(lambda: f"Run {run_id} is {status}.", lambda: {"run_id": run_id, "status": status})
@@ -97,14 +97,14 @@ def cancel(run_id: RunId) -> None:
 
 @app.command(epilog=GLOBAL)
 def worker(
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs that go at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs computed at the same time.")] = 1,
     grace_s: Annotated[
         float,
-        typer.Option(min=0, help="How long a run may go on when the worker is told to stop; then it goes back (s)."),
+        typer.Option(min=0, help="Seconds a run may go on after the worker is asked to stop; then it is queued again."),
     ] = 5.0,
     lock_dsn: Annotated[
         str | None,
-        typer.Option(help="Straight way to the server for connections that hold locks, where --dsn is a pooler."),
+        typer.Option(help="Direct connection to the server, for holding locks, where --dsn is a pooler."),
     ] = None,
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
@@ -118,7 +118,7 @@ def worker(
 
 @app.command(epilog=GLOBAL)
 def plan(method: Method, dataset: Dataset, algorithm: AlgorithmName = None, parameter: Parameters = None) -> None:
-    """Say what a run would meet, how much it would write and about how long it would take; writes nothing."""
+    """Predict how a run would end, how much it would write and about how long it would take; writes nothing."""
     from dbanon import report
 
     params = _params(parameter or [])
@@ -211,7 +211,7 @@ def card(name: Annotated[str, typer.Argument(help="Name of a release, live or wi
 
 @app.command(epilog=GLOBAL)
 def drop(run_id: RunId) -> None:
-    """Delete a run that was never published and that nobody works on."""
+    """Delete a run that was never published and is not being worked on."""
     with open_database() as database:
         rows = database.drop(run_id)
     show(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
@@ -234,7 +234,7 @@ def forget(
 
 @app.command(epilog=GLOBAL)
 def demo() -> None:
-    """Go the whole way on a small generated city, and show rows of the published view."""
+    """Generate a small city, anonymise, attack and publish it, and show rows of the published view."""
     from dbanon import demo as whole_way
     from dbanon import report
 

@@ -45,6 +45,7 @@ class _Column:
 
     def meet(self, header: dict[int, Any]) -> int:
         """Take note of a page; returns how many values it has."""
+        # PageHeader of parquet.thrift: 1 kind (2: dictionary), 2, 3 bytes unpacked, packed, 5 and 8 data page (v2).
         size = header[2]
         if header[1] == 2:
             self.dictionary = max(self.dictionary, size)
@@ -89,6 +90,7 @@ def columns(path: Path, file: pq.ParquetFile, names: Sequence[str]) -> Iterator[
             f"Reading a file must take at most {MOST_BYTES // 10**6:,} MB of memory. {path.name} would take some "
             f"{needed // 10**6:,} MB, since its pages are large when unpacked; write it with smaller ones."
         )
+    # The headers bound a page, but do not say how often a shared text is repeated: that is counted below.
     rows = int(SLICE_BYTES / max(sum(column.row_bytes for column in found), 1))
     shared = [column.name for column in found if column.is_shared]
     packed, unpacked, done = path.stat().st_size, 0, 0
@@ -139,10 +141,12 @@ def _survey(
     column = _Column(name, leaf.physical_type == "BYTE_ARRAY", max(leaf.length, 8))
     with _broken():
         for group in groups:
+            # RowGroup 1: chunks; ColumnChunk 3: meta data, of which 5 counts values, 9 and 11 say where pages begin.
             chunk = group[1][leaves[0]][3]
             at, values = chunk[9], 0
             if 0 < chunk.get(11, 0) < at:
                 at = chunk[11]
+            # From page to page by what each header says of its packed size, until all values are accounted for.
             while values < chunk[5]:
                 header, length = _header(raw, at)
                 values += column.meet(header)
@@ -162,6 +166,7 @@ def _broken() -> Iterator[None]:
 def _row_groups(raw: io.BufferedReader) -> list[dict[int, Any]]:
     """Read what the file's footer says of its row groups; asked for a column of one, Arrow may abort the process."""
     with _broken():
+        # The file ends with the footer, its length in 32 bits, and PAR1; field 4 of the footer lists row groups.
         raw.seek(-8, io.SEEK_END)
         length = int.from_bytes(raw.read(4), "little")
         raw.seek(-8 - length, io.SEEK_END)
@@ -184,6 +189,8 @@ def _fields(data: bytes, at: int, depth: int = 10) -> tuple[dict[int, Any], int]
     """Read a structure of Thrift's compact protocol: fields by number, and where it ends."""
     found: dict[int, Any] = {}
     number = 0
+    # A field begins with a byte: step of its number (0: the number follows) and kind; the byte 0 ends the structure.
+    # Reading beyond the data raises IndexError, which says that more is needed, or that the file is broken.
     while data[at]:
         step, kind = divmod(data[at], 16)
         at += 1
@@ -225,6 +232,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while data[at] & 0x80:
+        # Seven bits a byte, the lowest first; the top bit says that another follows.
         value |= (data[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1
         if shift > 63:
@@ -234,6 +242,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
     value, at = _varint(data, at)
+    # Zigzag: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
     return value >> 1 ^ -(value & 1), at
 
 
@@ -277,6 +286,7 @@ def _values(column: pa.Array) -> pa.Array:
 
 def _slices(size: NDArray[np.int64]) -> Iterator[slice]:
     """Cut rows of these sizes so that each part has few bytes, or one row."""
+    # Cut wherever the running total passes a multiple: a part is its first row and less than `SLICE_BYTES` more.
     part = np.cumsum(size) // SLICE_BYTES
     cuts = [0, *(int(cut) + 1 for cut in np.flatnonzero(np.diff(part))), len(size)]
     for start, stop in itertools.pairwise(cuts):

@@ -1,11 +1,10 @@
-"""Generated movement data: objects that move through a street network, and the requests they send.
+"""Generates movement data: objects that move through a street network, and the requests they send.
 
 Straight into PostGIS or into CSV files, in batches of bounded size, so that memory does not grow with their number.
-Same plan, same rows: what an object does depends on the seed and its number alone. Nobody in the data is real, and no
-place but the streets given.
+Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
+and no place except the given streets.
 
-What can be asked for is in `_options`, how objects move in `_journeys`, where in
-`_network`, what they ask for in `_requests`.
+Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`.
 """
 
 import time
@@ -79,16 +78,16 @@ class SynthReport:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class Scenario:
     """A plan with all that its objects share: the network, its districts and the quickest ways through it."""
 
     plan: Plan
     network: _network.Network
     districts: _requests.Districts
-    ways: _journeys.Routes
+    routes: _journeys.Routes
 
     @classmethod
-    def of(cls, plan: Plan, network: _network.Network) -> "World":
+    def of(cls, plan: Plan, network: _network.Network) -> "Scenario":
         """Find the quickest ways for a plan."""
         districts = _requests.Districts.of(network)
         attraction = districts.attraction(network.x, network.y)
@@ -96,12 +95,12 @@ class World:
         return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
 
     def made(self, numbers: Int) -> tuple[_journeys.Fixes, _requests.Sent]:
-        """Make some objects: where they are, and what they ask for."""
+        """Generate some objects: their positions and their requests."""
         plan = self.plan
         times = _journeys.Timetable(
             start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
         )
-        fixes = _journeys.walk(self.ways, times, plan.seed, numbers)
+        fixes = _journeys.walk(self.routes, times, plan.seed, numbers)
         mean = plan.requests_per_subject
         sent = _requests.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
         if mean == 0:
@@ -128,7 +127,7 @@ def _ahead(calls: Iterable[Callable[[], T]]) -> Generator[T]:
 
 
 def _names(number: Int) -> pa.Array:
-    """Names of subjects, from ``s0000001``: they say nothing about them."""
+    """Name subjects from ``s0000001``: a name says nothing about its subject."""
     digits = pc.utf8_lpad(pa.array(number + 1).cast(pa.string()), 7, "0")
     return pc.binary_join_element_wise(pa.scalar("s"), digits, pa.scalar(""))
 
@@ -157,15 +156,15 @@ class _Tally:
         self.fixes += fixes
         self.requests += requests
 
-    def report(self, world: World, **columns: Any) -> SynthReport:
-        network = world.network
+    def report(self, scenario: Scenario, **columns: Any) -> SynthReport:
+        network = scenario.network
         return SynthReport(
             network=network.name,
             nodes=len(network.x),
             edges=len(network.edge_from),
             left_out=network.left_out,
             srid=network.srid,
-            seed=world.plan.seed,
+            seed=scenario.plan.seed,
             trajectories=self.trajectories,
             fixes=self.fixes,
             requests=self.requests,
@@ -213,7 +212,7 @@ def into_database(
         old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
-        world = tally.timed("routes_s", World.of, plan, network)
+        scenario = tally.timed("routes_s", Scenario.of, plan, network)
         dataset_id = datasets.write(connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
@@ -221,9 +220,9 @@ def into_database(
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _first_number(connection, dataset_id)
-        _write(connection, dataset_id, world, first=first, tally=tally, progress=progress)
+        _write(connection, dataset_id, scenario, first=first, tally=tally, progress=progress)
         _write_loads(connection, dataset_id, plan.source(network, first), tally)
-    return tally.report(world, dataset=dataset, files=())
+    return tally.report(scenario, dataset=dataset, files=())
 
 
 def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
@@ -241,7 +240,7 @@ def _demand_generated(connection: Connection, dataset_id: int) -> None:
     if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
         raise ParameterError(
             "Generated subjects must be kept apart from real ones, whose crowds they would fill. This dataset was "
-            "loaded from elsewhere; generate into a dataset of its own."
+            "loaded from elsewhere; generate into another one."
         )
 
 
@@ -255,14 +254,14 @@ def _first_number(connection: Connection, dataset_id: int) -> int:
 
 
 def _write(
-    connection: Connection, dataset_id: int, world: World, *, first: int, tally: _Tally, progress: Progress
+    connection: Connection, dataset_id: int, scenario: Scenario, *, first: int, tally: _Tally, progress: Progress
 ) -> None:
-    # What triggers are shown of a statement stays in memory; a statement is one batch.
+    # A statement is one batch, and the rows its triggers see stay in memory.
     connection.execute("SET LOCAL work_mem = '256MB'")
-    total = world.plan.objects
+    total = scenario.plan.objects
     progress("generating trajectories", 0, total)
-    make = partial(tally.timed, "making_s", _encoded, dataset_id, world)
-    with closing(_ahead(partial(make, numbers) for numbers in _numbers(world.plan, first))) as batches:
+    make = partial(tally.timed, "making_s", _encoded, dataset_id, scenario)
+    with closing(_ahead(partial(make, numbers) for numbers in _numbers(scenario.plan, first))) as batches:
         for trajectories, requests, fixes in batches:
             tally.timed("writing_s", _copy, connection, trajectories, requests)
             tally.count(trajectories[0], fixes, requests[0])
@@ -272,10 +271,10 @@ def _write(
 _Rows = tuple[int, list[Any]]
 
 
-def _encoded(dataset_id: int, world: World, numbers: Int) -> tuple[_Rows, _Rows, int]:
+def _encoded(dataset_id: int, scenario: Scenario, numbers: Int) -> tuple[_Rows, _Rows, int]:
     """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
-    fixes, sent = world.made(numbers)
-    paths = binary_copy.paths(fixes.xym, fixes.offset, world.network.srid)
+    fixes, sent = scenario.made(numbers)
+    paths = binary_copy.paths(fixes.xym, fixes.offset, scenario.network.srid)
     trajectories = [np.full(len(numbers), dataset_id, np.int64), _names(numbers), paths]
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
     requests = [
@@ -336,7 +335,7 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     taken = next((name for name in names if name.exists()), None)
     if taken is not None and not replace:
         raise ParameterError(
-            f"Files must not be overwritten unasked. There is a {taken} already; choose another --csv, or "
+            f"Files are overwritten only with --replace. There is a {taken} already; choose another --csv, or "
             "give --replace."
         )
     tally = _Tally()
@@ -347,23 +346,23 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
             "into a dataset."
         )
     progress("finding the quickest ways", 0, None)
-    world = tally.timed("routes_s", World.of, plan, network)
+    scenario = tally.timed("routes_s", Scenario.of, plan, network)
     with _replacing(names) as (trajectories, requests):
         trajectories.write((",".join(CSV_COLUMNS.values()) + "\n").encode())
         requests.write(b"subject,time,poi\n")
-        make = partial(tally.timed, "making_s", _tables, world)
+        make = partial(tally.timed, "making_s", _tables, scenario)
         with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
-            for objects, positions, wishes in batches:
+            for objects, positions, contents in batches:
                 tally.timed("writing_s", _append_csv, trajectories, positions)
-                tally.timed("writing_s", _append_csv, requests, wishes)
-                tally.count(objects, len(positions), len(wishes))
+                tally.timed("writing_s", _append_csv, requests, contents)
+                tally.count(objects, len(positions), len(contents))
                 progress("generating trajectories", tally.trajectories, plan.objects)
-    return tally.report(world, dataset=None, files=tuple(map(str, names)))
+    return tally.report(scenario, dataset=None, files=tuple(map(str, names)))
 
 
 @contextmanager
 def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
-    """Open files that take their names only when the block ends well; half a file is none."""
+    """Open files that get their names only when the block has succeeded, so that no half file is left."""
     parts = [file.with_name(file.name + ".part") for file in files]
     opened: list[IO[bytes]] = []
     try:
@@ -384,9 +383,9 @@ def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.unlink(missing_ok=True)
 
 
-def _tables(world: World, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
-    fixes, sent = world.made(numbers)
-    lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], world.network.srid)
+def _tables(scenario: Scenario, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
+    fixes, sent = scenario.made(numbers)
+    lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], scenario.network.srid)
     row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
     positions = {
         "subject": _names(numbers).take(pa.array(row)),
@@ -395,8 +394,8 @@ def _tables(world: World, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
         "lon": np.round(lon, 7),
         "lat": np.round(lat, 7),
     }
-    wishes = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
-    return len(numbers), pa.table(positions), pa.table(wishes)
+    contents = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
+    return len(numbers), pa.table(positions), pa.table(contents)
 
 
 def _iso(t: Int) -> pa.Array:

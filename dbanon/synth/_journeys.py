@@ -1,6 +1,6 @@
-"""Objects that move through a street network, in the manner of Brinkhoff: quickest paths, and who is where when.
+"""Moves objects through a street network, in the manner of Brinkhoff: quickest paths, and positions over time.
 
-Every object draws from a stream of random numbers of its own, made from the seed and its number by hashing. So what an
+Every object draws from a separate stream of random numbers, made from the seed and its number by hashing. So what an
 object does depends on nothing but the network, the plan and its number: not on how many are made at once, or where.
 
 Destinations are a limited number of places, drawn once for all objects. For each of them and each kind of object one
@@ -8,7 +8,7 @@ tree of quickest paths (Dijkstra's, by SciPy) says at every node which edge to t
 
 What of Brinkhoff is here: classes of objects with a highest speed each, classes of edges with one each, the lesser of
 the two counting; quickest paths; objects that appear and disappear over time; starts spread over the nodes (his
-network-based approach). What is left out: traffic density (a full edge slows nobody down) and external objects such as
+network-based approach). What is left out: traffic density (full edges slow nothing down) and external objects such as
 bad weather, both of which change speeds during a journey, and therefore finding a path anew on the way; preferred
 lengths of routes (those on foot choose the nearest of several destinations instead); reporting with a probability
 (every object is seen at every instant at which it is there).
@@ -45,7 +45,7 @@ class ObjectClass:
     share : float
         Of all objects.
     choices : int
-        It goes to the nearest of so many destinations drawn: nobody walks across the whole city for a pharmacy.
+        It goes to the nearest of so many destinations drawn: pedestrians do not cross the whole city for a pharmacy.
     """
 
     name: str
@@ -65,7 +65,7 @@ MEAN_PAUSE_S = 180.0
 """Mean length of the pause between two journeys."""
 
 SLOWEST_SHARE = 0.7
-"""An object moves at this share of the allowed speed at least; each has a pace of its own."""
+"""An object moves at this share of the allowed speed at least; each has its own pace."""
 
 BEFORE_S = 600.0
 """Objects that are there from the first instant set out up to so much earlier, and are then somewhere on their way."""
@@ -185,6 +185,7 @@ def routes(network: Network, attraction: Float, destinations: int, rng: np.rando
     room = max(16, HOPS_BYTES // (len(relative) * len(network.x) * kind.itemsize))
     drawn = rng.choice(len(network.x), size=min(destinations, room), p=attraction)
     destination, times = np.unique(drawn, return_counts=True)
+    # The index among a node's edges is enough, a byte on most networks: no other table is as large.
     hop = np.empty((len(relative), len(destination), len(network.x)), dtype=kind)
     for number in range(len(relative)):
         _fill_tree(hop[number], first, to, seconds[int(np.argmax(tree.ravel() == number))], destination)
@@ -212,6 +213,7 @@ def _adjacency(network: Network) -> tuple[Int, NDArray[np.int32], Int]:
 
 def _fill_tree(hop: NDArray[Any], first: Int, to: NDArray[np.int32], seconds: Float, destination: Int) -> None:
     """Write into hop[d, n] which edge to take at each node on the quickest way to each destination."""
+    # Edges may be used both ways, so times to a destination are times from it: one run of Dijkstra's for each.
     graph = sparse.csr_array(_quickest(first, to, seconds), shape=(len(first) - 1,) * 2)
     at_once = max(1, _DISTANCES_BYTES // (8 * graph.shape[0]))
     for start in range(0, len(destination), at_once):
@@ -235,6 +237,7 @@ def _next_edges(first: Any, to: Any, seconds: Any, away: Any, hop: Any) -> None:
     """At each node, the first edge after which the way to the destination is the quickest."""
     for d in range(away.shape[0]):
         for v in range(away.shape[1]):
+            # Bellman's equation: the next edge is one after which the whole way is the quickest; of equals the first.
             best, chosen = np.inf, 0
             for e in range(first[v], first[v + 1]):
                 whole = seconds[e] + away[d, to[e]]
@@ -265,8 +268,9 @@ def hashed(seed: int, *parts: Int) -> Float:
     ----------
     seed : int
     parts : int64[n]
-        As many as are needed to tell numbers apart: an object's, a request's.
+        As many as are needed to distinguish the numbers: an object's, a request's.
     """
+    # Each part is hashed into the state of those before it, plus one, so that a part of 0 changes it too.
     state = _mix(np.full(len(parts[0]), seed, dtype=np.uint64) + _GOLDEN)
     for part in parts:
         state = _mix(state + _GOLDEN * (part.astype(np.uint64) + np.uint64(1)))
@@ -341,6 +345,8 @@ def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any
     share, choices = classes
     start, instants, step, whole_share = times
     kinds, offset, xym = out
+    # The order of draws is part of the result: kind, pace, whether it stays, when, where; and journey by journey the
+    # destination, whether it leaves there, and the pause.
     state = np.empty(1, np.uint64)
     for row in range(len(numbers)):
         state[0] = _mixed(_mixed(seed + _GOLDEN) + _GOLDEN * (np.uint64(numbers[row]) + np.uint64(1)))
@@ -353,8 +359,10 @@ def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any
         here = min(int(_uniform(state) * len(x)), len(x) - 1)
         begin = i = max(0, int(np.ceil(now / step)))
         m = offset[row]
+        # Kept true: the object is at node `here` at time `now`, and instants before i are done; i * step >= now.
         while i < instants:
             d = _destination(ways, here, choices[kind], state)
+            # An edge at a time; instants that fall on it are interpolated, the one at its end belongs to the next edge.
             while here != destination[d] and i < instants:
                 e = first[here] + hop[tree[kind], d, here]
                 there, duration = to[e], seconds[kind, e] / pace
@@ -365,8 +373,10 @@ def _walk(ways: Any, classes: Any, times: Any, seed: Any, numbers: Any, out: Any
                     xym[m, 2] = start + i * step
                     i, m = i + 1, m + 1
                 here, now = there, now + duration
+            # Not before its first fix: every object has one at least.
             if not whole and i > begin and _uniform(state) < LEAVING_SHARE:
                 break
+            # An exponential pause, and a second, so that time passes even where the destination is the node it is at.
             now += 1.0 - MEAN_PAUSE_S * np.log(1.0 - _uniform(state))
             while i < instants and i * step < now:
                 xym[m, 0], xym[m, 1], xym[m, 2] = x[here], y[here], start + i * step

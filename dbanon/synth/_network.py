@@ -1,4 +1,4 @@
-"""Street networks: the built-in city, and any other from a file of nodes and a file of edges.
+"""Makes street networks: the built-in city, and any other from a file of nodes and a file of edges.
 
 The invariant kept here: a `Network` is in one piece and in metres. What a file holds outside its largest connected part
 is left out and counted. No message quotes a cell of a file.
@@ -137,6 +137,7 @@ def city(
     x = (column + rng.uniform(-0.15, 0.15, side * side)) * block_m
     y = (row + rng.uniform(-0.15, 0.15, side * side)) * block_m
     edge_from, edge_to, kind = _streets(row, column, side, rng)
+    # Main roads are all there; of the others an eighth is missing unless the city would fall apart.
     missing = (kind > 0) & (rng.random(len(kind)) < 0.12)
     keep = _keep_connected(side * side, edge_from, edge_to, ~missing)
     limit = np.array(CITY_LIMITS_KMH)[kind[keep]] / 3.6
@@ -161,6 +162,7 @@ def _streets(row: Int, column: Int, side: int, rng: np.random.Generator) -> tupl
 
 def _keep_connected(nodes: int, edge_from: Int, edge_to: Int, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Add to the wanted streets the fewest unwanted ones that join the parts of the city: those of a spanning tree."""
+    # A spanning tree of least cost takes an unwanted street only where no wanted one joins two parts.
     cost = np.where(wanted, 1.0, 2.0)
     tree = csgraph.minimum_spanning_tree(sparse.coo_array((cost, (edge_from, edge_to)), shape=(nodes, nodes)))
     ends = tree.tocoo()
@@ -229,6 +231,7 @@ def largest_part(network: Network) -> Network:
     links = sparse.coo_array((np.ones(len(network.edge_from)), (network.edge_from, network.edge_to)), shape=(n, n))
     _, part = csgraph.connected_components(links, directed=False)
     inside = part == np.argmax(np.bincount(part))
+    # New numbers of the nodes that stay; an edge has both ends inside or both outside.
     number = (np.cumsum(inside) - 1).astype(np.int32)
     used = inside[network.edge_from]
     return Network(
@@ -256,6 +259,7 @@ def _network(
     length_m: Float | None = None,
 ) -> Network:
     straight = np.hypot(x[edge_to] - x[edge_from], y[edge_to] - y[edge_from])
+    # At least the straight line (see `Network.length_m`), and above 0, because the time to pass an edge is a divisor.
     length = np.maximum(straight if length_m is None else np.maximum(length_m, straight), SHORTEST_EDGE_M)
     return Network(name, x, y, edge_from, edge_to, length, limit_mps, srid)
 
@@ -297,7 +301,7 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
     if twice:
-        raise DataError(f"Every node must have an id of its own. {path.name} repeats {twice} ids; remove them.")
+        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {twice} ids; remove them.")
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
@@ -329,7 +333,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     column = next((name for name in ("limit_kmh", "class", "classcode") if name in table.columns), None)
     if limits_kmh is not None and column not in ("class", "classcode"):
         raise ParameterError(
-            f"Limits by class are for edges with a class. {table.path.name} has limits of its own or no "
+            f"Limits by class are for edges with a class. {table.path.name} has its own limits or no "
             "column 'class' or 'classcode'; leave out --limits."
         )
     if column is None:
@@ -349,6 +353,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
 
 def _limits_of(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Float:
     known = np.array(sorted(limits_kmh), dtype=np.float64)
+    # A class that is not known lands on another one, from which it differs; NaN differs from all.
     place = np.minimum(np.searchsorted(known, kind), len(known) - 1)
     strange = int((known[place] != kind).sum())
     if strange:

@@ -1,4 +1,4 @@
-"""What the generator can be asked for, and the limits of each option."""
+"""Checks what a user asks the generator for."""
 
 import math
 from collections.abc import Mapping
@@ -42,9 +42,9 @@ class Plan:
     blocks : int
         Size of the built-in city, which is used unless `nodes` and `edges` are given.
     nodes, edges : Path, optional
-        Files of another network; see `dbanon._network.read`.
+        Files of another network; see `dbanon.synth._network.read`.
     srid, lon, lat
-        Where a network is; see `dbanon._network.read`.
+        Where a network is; see `dbanon.synth._network.read`.
     limits_kmh : mapping, optional
         Highest speed by class of edge.
     """

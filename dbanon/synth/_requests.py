@@ -107,7 +107,7 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     at, t = _moments(fixes, seed, row, nth, step_s)
     district = districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
-    return Sent(fixes.number[row], t, _wishes(district, _draws(seed, _CHOICE, fixes.number[row], nth)))
+    return Sent(fixes.number[row], t, _categories(district, _draws(seed, _CHOICE, fixes.number[row], nth)))
 
 
 def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
@@ -151,7 +151,7 @@ def _poisson(uniform: Float, mean: float) -> Int:
     return np.searchsorted(below, uniform, side="right").astype(np.int64)
 
 
-def _wishes(district: Int, uniform: Float) -> NDArray[np.int64]:
+def _categories(district: Int, uniform: Float) -> NDArray[np.int64]:
     share = np.array(list(DISTRICTS.values()), dtype=np.float64)
     reach = np.cumsum(share / share.sum(axis=1, keepdims=True), axis=1)
     # The last bound may fall short of 1 by rounding; what is above the others is the last category.

@@ -204,7 +204,7 @@ CREATE TABLE dbanon.worker (
     started_by text NOT NULL DEFAULT session_user
 );
 
--- The rows of runs. Many records share regions and periods, so each is stored once, and a record is its rows' numbers of
+-- The rows of runs. Many records share regions and periods: each is stored once, and a record is its rows' numbers of
 -- them; dbanon.cloak is the view that puts the rows together. dbanon_internal.run_tables lists these tables.
 CREATE TABLE dbanon.region (
     run_id bigint NOT NULL,

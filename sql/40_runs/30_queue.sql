@@ -171,7 +171,7 @@ BEGIN
             error = CASE WHEN r.todo = 'verify' AND over AND r.cancel_requested_at IS NULL
                          THEN coalesce(r.error, 'The last verification did not come to an end.')
                          WHEN r.todo = 'verify' THEN r.error
-                         WHEN r.cancel_requested_at IS NOT NULL THEN format('The run must be left to end. %s cancelled it.', r.cancel_requested_by)
+                         WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
                          WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
         WHERE r.run_id = run.run_id;
     IF NOT over THEN
@@ -291,7 +291,7 @@ BEGIN
     END IF;
     IF state.worker IS NULL AND state.todo = 'compute' THEN
         UPDATE dbanon.run r
-            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('The run must be left to end. %s cancelled it.', session_user),
+            SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('Run %s was cancelled by %s.', r.run_id, session_user),
                 cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
             WHERE r.run_id = state.run_id;
         RETURN 'cancelled';

@@ -255,6 +255,7 @@ def _members(evidence: SiteEvidence, users: Snapshot, key: Int) -> tuple[Int, In
     record, user = record[known], user[known]
     records, people = len(distinct(record)), len(distinct(user))
     pairs = len(distinct(record * len(users.subject) + user))
+    # All four are 0 only where every record has one membership, and no user is in two records.
     faults = int((~right).sum()) + (len(key) - records) + (len(record) - records) + (pairs - people)
     return record, user, faults
 
@@ -304,6 +305,7 @@ def _site_cells(evidence: SiteEvidence) -> Int:
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
     site_cells = _site_cells(evidence)
     site = find(evidence.sites.site_id, evidence.pair_site)
+    # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. Else the site is tied.
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
         np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)
@@ -330,7 +332,9 @@ def _served(region: Int, site: Int, capacity: Int, sites: int) -> int:
     """
     copies = np.minimum(capacity, np.bincount(region, minlength=len(capacity)))
     limit, most = 1, int(copies.max(initial=0))
+    # More copies never serve fewer sites: done when all are served, or every region has all its copies.
     while True:
+        # Column first[r] + i is copy i of region r, joined to every site that the region holds.
         few = np.minimum(copies, limit)
         first = np.cumsum(few) - few
         column = runs(first[region], few[region])

@@ -1,4 +1,4 @@
-"""What a sensitive-sites run promised and left out, and where everybody was: made sense of anew from the data."""
+"""Reads what a sensitive-sites run promised and left out, and derives from the data where every user was."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours
 
 
 def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
-    """Find where everybody is: in the slot `at`, or at their only fix."""
+    """Find where every user is: in the slot `at`, or at the only fix."""
     data = evidence.trajectories
     if rules.at is None:
         supplier = np.argsort(data.subject, kind="stable")

@@ -1,4 +1,4 @@
-"""What attacks share in making sense of a run's parameters and counts, and in saying what they found.
+"""Shared by the attacks: checked access to a run's parameters and counts, and making verdicts.
 
 What makes no sense raises `UndecidableError`, whose text is the sentence of the clause `decidable`.
 """
@@ -24,7 +24,7 @@ class UndecidableError(Exception):
 
 
 def must(holds: bool, sentence: str) -> None:
-    """Give up with a sentence unless something holds."""
+    """Raise `UndecidableError` with a sentence unless a condition holds."""
     if not holds:
         raise UndecidableError(sentence)
 

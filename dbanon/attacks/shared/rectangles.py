@@ -1,4 +1,4 @@
-"""Rectangles of cells, int64[n, 4] of x0, y0, x1, y1 with both ends inside: what they are, meet and hold.
+"""Rectangles of cells, int64[n, 4] of x0, y0, x1, y1 with both ends inside: made, counted and compared.
 
 What meets is counted by dominance, so time and memory do not depend on how much overlaps.
 """
@@ -63,6 +63,8 @@ def _below(x: Int, y: Int, reach_x: Int, reach_y: Int) -> Int:
     high = np.searchsorted(x[order], reach_x)  # the first `high` points in x
     limit = np.searchsorted(np.sort(y), reach_y)  # those of rank below `limit`
     low, found = np.zeros((2, len(reach_x)), dtype=np.int64)
+    # Kept true: [low, high) are, in this level's order, the points within reach in x whose rank agrees with `limit`
+    # in all bits above. Where this bit of `limit` is 1, those with a 0 are below it: counted; the others go on.
     for bit in range(len(y).bit_length() - 1, -1, -1):
         one = (rank >> bit) & 1
         zeros = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(1 - one)))
@@ -80,6 +82,7 @@ def holding(outer: Int, inner: Int) -> tuple[Int, Int]:
     order = np.argsort(inner[:, 0], kind="stable")
     first = np.searchsorted(inner[order, 0], outer[:, 0])
     number = np.searchsorted(inner[order, 0], outer[:, 2], side="right") - first
+    # Candidates begin between the outer one's sides in x; a bounded number of pairs is looked at together.
     pairs = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
     for low, high in slices(number, _PAIRS):
         owner = np.repeat(np.arange(low, high), number[low:high])

@@ -1,4 +1,4 @@
-"""Where every subject was at every instant, derived anew from the data: the eyes of a trajectory-aware adversary.
+"""Derives from the data where every subject was at every instant: what a trajectory-aware adversary knows.
 
 Time is counted in slots of the dataset's time grid. Subjects are taken in batches, and of each subject only the windows
 one of its fixes can reach, so memory does not grow with the data: a batch holds about `ELEMENTS` fixes and as many
@@ -173,6 +173,7 @@ def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int)
     O((fixes + pairs x length) x log batch) time.
     """
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
+    # Each pair (subject, window) comes once: `_reach` gives it to the first fix of the subject that can serve it.
     for fixes in _batches(data):
         begin, number = _reach(fixes, timetable, gap)
         for low, high in slices(number, max(1, ELEMENTS // timetable.length)):
@@ -185,6 +186,7 @@ def replay(data: Trajectories, timetable: Timetable, align: str, max_gap_s: int)
 
 def slices(sizes: Int, limit: int, most: int = _KEYS) -> Iterator[tuple[int, int]]:
     """Cut ``range(len(sizes))`` where the sizes add up to `limit` or the items to `most`; at least one item each."""
+    # Kept true: the items before `low` were given, and `done` is the sum of their sizes.
     total, low, done = np.cumsum(sizes), 0, 0
     while low < len(sizes):
         high = int(np.searchsorted(total, done + limit, side="right"))
@@ -239,11 +241,13 @@ def _gather(data: Trajectories, chosen: Int) -> _Fixes:
 
 def _reach(fixes: _Fixes, timetable: Timetable, gap: int) -> tuple[Int, Int]:
     """For each fix the windows it can serve and no earlier fix of its subject can: the first, and how many."""
+    # The first instant not before the fix (rounded up), and the last one within `gap` of it: what it may serve.
     low = np.maximum(-((timetable.first - fixes.slot) // timetable.step), 0)
     high = np.minimum((fixes.slot + gap - timetable.first) // timetable.step, timetable.count - 1)
     serves = np.flatnonzero(low <= high)
     begin, last = low[serves] // timetable.length, high[serves] // timetable.length
     owner = fixes.owner[serves]
+    # Fixes come by subject and time, so `last` grows: begin behind the windows of the fix before, of the same subject.
     begin[1:] = np.maximum(begin[1:], np.where(owner[1:] == owner[:-1], last[:-1] + 1, 0))
     first, number = np.zeros((2, len(fixes.slot)), dtype=np.int64)
     first[serves], number[serves] = begin, np.maximum(last - begin + 1, 0)
@@ -254,6 +258,7 @@ def _sighting(fixes: _Fixes, owner: Int, window: Int, timetable: Timetable, alig
     instant = window[:, None] * timetable.length + np.arange(timetable.length)
     inside = instant < timetable.count
     at = timetable.first + instant * timetable.step
+    # An index before the subject's own first fix is one of another subject: it has none so early.
     index = _latest(fixes, owner, at)
     there = inside & (index >= fixes.first[owner][:, None])
     before = after = np.maximum(index, 0)
@@ -277,6 +282,7 @@ def _latest(fixes: _Fixes, owner: Int, at: Int) -> Int:
     """Index of the last fix of the owner or of an earlier subject with a slot not after `at`; -1 if there is none."""
     low, high = int(fixes.slot.min()), int(fixes.slot.max())
     span = high - low + 2
+    # One sorted key for (owner, slot), so that one search serves all owners; slots sought are clipped to the span.
     key = fixes.owner * span + (fixes.slot - low + 1)
     sought = owner[:, None] * span + np.clip(at - low + 1, 0, span - 1)
     return np.searchsorted(key, sought.ravel(), side="right").reshape(sought.shape) - 1
@@ -287,6 +293,7 @@ def _between(fixes: _Fixes, before: Int, at: Int, gap: int) -> tuple[Int, Bool, 
     slot = fixes.slot[before]
     following = np.minimum(before + 1, len(fixes.slot) - 1)
     length = fixes.slot[following] - slot
+    # Only between two fixes of one subject, strictly, and no longer apart than `gap`.
     bridged = (fixes.owner[following] == fixes.owner[before]) & (slot < at) & (at - slot < length) & (length <= gap)
     after = np.where(bridged, following, before)
     share = (at - slot) / np.where(bridged, length, 1)

@@ -221,6 +221,7 @@ def _records(evidence: RequestEvidence, timetable: Timetable) -> _Records:
     instant = timetable.instant(start_s[first])
     window = np.where(instant < 0, -1, instant // timetable.length)
     place = runs(np.zeros(len(key), dtype=np.int64), rows)
+    # Row number `place` of a record must be that instant of the window in which its first row lies.
     due_s = timetable.start_s(np.repeat(window * timetable.length, rows) + place)
     right = (seq[order] == place + 1) & (start_s == due_s) & (end_s == due_s + timetable.step_s)
     sound = np.logical_and.reduceat(right, first) & (window >= 0) & (rows == timetable.instants(window))
@@ -236,6 +237,7 @@ def _members(evidence: RequestEvidence, records: _Records, timetable: Timetable)
     record = find(records.key, evidence.member_record)
     trajectory = find(data.trajectory_id, evidence.member_trajectory)
     known = (record >= 0) & (trajectory >= 0)
+    # The crowd is of distinct subjects: a subject with several trajectories in a record counts once (Definition 2).
     listed = distinct(record[known] * len(data.trajectory_id) + trajectory[known])
     faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
     codes = int(data.subject.max()) + 1
@@ -269,7 +271,7 @@ def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     return int((~right[evidence.region]).sum())
 
 
-# The replay: who is present, who is missed, whom a cloak does not hold.
+# The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
 def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Watch:
@@ -278,6 +280,7 @@ def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: 
     watch = _Watch(seen=seen, present=present, missed=missed)
     held = _held(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
+    # Every pair comes once. Of those with a position: seen, present, missed; of members: unmasked, unlisted.
     for sighting in replay(data, rules.timetable, rules.align, rules.max_gap_s):
         pair, member = members.of(sighting.subject * windows + sighting.window)
         whole, published = sighting.present, np.zeros(len(sighting.window), dtype=bool)
@@ -302,9 +305,10 @@ def _held(bounds: Float, cell_m: float) -> Float:
 
 def _unmasked(sighting: Sighting, pair: Int, first: Int, held: Float, cell_m: float) -> int:
     length = sighting.inside.shape[1]
-    row = np.minimum(first[:, None] + np.arange(length), held.shape[1] - 1)  # beyond the last row nobody is there
+    row = np.minimum(first[:, None] + np.arange(length), held.shape[1] - 1)  # beyond the last row no position is there
     inside = np.ones(row.shape, dtype=bool)
     for low, high, position in ((held[0], held[2], sighting.x), (held[1], held[3], sighting.y)):
+        # Definition 1, masking: the whole cell of the position lies in the cloak; NaN compares false and is not held.
         cell = np.floor(position[pair] / cell_m)
         inside &= (low[row] <= cell) & (cell + 1 <= high[row])
     return int((sighting.there[pair] & ~inside).sum())
@@ -329,7 +333,7 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rul
     instants = rules.timetable.instants(np.arange(windows))
     found = np.stack((instants, watch.seen, watch.present, published), axis=1)
     said = np.zeros((windows, 4), dtype=np.int64)
-    said[:, 0] = instants  # a window in which nobody is seen need not be listed
+    said[:, 0] = instants  # a window without any seen subject need not be listed
     for window, counts in stated.windows.items():
         said[window] = np.minimum(counts, np.iinfo(np.int64).max)
     absent = int((watch.seen - watch.present).sum())
@@ -361,6 +365,7 @@ def _requests(
     seq = instant[request] % timetable.length + 1
     stored = find(records.key, evidence.published_request_record)
     rows = (stored, evidence.published_request_seq, evidence.published_request_content)
+    # Sets of (record, instant, content): what members sent, and what is published.
     sent, shown = _codes((record, seq, content), rows)
     unsent = int((~np.isin(shown, sent)).sum())
     return unsent, len(np.setdiff1d(sent, shown)), len(sender) - len(distinct(request))

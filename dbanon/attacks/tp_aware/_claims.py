@@ -1,4 +1,4 @@
-"""What a tp-aware run promised and what it says it left out, made sense of without any of the method's code."""
+"""Reads the parameters of a tp-aware run and its counts of what it left out, without any of the method's code."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Positions of subjects at common instants.
+"""Computes positions of subjects at common instants.
 
 The unit is the subject: the fixes of all its trajectories together, by time, then trajectory id. A position is made
 from one or two fixes, and membership names every trajectory that supplied one. Where every subject has one trajectory
@@ -102,6 +102,7 @@ def demand_sane_times(data: Trajectories) -> None:
 
 def merge(data: Trajectories) -> Timeline:
     """Merge the fixes of each subject's trajectories; nothing is moved where every subject has one."""
+    # Stable: trajectories come by id, so those of one subject stay in that order, which decides ties of time.
     by_subject = np.argsort(data.subject, kind="stable")
     in_order = data.subject[by_subject]
     first = np.flatnonzero(np.diff(in_order, prepend=in_order[:1] - 1))
@@ -115,6 +116,7 @@ def merge(data: Trajectories) -> Timeline:
         trajectory = np.repeat(trajectory, length)
         ends = np.concatenate([[0], np.cumsum(length)])
         begin, end = ends[first], ends[np.append(first[1:], len(length))]
+        # For each place in the new order, the fix that comes there: the runs of the trajectories, one after another.
         order = np.arange(len(data.t)) + np.repeat(data.offset[:-1][by_subject] - ends[:-1], length)
         _order_by_time(data.t, order, trajectory, begin, end)
         t, x, y, single = data.t[order], data.x[order], data.y[order], False
@@ -132,7 +134,7 @@ def merge(data: Trajectories) -> Timeline:
 
 
 def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
-    """Tell which of consecutive windows any fix can give a position in, so that a fix of a wild time costs nothing."""
+    """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
     change = np.zeros(len(windows) + 1, np.int64)
@@ -246,6 +248,7 @@ def _locate(
     ``scratch[0]`` gets the first fix, -1 where there is no position, ``scratch[1]`` the second, -1 where one gives it.
     """
     low, high = lo, hi
+    # Binary search for the first fix with a slot after the start: those of [lo, low) have none, of [high, hi) all.
     while low < high:
         middle = (low + high) // 2
         if _slot(t[middle], grid) <= start:
@@ -255,6 +258,7 @@ def _locate(
     p = low
     before = _slot(t[p - 1], grid) if p > lo else start
     found = 0
+    # Both indices only grow from instant to instant: O(fixes in the window + count).
     for j in range(count):
         at = start + j * step
         after = before
@@ -269,6 +273,7 @@ def _locate(
         # p - 1 is the latest fix at or before the instant, p the first one after it.
         if p == lo:
             continue
+        # A fix of the slot itself serves in every mode, an older one for `gap` seconds (LAST) or with the next (LINEAR)
         age = at - before
         if age == 0 or (mode == LAST and age <= gap):
             scratch[0, j] = p - 1
@@ -295,6 +300,7 @@ def _reached(t: Any, grid: Any, start: Any, width: Any, gap: Any, change: Any) -
     windows = len(change) - 1
     for p in range(len(t)):
         slot = _slot(t[p], grid)
+        # It may serve instants from its slot until `gap` later; clipped, so that a wild time costs no more than others.
         begin, end = (slot - start) // width, (slot + gap - start) // width
         if end >= 0 and begin < windows:
             change[max(begin, 0)] += 1
@@ -356,6 +362,7 @@ def _suppliers(
     number = 0
     for i in range(len(begin)):
         _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        # Two fixes an instant, in the order of time; a trajectory counts at its first.
         for place in range(2 * count):
             f = scratch[place % 2, place // 2]
             known = f < 0

@@ -4,7 +4,7 @@ Exact: the same optimum as the paper's matrices, with the same ties (the lowest 
 for every user and site, one bit is enough: whether a group that starts here is better than every earlier one. And a
 column, shifted by the users that earlier sites need at least, depends on the column before it only at the same place
 and on itself only at the place before: so columns are tabulated block by block, and ranges of columns follow one
-another through the blocks, each on a core of its own.
+another through the blocks, each on another core.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
 SSDBM 2008, section 4.2.
@@ -55,12 +55,14 @@ def best_starts(users: Boxes, sites: Boxes, k: int) -> Int:
     windows, width = users.windows(k), len(users) + 1 - k * len(sites)
     step = max(1, DECISION_BYTES // -(-width // 8))
     cuts = [*range(0, len(sites), step), len(sites)]
+    # costs[i] is the column before the i-th stretch of columns; of the decisions only the last stretch's are kept.
     costs = [np.zeros(width, np.int64)]
     better: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
     for low, high in pairwise(cuts):
         costs.append(costs[-1].copy())
         better = _tabulate(windows, sites, k, low, high, costs[-1])
     start = np.empty(len(sites), np.int64)
+    # Lines 15 to 19: from the last start allowed, back through the columns; earlier stretches are tabulated again.
     at = width - 1
     for number, (low, high) in reversed(list(enumerate(pairwise(cuts)))):
         if high < len(sites):
@@ -91,6 +93,8 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
             )
 
     with ThreadPoolExecutor(threads) as pool:
+        # Kept true: when a range comes to a block, the range before it has left there its last column (Cost_{j-1}), and
+        # it has itself carried its minima (Cost_j[t - 1]) to the block's begin. No two ranges are at one block.
         for turn in range(len(blocks) + threads - 1):
             list(pool.map(work, range(threads), range(turn, turn - threads, -1)))
     return better
@@ -107,6 +111,7 @@ def _columns(
     """
     n = end - begin
     for j in range(first, last):
+        # a(j) and b(j), equation (5), with j from 0: t = i - j k runs over the same n + 1 - m k places in every column.
         shift = begin + j * k
         a0, b0 = wx0[shift : shift + n], wy0[shift : shift + n]
         a1, b1 = wx1[shift : shift + n], wy1[shift : shift + n]
@@ -116,6 +121,7 @@ def _columns(
             wide = np.int64(np.int32(max(a1[t], right) - min(a0[t], left))) + 1
             high = np.int64(np.int32(max(b1[t], top) - min(b0[t], bottom))) + 1
             scratch[t] = column[t] + wide * high
+        # Lines 10 to 14, the last two for every i: the minimum so far is carried on; < takes the lowest of equals.
         best, row = edge[j - low], better[j - low]
         for t in range(n):
             found = scratch[t]

@@ -1,4 +1,4 @@
-"""Users left over who would give a site away are hidden with its k: who stands on it, and whom a guard asks for."""
+"""Hides further users with a site's k: those who stand on it, and those whose exact place a guard forbids."""
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
@@ -50,11 +50,12 @@ def add(
     Returns
     -------
     int32[n]
-        Site of each user; who is claimed by several is with the nearest.
+        Site of each user; one claimed by several sites is with the nearest.
     """
     by_x = np.argsort(users.x0, kind="stable")
     ordered, mine = users.take(by_x), site[by_x]
     widest = int((users.x1 - users.x0).max(initial=0))
+    # Each round adds users until none is claimed: a site's rectangle grows by those it got, and may then meet others.
     while True:
         box = rectangles(ordered, sites, mine)
         nearest, claimed = np.full(len(mine), _FAR, np.int64), np.full(len(mine), -1, np.int32)
@@ -77,6 +78,7 @@ def _claim(
     by0: Any, bx1: Any, by1: Any, rank: Any, guard_m: Any, cell_m: Any, inside: Any, nearest: Any, claimed: Any,
 ) -> None:  # fmt: skip
     """Let each site claim users; of those by x0 only a strip is looked at."""
+    # In whole cells, rounded up: a strip too wide costs time, one too narrow would miss users.
     margin = np.int64(np.ceil(guard_m / cell_m))
     for s in range(len(sx0)):
         left, right = np.int64(sx0[s]) - margin, np.int64(sx1[s]) + margin
@@ -89,10 +91,12 @@ def _claim(
                 continue
             dx = max(np.int64(0), np.int64(x0[u]) - sx1[s], np.int64(sx0[s]) - x1[u])
             dy = max(np.int64(0), np.int64(y0[u]) - sy1[s], np.int64(sy0[s]) - y1[u])
+            # Squared distance: on each axis between the nearer sides, 0 where they overlap; exact, as it is below 2^62.
             away = dx * dx + dy * dy
             meets = inside and x0[u] <= bx1[s] and x1[u] >= bx0[s] and y0[u] <= by1[s] and y1[u] >= by0[s]
             if not (away == 0 or np.sqrt(np.float64(away)) * cell_m < guard_m * _NEARER or meets):
                 continue
+            # Whatever the order of the sites: the nearest one, of equally near ones that of the lowest rank.
             known = claimed[u]
             if away < nearest[u] or (away == nearest[u] and rank[s] < rank[known]):
                 nearest[u], claimed[u] = away, s

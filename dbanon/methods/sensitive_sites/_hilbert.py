@@ -39,9 +39,12 @@ def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
     """
     x, y = np.array(x, np.int64), np.array(y, np.int64)
     place = np.zeros(len(x), np.int64)
+    # Kept true: `place` is the number of the quadrant of side 2^(bit + 1) that holds the cell; the low bit + 1 bits of
+    # x and y are the cell within it, in the orientation in which the curve runs there.
     for bit in range(order - 1, -1, -1):
         right, up = (x >> bit) & 1, (y >> bit) & 1
         place = (place << 2) | ((3 * right) ^ up)
+        # The first quadrant (lower left) is transposed, the last (lower right) by the other diagonal.
         mirrored = (up == 0) & (right == 1)
         flip = np.where(mirrored, (1 << (bit + 1)) - 1, 0)
         x, y = x ^ flip, y ^ flip

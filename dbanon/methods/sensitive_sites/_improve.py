@@ -1,10 +1,10 @@
-"""A local search for smaller rectangles, site by site, from a mapping that BK or MK found.
+"""Searches locally for smaller rectangles, site by site, from a mapping that BK or MK found.
 
-Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that nobody else
-has, and takes those. So the total area never rises, every site keeps exactly k users of its own, and what one gives
+Not in the paper. A site gives its users back, looks for the least rectangle around itself with k users that no other
+site has, and takes those. So the total area never rises, every site keeps exactly k users, and those that one gives
 back another may take: users are exchanged until a pass over all sites gains next to nothing. No rectangle becomes
-longer (width + height) than it was, nor thinner than `ASPECT` unless it was: long thin ones have small areas, but tell
-nearly where their users are.
+longer (width + height) than it was, nor thinner than `ASPECT` unless it was: long thin ones have small areas, but
+nearly show where their users are.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -57,6 +57,8 @@ def improve(users: Boxes, sites: Boxes, members: Int) -> Int:
     area, length = wide * tall, wide + tall
     aspect = np.maximum(ASPECT, np.maximum(wide, tall) / np.minimum(wide, tall))
     shaped = bool((users.x1 > users.x0).any() or (users.y1 > users.y0).any())
+    # Kept true: `mine` are k users of each site, disjoint, and `owner` their inverse; areas only shrink. The largest
+    # rectangles go first: they have most to gain.
     for _ in range(MOST_PASSES):
         before, order = int(area.sum()), np.argsort(-area, kind="stable")
         _search(*ordered.columns, shaped, *sites.columns, order, length, aspect, mine, owner, area)
@@ -94,9 +96,10 @@ def _search(
 def _near(
     x0: Any, y0: Any, x1: Any, y1: Any, owner: Any, s: Any, site: Any, length: Any, area: Any, found: Any, size: Any,
 ) -> Any:  # fmt: skip
-    """Find who may be in a smaller rectangle of a site, sorted by x0: free or its own, and not too far alone."""
+    """Find users who may be in a smaller rectangle of a site, sorted by x0: free or its own, and alone not too far."""
     left, bottom, right, top = site
     n = 0
+    # A rectangle with a user whose x0 is outside [right - length, left + length] would be longer than allowed.
     for u in range(np.searchsorted(x0, right - length), len(x0)):
         if x0[u] > left + length:
             break
@@ -160,6 +163,7 @@ def _least(
     for a in range(0, len(lefts), 1 + (len(lefts) - 1) // CUTS):
         for b in range(0, len(rights), 1 + (len(rights) - 1) // CUTS):
             wide = rights[b] - lefts[a] + 1
+            # Rectangles only grow wider from here: no further one with this left side can do.
             if wide * (site[3] - site[1] + 1) >= best or wide >= length:
                 break
             down, up = _window(near, by_y, 1, shaped, lefts[a], rights[b], site, k, scratch)
@@ -169,6 +173,7 @@ def _least(
     if best == area:
         return False
     while True:
+        # Each turn keeps one pair of sides and makes the other best; it ends, because `best` shrinks every time.
         left, right = _window(near, by_x, 0, shaped, box[1], box[3], site, k, scratch)
         if right == _NONE:  # of shapes not all spans are tried
             return True
@@ -208,6 +213,7 @@ def _window(
         low[n], high[n] = near[axis, i], near[axis + 2, i]  # without a branch, which could not be foretold
         n += (near[1 - axis, i] >= begin) & (near[3 - axis, i] <= end)
     best, down, up = _NONE, first, _NONE
+    # In the order of lower ends: the span from the a-th is least with the k - 1 behind it (of points: to the last).
     for a in range(n - k + 1):
         reach = high[a + k - 1]
         if shaped:
@@ -216,6 +222,7 @@ def _window(
         start, stop = min(low[a], first), max(reach, last)
         if stop - start < best:
             best, down, up = stop - start, start, stop
+        # From here on the span begins at the site, and later points only move its end up.
         if low[a] >= first:
             break
     return down, up

@@ -2,7 +2,7 @@
 
 Hu, Xu, Du, Ng: Privacy-Aware Location Publishing for Moving Clients, 2007, as section 2.3 and Figure 5 of
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
-2008, describe it: the first is not to be had. A user's candidate box has the least coverage, its area over the number
+2008, describe it: the first is not available. A user's candidate box has the least coverage, its area over the number
 of remaining sites in it, of all boxes around the user whose sides are swept outwards to the remaining sites. The user
 of the least coverage is output, the sites in its box gain a user each, and a site that has `k` leaves. Left open there:
 of boxes of equal coverage the one of smaller area is taken, then that of lowest (x0, y0, x1, y1); of users of equal
@@ -81,6 +81,8 @@ def _cover(
         _bound(kept, scratch, found[u])
     for i in range(size // 2 - 1 if m else -1, -1, -1):
         _sift(heap, i, size, found)
+    # Kept true: found[u] is at most the coverage of u's best box, and exact if its box still holds box[1] sites. So the
+    # user on top, if exact, has the least coverage of all, and of equals the lowest index.
     while remaining and size:
         u = heap[0]
         box, inside = found[u], 0
@@ -154,6 +156,7 @@ def _sort(scratch: Any, kept: Any) -> None:
                 scratch[_BY_KEY, i] = scratch[_BY_KEY, i - gap]
                 i -= gap  # noqa: PLW2901 - the hole moves down
             scratch[_BY_KEY, i] = s
+        # Gaps shrink by 2.2 (Gonnet and Baeza-Yates), and the last one is 1.
         gap = 5 * gap // 11 if gap != 2 else 1
 
 
@@ -162,6 +165,7 @@ def _bound(kept: Any, scratch: Any, box: Any) -> None:
     """Write a lower bound of a user's coverage, with a box that holds nothing."""
     box[0], box[1] = scratch[_KEY, scratch[_BY_KEY, 0]], 1
     box[2], box[3], box[4], box[5] = 1, 1, 0, 0
+    # A box whose last site by key is the j-th has at least its area and at most j + 1 sites: the least quotient.
     for j in range(1, kept):
         area = scratch[_KEY, scratch[_BY_KEY, j]]
         if area * box[1] < box[0] * (j + 1):
@@ -188,6 +192,7 @@ def _keep(kept: Any, sweep: Any, scratch: Any, box: Any) -> Any:
 
     The key becomes the height that is to be added to hold the site.
     """
+    # By the bound above: a box whose last site by key is behind the first `most` has more coverage than the best.
     most = 0
     for j in range(kept):
         if scratch[_KEY, scratch[_BY_KEY, j]] * box[1] <= box[0] * (j + 1):
@@ -228,6 +233,7 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
     _start(ux0, uy0, ux1, uy1, kept, scratch, box)
     kept = _keep(kept, sweep, scratch, box)
     width, height = np.int64(ux1) - ux0 + 1, np.int64(uy1) - uy0 + 1
+    # Least height a site for all sites together: times a width, a bound for every box of that width or wider.
     all_flattest, all_number = _flattest(kept, scratch, scratch[0, scratch[_BY_SIDE, kept - 1]], height)
     last_west = -1
     for p in range(-1, kept):
@@ -237,6 +243,7 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
         last_west = west
         if (width + west) * all_flattest * box[1] > box[0] * all_number:
             break
+        # Sharper: of the sites this far west. It bounds all stops to the east.
         flattest, number = _flattest(kept, scratch, west, height)
         last_east = -1
         for q in range(-1, kept if number else -1):
@@ -291,6 +298,7 @@ def _sweep_strip(
             if south == last_south or scratch[0, s] > west or scratch[2, s] > east or scratch[_KEY, s] > limit:
                 continue
         last_south = south
+        # Even with no step north and all sites of the strip it would be worse; so would every stop farther south.
         if width * (height + south) * box[1] > box[0] * listed:
             break
         number = 0

@@ -47,6 +47,7 @@ def partition(users: Boxes, k: int) -> Int:
         return np.zeros(1, np.int64)
     cost, size = np.full(len(users) + 1, _WORST, np.int64), np.zeros(len(users) + 1, np.int32)
     _partition(*users.columns, k, cost, size)
+    # Back from the last user, group by group.
     ends = [len(users)]
     while ends[-1]:
         ends.append(ends[-1] - int(size[ends[-1]]))
@@ -54,7 +55,7 @@ def partition(users: Boxes, k: int) -> Int:
 
 
 def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
-    """Give every site a group of its own, in stages: each takes the group that fits it best, then each group one site.
+    """Give every site its group, in stages: each site chooses the group that fits it best, then each group one site.
 
     Parameters
     ----------
@@ -77,10 +78,11 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
     """
     boxes, taken = _bounds(users, offset), np.zeros(len(offset) - 1, np.bool_)
     group, left = np.full(len(sites), -1, np.int64), np.arange(len(sites))
-    wishes = _Wishes.none(len(sites))
+    preferences = _Preferences.none(len(sites))
     while len(left):
-        wishes.renew(boxes, sites, left, taken)
-        wanted, area = wishes.first(left)
+        preferences.renew(boxes, sites, left, taken)
+        wanted, area = preferences.first(left)
+        # Lines 5 to 7: of the sites that want a group, the one of least area gets it. A stage serves one site at least.
         order = np.lexsort((priority[left], area, wanted))
         served = order[np.flatnonzero(np.diff(wanted[order], prepend=-1))]
         group[left[served]] = wanted[served]
@@ -90,7 +92,7 @@ def assign(users: Boxes, sites: Boxes, offset: Int, priority: Int) -> Int:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Wishes:
+class _Preferences:
     """The groups that fit each site best, the best first, and how many of them were taken by others."""
 
     group: Int  # [m, REMEMBERED]
@@ -98,7 +100,7 @@ class _Wishes:
     place: Int  # [m]
 
     @classmethod
-    def none(cls, sites: int) -> "_Wishes":
+    def none(cls, sites: int) -> "_Preferences":
         """Begin with nothing remembered."""
         shape = sites, REMEMBERED
         return cls(group=np.empty(shape, np.int64), area=np.empty(shape, np.int64), place=np.full(sites, REMEMBERED))
@@ -119,7 +121,7 @@ class _Wishes:
 
 
 def windows(users: Boxes, sites: Boxes, k: int) -> Int | None:
-    """Give every site k consecutive users of its own, out of MK's groups: those it takes the least area with.
+    """Give every site k consecutive users, disjoint, out of MK's groups: those it takes the least area with.
 
     Returns
     -------
@@ -151,6 +153,7 @@ def _bounds(users: Boxes, offset: Int) -> Boxes:
 def _partition(x0: Any, y0: Any, x1: Any, y1: Any, k: Any, cost: Any, size: Any) -> None:
     """cost[i] is the least for the first i users, size[i] that of the last group among them."""
     cost[0] = 0
+    # 1DAnon with areas (section 3): cost[i] = min over k <= g < 2 k of cost[i - g] + area of users [i - g, i).
     for i in range(k, len(x0) + 1):
         left, bottom, right, top = x0[i - 1], y0[i - 1], x1[i - 1], y1[i - 1]
         for g in range(1, min(2 * k, i + 1)):
@@ -171,6 +174,7 @@ def _renew(
 ) -> None:  # fmt: skip
     """Remembered groups come by (area, index); no group that was free when they were looked for is better."""
     most = group.shape[1]
+    # Line 4 for the sites of a part; each writes the rows of its sites alone, so threads share nothing they write.
     for s in left:
         while place[s] < most and taken[group[s, place[s]]]:
             place[s] += 1
@@ -183,6 +187,7 @@ def _renew(
             if taken[g] or (found == most and wide * high >= area[s, most - 1]):
                 continue
             found = min(found + 1, most)
+            # Insert by area; > keeps the lower group first among equals.
             at = found - 1
             while at > 0 and area[s, at - 1] > wide * high:
                 area[s, at], group[s, at] = area[s, at - 1], group[s, at - 1]

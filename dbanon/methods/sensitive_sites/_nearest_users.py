@@ -32,12 +32,12 @@ def take(users: Boxes, sites: Boxes, k: int, order: Int) -> Int32:
     Returns
     -------
     int32[n]
-        The site of each user, -1 for who is left. Nearer is what has fewer cells between; of equally near users those
+        The site of each user, -1 for the others. Nearer is what has fewer cells between; of equally near users those
         of lower index.
 
     Notes
     -----
-    From the site to either side in x, until whoever comes is farther in x alone than the k nearest so far: O(n) a
+    From the site to either side in x, until the next user is farther in x alone than the k nearest so far: O(n) a
     site at worst, and mostly a strip as wide as its k users. Memory: 20 bytes a user.
     """
     by_x = np.argsort(users.x0, kind="stable")
@@ -59,6 +59,7 @@ def _take(
         found = 0
         right = np.searchsorted(x0, sx0[s])
         left = right - 1
+        # Kept true: users between `left` and `right` were looked at; the others are min(before, after) away or more.
         while left >= 0 or right < n:
             # The side that may hold the nearer one; a user to the left reaches at most `widest` to the right of its x0.
             before = max(np.int64(0), np.int64(sx0[s]) - x0[left] - widest) if left >= 0 else _FAR
@@ -78,6 +79,7 @@ def _take(
             away = dx * dx + dy * dy
             if found == k and (away > distance[k - 1] or (away == distance[k - 1] and u > nearest[k - 1])):
                 continue
+            # Insert in the order of (squared distance, index); the k-th falls out where there were k.
             found = min(found + 1, k)
             place = found - 1
             while place > 0 and (

@@ -22,7 +22,7 @@ class Seen:
     Attributes
     ----------
     trajectory : int64[n]
-        Index, in the dataset, of the trajectory that tells where the user is.
+        Index, in the dataset, of the trajectory that supplies the position.
     bounds : float64[n, 4]
         Metres; without extent where a user is a point.
     start, end : int
@@ -73,7 +73,7 @@ def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Se
     Raises
     ------
     ParameterError
-        If somebody has several fixes and no instant is given, or it is no slot of the dataset.
+        If a subject has several fixes and no instant is given, or it is no slot of the dataset.
     """
     if at is None:
         return _only_fixes(data, sites)
@@ -155,7 +155,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, curve_order: int | Non
 
 
 def _along(cells: Int, ids: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
-    """Order rectangles by their middles along the curve of the order wanted, or of one that tells all cells apart."""
+    """Order rectangles by their middles along the curve of the order wanted, or of one that separates all cells."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
     coarser = 0 if wanted is None else max(0, order - wanted)
     curve = _hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)

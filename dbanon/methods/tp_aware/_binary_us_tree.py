@@ -37,6 +37,7 @@ def _top_level(x: Any, y: Any, order: Any, lo: Any, hi: Any) -> Any:
         for j in range(x.shape[1]):
             differ |= (x[i, j] ^ x[first, j]) | (y[i, j] ^ y[first, j])
     levels = 0
+    # The highest bit that differs anywhere: above it all cells are in one quadrant at every instant.
     while differ >> levels:
         levels += 1
     return levels
@@ -110,6 +111,8 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
     # lo, hi, half-level, chunk, next bit of the word (-1: the word is not read yet), parent, side
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3], stack[0, 4], stack[0, 5], stack[0, 6] = 0, n, 0, 0, -1, -1, 0
     waiting = 1
+    # Kept true: the ranges that wait are disjoint, hold k trajectories or more each, and agree in all bits before
+    # (half, chunk, bit); nodes are numbered as they are popped, the left child first, so `node` is in preorder.
     while waiting:
         waiting -= 1
         lo, hi, half, chunk = stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3]
@@ -117,6 +120,8 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
         left = right = 0
         depth = 2 * height * instants
         cut = lo
+        # Down the chain of one child, word by word, to the first bit in which the range differs: the deepest node that
+        # holds it. Where there is none, all are in the same cells: a leaf of full depth.
         while half < 2 * height:
             if bit < 0:
                 _read_words(y if half & 1 else x, height - 1 - half // 2, chunk, order, word, lo, hi)
@@ -153,6 +158,7 @@ def _build(  # noqa: C901, PLR0912, PLR0915 - one descent, with its own stack
             if chunk == chunks:
                 chunk = 0
                 half += 1
+        # Section 4.3: a child of fewer than k is not built, because nothing can be anonymised at or below it.
         for turn in range(2):  # the right child waits below the left one
             begin, end = (cut, hi) if turn == 0 else (lo, cut)
             if (right if turn == 0 else left) >= k:
@@ -211,6 +217,7 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
     """
     total = len(node)
     size = (node[:, 1] - node[:, 0]).astype(np.int64)
+    # F'(m) of section 4.2.3: u = 0..length - 1, by k-summing at most d - k and by Lemma 7 at most `limit`; and maybe d.
     limit = (k - 1) * (node[:, 5].astype(np.int64) + 1)
     length = np.minimum(size - k, np.minimum(size, limit)) + 1
     most = np.where(size <= limit, size, length - 1)  # passed by a node; below, by its children
@@ -239,14 +246,17 @@ def _fill_rows(
 ) -> None:  # fmt: skip
     """Write every node's row, children first (reversed preorder; the left child last), and s for each u of it."""
     top = 0
+    # Kept true (Lemma 3): the row of a node behind m whose parent is still to come holds the least cost of each u.
     for m in range(len(node) - 1, -1, -1):
         d, left, right = node[m, 1] - node[m, 0], node[m, 3], node[m, 4]
         if left < 0 and right < 0:
+            # Lines 9 to 13: a leaf anonymises all but u, at least k. Lines 8 and 10, u = d at no cost, need no entry.
             row_at[m] = top
             for u in range(length[m]):
                 rows[top + u] = area[m] * (d - u)
             top += length[m]
             continue
+        # Stage one of section 4.2.4 (lines 17 and 18 without u): temp[s], the least cost with s passed by the children.
         if left >= 0 and right >= 0:
             _two(node, k, left, right, length, most[m], rows, row_at, temp)
         else:
@@ -254,12 +264,14 @@ def _fill_rows(
             _one(node, k, d, max(left, right), length, rows, top, temp)
         # Suffix minima; on equal cost the smaller s, hence <=.
         low, low_s = np.inf, most[m]
+        # best[s] = min of temp[s'] + area s' over s' >= s: what makes stage two linear.
         for s in range(most[m], k - 1, -1):
             c = temp[s] + area[m] * s
             if c <= low:
                 low, low_s = c, s
             best[s], best_s[s] = low, low_s
         row_at[m] = top
+        # Lines 16 to 20, k-summing (Definition 5): of the s that come up, s - u stay here, none or at least k.
         for u in range(length[m]):
             c = temp[u] if u <= most[m] else np.inf
             s = u
@@ -275,10 +287,12 @@ def _fill_rows(
 def _one(node: Any, k: Any, d: Any, child: Any, length: Any, rows: Any, at: Any, temp: Any) -> None:
     """Stage one where one child is a node: the other passes all it has."""
     d1 = node[child, 1] - node[child, 0]
+    # Fewer than k are outside the child; they all come up (line 8), so no s is less than their number.
     for s in range(d - d1):
         temp[s] = np.inf
     for i in range(length[child]):
         temp[d - d1 + i] = rows[at + i]
+    # The child may pass all it has as well; between its last u and that there is nothing (k-summing, Lemma 7).
     if d1 <= (k - 1) * (node[child, 5] + 1):
         for s in range(d - d1 + length[child], d):
             temp[s] = np.inf
@@ -299,6 +313,7 @@ def _two(node: Any, k: Any, left: Any, right: Any, length: Any, most: Any, rows:
         for j in range(n2):  # stored in any case: so the processor does several at once
             c = c1 + second[j]
             least[j] = c if c < least[j] else least[j]
+    # One passes all, at no cost, or both do.
     if d2 <= limit:
         for i in range(n1):
             temp[d2 + i] = min(temp[d2 + i], rows[r1 + i])
@@ -315,6 +330,8 @@ def _share(node: Any, k: Any, left: Any, right: Any, length: Any, rows: Any, row
     d1, d2 = node[left, 1] - node[left, 0], node[right, 1] - node[right, 0]
     limit = (k - 1) * (node[left, 5] + 1)
     n1, n2, r1, r2 = length[left], length[right], row_at[left], row_at[right]
+    # The cases of `_two` for one s, by growing share of the left child and with strict <, so that the least share wins:
+    # it is the least where the right child passes all it has.
     least, share = np.inf, d1
     if d2 <= limit and d2 <= s < d2 + n1:
         least, share = rows[r1 + s - d2], s - d2
@@ -332,12 +349,14 @@ def _backtrack(
     node: Any, k: Any, length: Any, rows: Any, row_at: Any, choice: Any, choice_at: Any, passed: Any, kept: Any
 ) -> None:
     """Say of every node, from the root down, how many it passes and keeps."""
+    # Preorder: passed[m] was set by m's parent; the root passes none (C(r) = 0, a complete configuration).
     for m in range(len(node)):
         d, u = node[m, 1] - node[m, 0], passed[m]
         left, right = node[m, 3], node[m, 4]
         if left < 0 and right < 0:
             kept[m] = d - u
             continue
+        # To pass all is to keep nothing here or below, so all that is in the children comes up.
         s = d if u == d else choice[choice_at[m] + u]
         kept[m] = s - u
         if left >= 0 and right >= 0:
@@ -352,6 +371,7 @@ def _backtrack(
 def _median(column: Any, n: Any) -> Any:
     """The lower median of the first n values, which it moves about (Hoare's selection)."""
     lo, hi, middle = 0, n - 1, (n - 1) // 2
+    # Kept true: column[:lo] <= column[lo..hi] <= column[hi + 1:], and lo <= middle <= hi.
     while lo < hi:
         pivot, i, j = column[(lo + hi) // 2], lo, hi
         while i <= j:
@@ -385,6 +405,7 @@ def _farthest_last(x: Any, y: Any, pool: Any, lo: Any, n: Any, distance: Any, co
         middle = _median(column, n)
         for p in range(n):
             distance[p] += abs(v[pool[lo + p], at] - middle)
+    # The farthest is on top of the heap: `heaped` >= 0 builds it from below, < 0 puts its top behind the rest.
     for heaped in range(n // 2 - 1, -n, -1):  # a heap sort
         root, size = heaped, n
         if heaped < 0:
@@ -434,6 +455,7 @@ def _assign(
     x: Any, y: Any, order: Any, node: Any, passed: Any, kept: Any, pool: Any, distance: Any, column: Any, members: Any
 ) -> None:
     done = waiting = 0
+    # Kept true: pool[:waiting] are those passed up by nodes whose parent is still to come, the latest node's on top.
     for m in range(len(node) - 1, -1, -1):
         lo, hi, left, right = node[m, 0], node[m, 1], node[m, 3], node[m, 4]
         # Members who have no node below this one join the pool here; those of the children wait on top of it already.
@@ -449,6 +471,7 @@ def _assign(
             waiting += 1
         if kept[m] == 0:
             continue
+        # m's trajectories are the top of the pool; those nearest to their median stay, the rest go up.
         base = waiting - kept[m] - passed[m]
         if passed[m] > 0:
             _farthest_last(x, y, pool, base, waiting - base, distance, column)
