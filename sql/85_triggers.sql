@@ -48,6 +48,7 @@ BEGIN
             ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
              'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),
             ('refuse_delete', 'grouping', 'BEFORE', 'DELETE OR TRUNCATE', 'refuse_change', 'STATEMENT'),
+            ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
         ) w (name, relation, moment, event, calls, firing)
     LOOP

@@ -89,8 +89,8 @@ BEGIN
         WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
           AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
           AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (dbanon_internal.run_tables() || ARRAY[
-              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'verification', 'method']);
+          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (
+              dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
             USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
