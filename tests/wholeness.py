@@ -15,7 +15,8 @@ _RELATION = "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _FIXES = "(SELECT coalesce(sum(ST_NPoints(t.path)), 0) FROM dbanon.trajectory t WHERE t.dataset_id = d.dataset_id)"
 # A load that replaces leaves the entries of those before it: what is there is what the last few of them kept.
 _KEPT = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
-            WHERE l.dataset_id = d.dataset_id AND l.kind NOT IN ('requests', 'sites'))"""
+            WHERE l.dataset_id = d.dataset_id
+            AND l.kind NOT IN ('requests', 'sites', 'pois', 'cells', 'stations', 'quasi-identifiers'))"""
 _SENT = """(SELECT coalesce(sum(l.rows_kept), 0) FROM dbanon.load l
             WHERE l.dataset_id = d.dataset_id AND l.kind = 'requests')"""
 _PLACED = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l

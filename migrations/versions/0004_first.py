@@ -33,6 +33,8 @@ CREATE TABLE dbanon.dataset (
     srid integer NOT NULL CHECK (srid > 0),
     grid_m double precision NOT NULL CHECK (grid_m > 0 AND grid_m < 'Infinity'),
     grid_s integer NOT NULL CHECK (grid_s > 0),
+    -- Where trajectories are cut at midnight, and each day of a subject is its own (dbanon.subject_day).
+    day_zone text,
     revision bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     created_by text NOT NULL DEFAULT session_user

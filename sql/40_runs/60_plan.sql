@@ -115,7 +115,7 @@ BEGIN
     RETURN QUERY SELECT e.* FROM dbanon_internal.plan_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) e;
     IF NOT FOUND THEN
         RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
-            'no verified run of this method and algorithm yet, from which rows, seconds and memory could be estimated'::text);
+            'no verified run of this method and algorithm to estimate from'::text);
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
     RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.code <> 0, c.sentence FROM (
@@ -128,7 +128,7 @@ BEGIN
         SELECT 5, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
             WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
         UNION ALL
-        SELECT 0, 'Nothing is known to be missing; a run finds out whether the data suffice, and is attacked before anyone may read it.') c
+        SELECT 0, 'Nothing is known to be missing. Whether the data suffice, a run finds out.') c
         ORDER BY c.code = 0, c.code LIMIT 1;
 END
 $$;

@@ -27,7 +27,7 @@ FROM dbanon.release l, (SELECT min(valid_from) AS valid_from FROM published.taxi
 WHERE l.name = 'taxi_k5' AND l.withdrawn_at IS NULL
 """
 END = "-- that was the block --"
-TOO_LATE = "A run to cancel must wait or be worked on."  # the page says so: it may have ended
+TOO_LATE = "to cancel"  # the page says so: it may have ended
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
             answer = sessions[kind if kind in names else "olga"].type(named(block))
             if kind == "refused":
                 assert errors(answer)
-                assert re.search(r"taxi_k5|is being read by", answer)
+                assert "taxi_k5" in answer
             else:
                 assert errors(answer) == [], block + answer
             whole = whole and "forget_subject" not in block  # which leaves less than was loaded

@@ -20,6 +20,7 @@ from dbanon.testing import cloned_database
 from tests import wholeness
 from tests.acceptance.commands import call, json_of
 from tests.acceptance.samples import GOOD, HEAD, SECRETS, START, fixes, parquet
+from tests.facts import refused
 
 pytestmark = pytest.mark.db
 
@@ -139,355 +140,982 @@ def name(text: str) -> tuple[str, ...]:
     return run("-p", "k=2", "-p", "instants=3", "--publish", text)
 
 
-IS_A_TABLE = " must be a CSV or Parquet file. Got "
-IS_WHOLE = " must be a whole CSV or Parquet file. "
-NAMES_COLUMNS = "; name the right one"
-ZONE = "Times must name their zone, be unix seconds, or come with one for all of them. Got a time without a zone; "
-RELEASE_NAME = (
-    "The name of a release must be lower-case letters, digits and underscores, start with a letter, have at most 50 "
-    "characters and be no SQL keyword. Got {} instead. Choose a name such as cabs_june."
-)
-K = "The 'k' parameter of tp-aware must be an integer >= 2. Got {} instead."
-WINDOW = "At least one window must hold k = {} subjects at all its instants. Got at most {}. Lower k, shorten instants"
-DATASET_NAME = "A dataset must have a name of 1 to 200 characters that can be seen. Got another. Choose one such as ca"
+RELEASE_NAME = ("release", "lower-case letters", 50)
 
-# What it is: (arguments, exit code, how the sentence begins).
-CASES: dict[str, tuple[tuple[str, ...], int, str]] = {
+# What it is: (arguments, exit code, facts).
+CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     # ---- files
-    "no such file": (load("missing.csv"), 3, "The file to load must exist. There is no {folder}/missing.csv; check"),
-    "a directory": (load("folder.csv"), 3, "The file to load must be a file. {folder}/folder.csv is a directory; name"),
-    "empty": (load("empty.csv"), 3, "empty.csv" + IS_A_TABLE + "an empty file."),
-    "empty and gzipped": (load("empty.csv.gz"), 3, "empty.csv.gz" + IS_A_TABLE + "an empty file."),
-    "line ends only": (load("lines.csv"), 3, "lines.csv" + IS_A_TABLE + "an empty file."),
-    "binary": (load("binary.csv"), 3, "binary.csv" + IS_A_TABLE + "a binary file of another kind."),
-    "a picture": (load("picture.csv"), 3, "picture.csv" + IS_A_TABLE + "a binary file of another kind."),
-    "an archive": (load("archive.csv"), 3, "archive.csv" + IS_A_TABLE + "a binary file of another kind."),
-    "header only": (load("header.csv"), 3, "header.csv must hold rows below its header. Got none;"),
-    "gzipped header": (load("header.csv.gz"), 3, "header.csv.gz must hold rows below its header. Got none;"),
-    "no rows in Parquet": (load("none.parquet"), 3, "none.parquet must hold rows below its header. Got none;"),
+    "no such file": (
+        load("missing.csv"),
+        3,
+        (
+            "{folder}/missing.csv",
+            "exist",
+        ),
+    ),
+    "a directory": (
+        load("folder.csv"),
+        3,
+        (
+            "{folder}/folder.csv",
+            "directory",
+        ),
+    ),
+    "empty": (
+        load("empty.csv"),
+        3,
+        (
+            "empty.csv",
+            "empty",
+        ),
+    ),
+    "empty and gzipped": (
+        load("empty.csv.gz"),
+        3,
+        (
+            "empty.csv.gz",
+            "empty",
+        ),
+    ),
+    "line ends only": (
+        load("lines.csv"),
+        3,
+        (
+            "lines.csv",
+            "empty",
+        ),
+    ),
+    "binary": (
+        load("binary.csv"),
+        3,
+        (
+            "binary.csv",
+            "binary",
+        ),
+    ),
+    "a picture": (
+        load("picture.csv"),
+        3,
+        (
+            "picture.csv",
+            "binary",
+        ),
+    ),
+    "an archive": (
+        load("archive.csv"),
+        3,
+        (
+            "archive.csv",
+            "binary",
+        ),
+    ),
+    "header only": (
+        load("header.csv"),
+        3,
+        (
+            "header.csv",
+            "rows",
+            "none",
+        ),
+    ),
+    "gzipped header": (
+        load("header.csv.gz"),
+        3,
+        (
+            "header.csv.gz",
+            "rows",
+            "none",
+        ),
+    ),
+    "no rows in Parquet": (
+        load("none.parquet"),
+        3,
+        (
+            "none.parquet",
+            "rows",
+            "none",
+        ),
+    ),
     "missing column": (
         load("nobody.csv"),
         3,
-        "nobody.csv must have a column 'subject'. It has: cab, time, x, y" + NAMES_COLUMNS,
+        (
+            "nobody.csv",
+            "'subject'",
+            "cab, time, x, y",
+        ),
     ),
     "no header": (
         load("values.csv"),
         3,
-        "The first line of values.csv must name its columns. It holds values instead;",
+        (
+            "values.csv",
+            "first line",
+            "header",
+        ),
     ),
-    "nothing usable": (load("useless.csv"), 3, "At least one row must be usable. Got 3 rows, none usable ("),
-    "only NaN": (load("nan.csv"), 3, "At least one row must be usable. Got 2 rows, none usable ("),
-    "a cut off .gz": (load("cut.csv.gz"), 3, "cut.csv.gz" + IS_WHOLE + "Got a damaged or cut off gzip file;"),
-    "a garbled .gz": (load("garbled.csv.gz"), 3, "garbled.csv.gz" + IS_WHOLE + "Got a damaged or cut off gzip file;"),
-    "a cut off Parquet": (load("cut.parquet"), 3, "cut.parquet" + IS_WHOLE + "Got a file that breaks off"),
-    "four bytes of Parquet": (load("bare.parquet"), 3, "bare.parquet" + IS_WHOLE + "Got a file that breaks off"),
+    "nothing usable": (
+        load("useless.csv"),
+        3,
+        (
+            3,
+            "1 missing-subject",
+            "1 position-out-of-range",
+            "1 unparsable-time",
+        ),
+    ),
+    "only NaN": (
+        load("nan.csv"),
+        3,
+        (
+            2,
+            "2 non-finite-position",
+        ),
+    ),
+    "a cut off .gz": (
+        load("cut.csv.gz"),
+        3,
+        (
+            "cut.csv.gz",
+            "gzip",
+        ),
+    ),
+    "a garbled .gz": (
+        load("garbled.csv.gz"),
+        3,
+        (
+            "garbled.csv.gz",
+            "gzip",
+        ),
+    ),
+    "a cut off Parquet": (
+        load("cut.parquet"),
+        3,
+        (
+            "cut.parquet",
+            "breaks off",
+        ),
+    ),
+    "four bytes of Parquet": (
+        load("bare.parquet"),
+        3,
+        (
+            "bare.parquet",
+            "breaks off",
+        ),
+    ),
     "a cell too few": (
         load("short.csv"),
         3,
-        f"short.csv{IS_WHOLE}Line {LINES + 1} has 3 cells where the header has 4;",
+        (
+            "short.csv",
+            LINES + 1,
+            3,
+            4,
+        ),
     ),
-    "a cell too many": (load("long.csv"), 3, f"long.csv{IS_WHOLE}Line {LINES + 1} has 5 cells where the header has 4;"),
-    "NUL bytes": (load("nul.csv"), 3, "nul.csv" + IS_A_TABLE + "a binary file of another kind."),
-    "not UTF-8": (load("latin.csv"), 3, "latin.csv" + IS_WHOLE + "Got text that is not UTF-8; convert it"),
-    "UTF-16": (load("wide.csv"), 3, "wide.csv"),
-    "a column twice": (load("twice.csv"), 3, "twice.csv must have one column 'x'. It has several; rename the others."),
-    "a column twice in Parquet": (load("twice.parquet"), 3, "twice.parquet must have one column 'x'. It has several;"),
-    "no zone": (load("naive.csv"), 2, ZONE + "give the zone"),
-    "dates": (load("dates.parquet"), 2, ZONE + "give the zone"),
+    "a cell too many": (
+        load("long.csv"),
+        3,
+        (
+            "long.csv",
+            LINES + 1,
+            5,
+            4,
+        ),
+    ),
+    "NUL bytes": (
+        load("nul.csv"),
+        3,
+        (
+            "nul.csv",
+            "binary",
+        ),
+    ),
+    "not UTF-8": (
+        load("latin.csv"),
+        3,
+        (
+            "latin.csv",
+            "UTF-8",
+        ),
+    ),
+    "UTF-16": (
+        load("wide.csv"),
+        3,
+        (
+            "wide.csv",
+            "UTF-8",
+        ),
+    ),
+    "a column twice": (
+        load("twice.csv"),
+        3,
+        (
+            "twice.csv",
+            "'x'",
+            "several",
+        ),
+    ),
+    "a column twice in Parquet": (
+        load("twice.parquet"),
+        3,
+        (
+            "twice.parquet",
+            "'x'",
+            "several",
+        ),
+    ),
+    "no zone": (
+        load("naive.csv"),
+        2,
+        (
+            "zone",
+            "--tz",
+        ),
+    ),
+    "dates": (
+        load("dates.parquet"),
+        2,
+        (
+            "zone",
+            "--tz",
+        ),
+    ),
     "truth values for positions": (
         load("truths.parquet"),
         3,
-        "At least one row must be usable. Got 3 rows, none usable (",
+        (
+            3,
+            "3 unparsable-position",
+        ),
     ),
-    "an endless subject": (load("endless.csv"), 3, ""),
+    "an endless subject": (load("endless.csv"), 3, (1,)),
     "two files, one missing": (
         ("load", "trajectories", "{folder}/good.csv", "{folder}/missing.csv", "--dataset", "new"),
         3,
-        "The file to load must exist. There is no {folder}/missing.csv;",
+        (
+            "{folder}/missing.csv",
+            "exist",
+        ),
     ),
     "requests without their column": (
         ("load", "requests", "{folder}/good.csv", "--dataset", "good", "--columns", "poi"),
         3,
-        "good.csv must have a column 'poi'. It has: subject, time, x, y" + NAMES_COLUMNS,
+        (
+            "good.csv",
+            "'poi'",
+            "subject, time, x, y",
+        ),
     ),
     "requests without columns": (
         ("load", "requests", "{folder}/good.csv", "--dataset", "good", "--columns", " , "),
         2,
-        "A request must have at least one column. Got none; name them with --columns a,b.",
+        (
+            "none",
+            "--columns",
+        ),
     ),
     "requests for no dataset": (
         ("load", "requests", "{folder}/good.csv", "--dataset", "goood", "--columns", "x"),
         2,
-        "The dataset must exist. There is none named 'goood'. Did you mean 'good'?",
+        (
+            "'goood'",
+            "'good'",
+        ),
     ),
     # ---- sites
-    "sites in no file": (sites("missing.csv"), 3, "The file to load must exist. There is no {folder}/missing.csv;"),
-    "sites in an empty file": (sites("empty.csv"), 3, "empty.csv" + IS_A_TABLE + "an empty file."),
-    "sites below no header": (sites("headless.csv"), 3, "The first line of headless.csv must name its columns."),
-    "sites without rows": (sites("header.csv"), 3, "header.csv must hold rows below its header. Got none;"),
+    "sites in no file": (
+        sites("missing.csv"),
+        3,
+        (
+            "{folder}/missing.csv",
+            "exist",
+        ),
+    ),
+    "sites in an empty file": (
+        sites("empty.csv"),
+        3,
+        (
+            "empty.csv",
+            "empty",
+        ),
+    ),
+    "sites below no header": (
+        sites("headless.csv"),
+        3,
+        (
+            "headless.csv",
+            "first line",
+        ),
+    ),
+    "sites without rows": (
+        sites("header.csv"),
+        3,
+        (
+            "header.csv",
+            "rows",
+            "none",
+        ),
+    ),
     "sites without x": (
         sites("lat_lon.csv"),
         3,
-        "lat_lon.csv must have a column 'x'. It has: lat, lon; name the right one (--x, --y, --name or --geom).",
+        (
+            "lat_lon.csv",
+            "'x'",
+            "lat, lon",
+            "--x, --y, --name",
+        ),
     ),
-    "sites without their name": (sites("sites.csv", "--name", "nme"), 3, "sites.csv must have a column 'nme'. It has:"),
+    "sites without their name": (
+        sites("sites.csv", "--name", "nme"),
+        3,
+        (
+            "sites.csv",
+            "'nme'",
+        ),
+    ),
     "sites at NaN": (
         sites("nan_sites.csv"),
         3,
-        "At least one row must be usable. Got 4 rows, none usable (4 non-finite-position). Check",
+        (
+            4,
+            "4 non-finite-position",
+        ),
     ),
     "sites in words": (
         sites("sites.csv", "--x", "name"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 unparsable-position). Check",
+        (
+            2,
+            "2 unparsable-position",
+        ),
     ),
     "sites with swapped axes": (
         sites("swapped_sites.csv", "--replace"),
         2,
-        "x must be the longitude or easting and y the latitude or northing. Columns 'x' and 'y' are the other way ",
+        (
+            "'x'",
+            "'y'",
+            "longitude",
+            "latitude",
+        ),
     ),
     "sites with swapped names": (
         sites("lat_lon.csv", "--x", "lat", "--y", "lon"),
         2,
-        "x must be the longitude or easting and y the latitude or northing. Columns 'lat' and 'lon' are the other way ",
+        (
+            "'lat'",
+            "'lon'",
+            "longitude",
+            "latitude",
+        ),
     ),
     "shapes with swapped axes": (
         sites("swapped_shapes.csv", "--geom", "area"),
         2,
-        "x must be the longitude or easting and y the latitude or northing. The shapes of column 'area' have them the ",
+        (
+            "'area'",
+            "longitude",
+            "latitude",
+        ),
     ),
     "shapes that are none": (
         sites("shapes.csv", "--geom", "area", "--replace"),
         3,
-        "At least one row must be usable. Got 4 rows, none usable (4 unparsable-position). Check which column --geom "
-        "names, --crs and --bbox.",
+        (
+            4,
+            "4 unparsable-position",
+            "--geom",
+        ),
     ),
     "shapes with curves": (
         sites("curves.csv", "--geom", "area"),
         3,
-        "At least one row must be usable. Got 1 row, none usable (1 unparsable-position). Check which column --geom ",
+        (
+            1,
+            "1 unparsable-position",
+            "--geom",
+        ),
     ),
     "shapes beyond all numbers": (
         sites("huge_shapes.csv", "--geom", "area"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 non-finite-position). Check which column --geom ",
+        (
+            2,
+            "2 non-finite-position",
+            "--geom",
+        ),
     ),
     "a shape and x": (
         sites("shapes.csv", "--geom", "area", "--x", "x"),
         2,
-        "A site must have either a shape or x and y. Got columns of both; give --geom, or --x and --y.",
+        (
+            "both",
+            "--geom",
+            "--x",
+            "--y",
+        ),
     ),
     "a column for two things": (
         sites("sites.csv", "--name", "x"),
         2,
-        "The columns of position and name must differ. Got 'x' twice; name each as it is called.",
+        (
+            "position and name",
+            "'x'",
+        ),
     ),
     "a column of requests twice": (
         ("load", "requests", "{folder}/good.csv", "--dataset", "good", "--columns", "x,x"),
         2,
-        "The columns of the content must differ. Got 'x' twice; name each as it is called.",
+        (
+            "content",
+            "'x'",
+        ),
     ),
     "sites for no dataset": (
         sites("sites.csv", dataset="goood"),
         2,
-        "The dataset must exist. There is none named 'goood'. Did you mean 'good'?",
+        (
+            "'goood'",
+            "'good'",
+        ),
     ),
     "sites twice": (
         sites("sites.csv", "--name", "name"),
         3,
-        "What is added must be new. The dataset has something for each of the 2 rows (2 duplicate-site). It was ",
+        (
+            2,
+            "2 duplicate-site",
+            "new",
+        ),
     ),
     "sites outside the box": (
         sites("sites.csv", "--bbox", "179,50,-179,60", "--replace"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 outside-bbox). Check",
+        (
+            2,
+            "2 outside-bbox",
+        ),
     ),
     "sites in a box in metres across the antimeridian": (
         sites("sites.csv", "--crs", "EPSG:32632", "--bbox", "9,0,1,1"),
         2,
-        "A box in metres must have XMIN below XMAX; only one in degrees can cross the antimeridian.",
+        (
+            "metres",
+            "XMIN",
+            "XMAX",
+        ),
     ),
-    "sites in a box upside down": (sites("sites.csv", "--bbox", "0,9,1,1"), 2, "A box must be XMIN,YMIN,XMAX,YMAX wi"),
-    "sites in no box": (sites("sites.csv", "--bbox", "0,1,1"), 2, "A box must be four numbers XMIN,YMIN,XMAX,YMAX."),
-    "sites on Mars": (sites("sites.csv", "--crs", "Mars"), 2, "The reference system must be one of PostGIS's"),
+    "sites in a box upside down": (
+        sites("sites.csv", "--bbox", "0,9,1,1"),
+        2,
+        (
+            "YMIN",
+            "YMAX",
+        ),
+    ),
+    "sites in no box": (
+        sites("sites.csv", "--bbox", "0,1,1"),
+        2,
+        (
+            "four",
+            "XMIN,YMIN,XMAX,YMAX",
+        ),
+    ),
+    "sites on Mars": (
+        sites("sites.csv", "--crs", "Mars"),
+        2,
+        (
+            "spatial_ref_sys",
+            "Mars",
+        ),
+    ),
     "far sites only": (
         sites("sites.csv", "--crs", "EPSG:32632", "--drop-outliers"),
         3,
-        "At least one row must be usable. Got 2 rows, none usable (2 far-position). Check which columns --x and "
-        "--y name, --crs and --bbox.",
+        (
+            2,
+            "2 far-position",
+            "--x",
+            "--y",
+        ),
     ),
     # ---- options of a load
     "a file named twice": (
         ("load", "trajectories", "{folder}/good.csv", "{folder}/./good.csv", "--dataset", "new"),
         2,
-        "Each file must be named once. Got good.csv more than once; leave out the others.",
+        (
+            "good.csv",
+            "once",
+        ),
     ),
     "rows of their own that are there already": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "good", "--append", "--subject", "-"),
         3,
-        "What is added must be new. The dataset has the time and place of ",
+        (
+            "new",
+            "rows",
+            LINES - 1,
+        ),
     ),
-    "no file": (("load", "trajectories", "--dataset", "new"), 2, "Missing argument 'FILE'. See 'dbanon load "),
-    "no dataset": (("load", "trajectories", "{folder}/good.csv"), 2, "Missing option '--dataset'. See 'dbanon load "),
-    "an empty dataset name": (("load", "trajectories", "{folder}/good.csv", "--dataset", ""), 2, DATASET_NAME),
-    "a blank dataset name": (("load", "trajectories", "{folder}/good.csv", "--dataset", " \t"), 2, DATASET_NAME),
-    "a long dataset name": (("load", "trajectories", "{folder}/good.csv", "--dataset", "d" * 201), 2, DATASET_NAME),
+    "no file": (
+        ("load", "trajectories", "--dataset", "new"),
+        2,
+        (
+            "'FILE'",
+            "'dbanon load trajectories --help'",
+        ),
+    ),
+    "no dataset": (
+        ("load", "trajectories", "{folder}/good.csv"),
+        2,
+        (
+            "'--dataset'",
+            "'dbanon load trajectories --help'",
+        ),
+    ),
+    "an empty dataset name": (
+        ("load", "trajectories", "{folder}/good.csv", "--dataset", ""),
+        2,
+        (
+            1,
+            200,
+        ),
+    ),
+    "a blank dataset name": (
+        ("load", "trajectories", "{folder}/good.csv", "--dataset", " \t"),
+        2,
+        (
+            1,
+            200,
+        ),
+    ),
+    "a long dataset name": (
+        ("load", "trajectories", "{folder}/good.csv", "--dataset", "d" * 201),
+        2,
+        (
+            1,
+            200,
+        ),
+    ),
     "a dataset that exists": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "good"),
         2,
-        "A new dataset must have a new name. There is a 'good' already. Add to it with --append or replace ",
+        (
+            "'good'",
+            "--append",
+        ),
     ),
     "appending to no dataset": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "godo", "--append"),
         2,
-        "The dataset must exist. There is none named 'godo'. Did you mean 'good'?",
+        (
+            "'godo'",
+            "'good'",
+        ),
     ),
     "replacing what is released": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "good", "--replace"),
         2,
-        "A dataset to replace must have no releases",
+        (
+            "'good'",
+            "releases",
+        ),
     ),
-    "appending and replacing": (load("good.csv", "--append", "--replace"), 2, "Only one of --append and --replace may"),
-    "degrees for metres": (load("good.csv", "--srid", "4326"), 2, "A dataset must be in a projected reference system"),
-    "no such system": (load("good.csv", "--crs", "Mars"), 2, "The reference system must be one of PostGIS's"),
-    "no such zone": (load("good.csv", "--tz", "Mars"), 2, "The time zone must be a name such as Europe/Berlin or UTC."),
-    "a grid of nothing": (load("good.csv", "--grid-m", "0"), 2, "The space grid must be a number of metres above 0,"),
+    "appending and replacing": (
+        load("good.csv", "--append", "--replace"),
+        2,
+        (
+            "--append",
+            "--replace",
+            "both",
+        ),
+    ),
+    "degrees for metres": (
+        load("good.csv", "--srid", "4326"),
+        2,
+        (
+            4326,
+            "projected",
+        ),
+    ),
+    "no such system": (
+        load("good.csv", "--crs", "Mars"),
+        2,
+        (
+            "spatial_ref_sys",
+            "Mars",
+        ),
+    ),
+    "no such zone": (
+        load("good.csv", "--tz", "Mars"),
+        2,
+        (
+            "time zone",
+            "'Mars'",
+        ),
+    ),
+    "a grid of nothing": (
+        load("good.csv", "--grid-m", "0"),
+        2,
+        (
+            "space grid",
+            0,
+        ),
+    ),
     "a grid that is none": (
         load("good.csv", "--grid-m", "nan"),
         2,
-        "The space grid must be a number of metres above 0,",
+        (
+            "space grid",
+            "NaN",
+        ),
     ),
-    "no length of a slot": (load("good.csv", "--grid-s", "0"), 2, "The time grid must be a whole number of seconds"),
-    "no gap": (load("good.csv", "--split-gap-s", "0"), 2, "The gap that splits must be seconds above 0."),
+    "no length of a slot": (
+        load("good.csv", "--grid-s", "0"),
+        2,
+        (
+            "time grid",
+            0,
+        ),
+    ),
+    "no gap": (
+        load("good.csv", "--split-gap-s", "0"),
+        2,
+        (
+            "gap",
+            "seconds",
+            0,
+        ),
+    ),
     "a word for a number": (
         load("good.csv", "--grid-m", "wide"),
         2,
-        "Invalid value for '--grid-m': Input should be a valid number, unable to parse string as a number. See 'db",
+        (
+            "'--grid-m'",
+            "number",
+        ),
     ),
     # ---- runs
-    "k of 1": (parameter("k=1"), 2, K.format(1)),
-    "k of 0": (parameter("k=0"), 2, K.format(0)),
-    "k below 0": (parameter("k=-7"), 2, K.format(-7)),
-    "k no number": (parameter("k=many"), 2, K.format("'many'")),
-    "k no whole number": (parameter("k=2.5"), 2, K.format("2.5")),
-    "k nothing": (parameter("k="), 2, K.format("''")),
-    "k above the subjects": (run("-p", "k=5", "-p", "instants=3"), 4, WINDOW.format(5, 4)),
-    "k far above the subjects": (run("-p", "k=99999999999999999999"), 4, WINDOW.format("99999999999999999999", 4)),
-    "one subject": (run("-p", "k=2", dataset="alone"), 4, WINDOW.format(2, 1)),
+    "k of 1": (
+        parameter("k=1"),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            1,
+        ),
+    ),
+    "k of 0": (
+        parameter("k=0"),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            0,
+        ),
+    ),
+    "k below 0": (
+        parameter("k=-7"),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            -7,
+        ),
+    ),
+    "k no number": (
+        parameter("k=many"),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            "'many'",
+        ),
+    ),
+    "k no whole number": (
+        parameter("k=2.5"),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            "2.5",
+        ),
+    ),
+    "k nothing": (
+        parameter("k="),
+        2,
+        (
+            "'k'",
+            ">= 2",
+            "''",
+        ),
+    ),
+    "k above the subjects": (
+        run("-p", "k=5", "-p", "instants=3"),
+        4,
+        (
+            "k = 5",
+            4,
+        ),
+    ),
+    "k far above the subjects": (
+        run("-p", "k=99999999999999999999"),
+        4,
+        (
+            "k = 99999999999999999999",
+            4,
+        ),
+    ),
+    "one subject": (
+        run("-p", "k=2", dataset="alone"),
+        4,
+        (
+            "k = 2",
+            1,
+        ),
+    ),
     "nobody in any window": (
         parameter("start=2100-01-01T00:00:00Z"),
         4,
-        "At least one window must hold k = 5 subjects at all its instants. Nobody is at all instants of any. Shorten ",
+        (
+            "k = 5",
+            "start",
+        ),
     ),
     "clocks that jump by decades": (
         run("-p", "k=2", dataset="clocks"),
         3,
-        "The data must span at most 100000 windows of 30 instants. Got ",
+        (
+            "100000",
+            "30 instants",
+        ),
     ),
     "unknown method": (
         ("run", "tp-awre", "--dataset", "good"),
         2,
-        "There is no method named 'tp-awre'. Did you mean 'tp-aware'?",
+        (
+            "method",
+            "'tp-awre'",
+            "'tp-aware'",
+        ),
     ),
     "unknown method, none near": (
         ("run", "xyzzy", "--dataset", "good"),
         2,
-        "There is no method named 'xyzzy'. Choose one of: sensitive-sites, tp-aware",
+        (
+            "method",
+            "'xyzzy'",
+            "sensitive-sites, tp-aware",
+        ),
     ),
     "unknown algorithm": (
         run("--algorithm", "traj-anom"),
         2,
-        "There is no algorithm of tp-aware named 'traj-anom'. Did you mean 'traj-anon'?",
+        (
+            "algorithm of tp-aware",
+            "'traj-anom'",
+            "'traj-anon'",
+        ),
     ),
-    "unknown parameter": (parameter("kk=5"), 2, "There is no parameter of tp-aware named 'kk'. Did you mean 'k'?"),
+    "unknown parameter": (
+        parameter("kk=5"),
+        2,
+        (
+            "parameter of tp-aware",
+            "'kk'",
+            "'k'",
+        ),
+    ),
     "unknown parameter, none near": (
         parameter("xyzzy=5"),
         2,
-        "There is no parameter of tp-aware named 'xyzzy'. Choose one of: align, cloak, instants, k, max_gap_s, ",
+        (
+            "parameter of tp-aware",
+            "'xyzzy'",
+            "align, cloak, instants, k, max_gap_s, ",
+        ),
     ),
     "unknown dataset": (
         run(dataset="goo"),
         2,
-        "The dataset must exist. There is none named 'goo'. Did you mean 'good'?",
+        (
+            "'goo'",
+            "'good'",
+        ),
     ),
     "unknown dataset, none near": (
         run(dataset="xyzzy"),
         2,
-        "The dataset must exist. There is none named 'xyzzy'. Load one with `dbanon load trajectories`.",
+        (
+            "'xyzzy'",
+            "dbanon load trajectories",
+        ),
     ),
     "an injecting dataset": (
         run(dataset="x'; DROP TABLE dbanon.run; --"),
         2,
-        "The dataset must exist. There is none named 'x''; DROP TABLE dbanon.run; --'. Load one",
+        ("'x''; DROP TABLE dbanon.run; --'",),
     ),
     "an endless dataset name": (
         run(dataset="x" * 9000),
         2,
-        f"The dataset must exist. There is none named '{'x' * 60}'.",
+        (f"'{'x' * 60}'",),
     ),
-    "no =": (parameter("k"), 2, "A parameter must be given as -p name=value. Got 'k'; for example -p k=5."),
-    "no parameter name": (parameter("=5"), 2, "A parameter must be given as -p name=value. Got '=5'; for example"),
-    "a parameter twice": (run("-p", "k=5", "-p", "k=6"), 2, "A parameter must be given once. Got 'k' twice; leave one"),
-    "seed below 0": (run("--seed", "-1"), 2, "The seed must be an integer >= 0 and < 2^63. Got -1 instead; choose"),
-    "seed too large": (run("--seed", str(2**63)), 2, "The seed must be an integer >= 0 and < 2^63. Got 92233"),
-    "seed no number": (run("--seed", "dice"), 2, "Invalid value for '--seed': Input should be a valid integer"),
-    "no such run": (("verify", "999"), 2, "The run must exist. There is no run 999. List the runs: `dbanon runs`."),
-    "run 0": (("verify", "0"), 2, "Invalid value for 'RUN': Input should be greater than or equal to 1. See 'dbanon "),
-    "a run of words": (("publish", "last", "x"), 2, "Invalid value for 'RUN': Input should be a valid integer"),
+    "no =": (
+        parameter("k"),
+        2,
+        (
+            "name=value",
+            "'k'",
+        ),
+    ),
+    "no parameter name": (
+        parameter("=5"),
+        2,
+        (
+            "name=value",
+            "'=5'",
+        ),
+    ),
+    "a parameter twice": (
+        run("-p", "k=5", "-p", "k=6"),
+        2,
+        (
+            "'k'",
+            "once",
+        ),
+    ),
+    "seed below 0": (
+        run("--seed", "-1"),
+        2,
+        (
+            "seed",
+            ">= 0",
+            "2^63",
+            -1,
+        ),
+    ),
+    "seed too large": (
+        run("--seed", str(2**63)),
+        2,
+        (
+            "seed",
+            ">= 0",
+            "2^63",
+            2**63,
+        ),
+    ),
+    "seed no number": (
+        run("--seed", "dice"),
+        2,
+        (
+            "'--seed'",
+            "integer",
+        ),
+    ),
+    "no such run": (
+        ("verify", "999"),
+        2,
+        (
+            "run 999",
+            "dbanon runs",
+        ),
+    ),
+    "run 0": (
+        ("verify", "0"),
+        2,
+        (
+            "'RUN'",
+            1,
+        ),
+    ),
+    "a run of words": (
+        ("publish", "last", "x"),
+        2,
+        (
+            "'RUN'",
+            "integer",
+        ),
+    ),
     # ---- releases
-    "no such run to publish": (("publish", "999", "x"), 2, "The run must exist. There is no run 999."),
+    "no such run to publish": (("publish", "999", "x"), 2, ("run 999",)),
     "a name that exists": (
         name("taken"),
         2,
-        "The name of a release must be free. There is a 'taken' already. Choose another, withdraw that one with "
-        "`dbanon unpublish`, or take its place with --replace.",
+        (
+            "'taken'",
+            "dbanon unpublish",
+            "--replace",
+        ),
     ),
     "publishing under a name that exists": (
         ("publish", "1", "taken"),
         2,
-        "The name of a release must be free. There is a 'taken' already.",
+        ("'taken'",),
     ),
-    "a name that needs quotes": (name("Cabs June"), 2, RELEASE_NAME.format("'Cabs June'")),
-    "a name that is a keyword": (name("select"), 2, RELEASE_NAME.format("'select'")),
+    "a name that needs quotes": (name("Cabs June"), 2, (*RELEASE_NAME, "'Cabs June'")),
+    "a name that is a keyword": (name("select"), 2, (*RELEASE_NAME, "'select'")),
     "a name that injects": (
         name("x; DROP SCHEMA dbanon CASCADE"),
         2,
-        RELEASE_NAME.format("'x; DROP SCHEMA dbanon CASCADE'"),
+        (*RELEASE_NAME, "'x; DROP SCHEMA dbanon CASCADE'"),
     ),
-    "a name with quotes": (("publish", "1", 'x"y'), 2, RELEASE_NAME.format("'x\"y'")),
-    "a name of two lines": (("publish", "1", "x\ny"), 2, RELEASE_NAME.format(r"'x\ny'")),
-    "a name that paints the terminal": (("publish", "1", "\x1b[31mx"), 2, RELEASE_NAME.format(r"'\x1b[31mx'")),
-    "no name": (("publish", "1", ""), 2, RELEASE_NAME.format("''")),
-    "a name of 51 letters": (("publish", "1", "x" * 51), 2, RELEASE_NAME.format("'" + "x" * 51 + "'")),
-    "a name of other letters": (("publish", "1", "été"), 2, RELEASE_NAME.format("'été'")),
+    "a name with quotes": (("publish", "1", 'x"y'), 2, (*RELEASE_NAME, "'x\"y'")),
+    "a name of two lines": (("publish", "1", "x\ny"), 2, (*RELEASE_NAME, "'x\\ny'")),
+    "a name that paints the terminal": (("publish", "1", "\x1b[31mx"), 2, (*RELEASE_NAME, "'\\x1b[31mx'")),
+    "no name": (("publish", "1", ""), 2, (*RELEASE_NAME, "''")),
+    "a name of 51 letters": (("publish", "1", "x" * 51), 2, (*RELEASE_NAME, "'" + "x" * 51 + "'")),
+    "a name of other letters": (("publish", "1", "été"), 2, (*RELEASE_NAME, "'été'")),
     "no such release": (
         ("unpublish", "nothing"),
         2,
-        "The release to withdraw must be live. There is none named nothing.",
+        (
+            "nothing",
+            "live",
+        ),
     ),
-    "withdrawing what injects": (("unpublish", "x; --"), 2, RELEASE_NAME.format("'x; --'")),
+    "withdrawing what injects": (("unpublish", "x; --"), 2, (*RELEASE_NAME, "'x; --'")),
     # ---- usage
-    "unknown command": (("publsh",), 2, "No such command 'publsh'. Did you mean"),
-    "unknown option": (run("--datset", "x"), 2, "No such option: --datset"),
+    "unknown command": (
+        ("publsh",),
+        2,
+        (
+            "'publsh'",
+            "'publish'",
+        ),
+    ),
+    "unknown option": (run("--datset", "x"), 2, ("--datset",)),
     "an argument too many": (
         ("runs", "please"),
         2,
-        "Got unexpected extra argument(s) (please). See 'dbanon runs --help'.",
+        (
+            "please",
+            "'dbanon runs --help'",
+        ),
     ),
-    "an argument that is no text": (run(dataset="\udcff"), 2, "Arguments must be UTF-8 text. Got one that is not;"),
-    "no database": (("--dsn", "somewhere", "runs"), 2, "A database must be given as a URI"),
+    "an argument that is no text": (
+        run(dataset="\udcff"),
+        2,
+        (
+            "Arguments",
+            "UTF-8",
+        ),
+    ),
+    "no database": (("--dsn", "somewhere", "runs"), 2, ("URI",)),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: str, folder: Path, case: str) -> None:
-    arguments, code, sentence = CASES[case]
+    arguments, code, facts = CASES[case]
     words = [word.replace("{folder}", str(folder)) for word in arguments]
     before = state(url)
 
     done = call(url, *words)
-    assert done.code == code, done.stderr
-    assert done.sentence.startswith(sentence.replace("{folder}", str(folder))), done.sentence
+    refused(done, code, *(str(fact).replace("{folder}", str(folder)) for fact in facts))
     assert done.stdout == ""
 
     told = call(url, "--json", *words)
@@ -527,8 +1155,7 @@ def test_a_file_that_may_not_be_read_is_named(
         done = call(url, "load", "trajectories", str(locked), "--dataset", "new")
     finally:
         os.seteuid(user)
-    assert done.code == 3, done.stderr
-    assert done.sentence == f"The file to load must be readable. {locked} is not; check its permissions."
+    refused(done, 3, locked, "permissions")
 
 
 # ---- what only looks bad --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, json_of, later
 from tests.acceptance.pooler import pooler
+from tests.facts import refusal, refused
 
 
 def test_commands_and_a_worker_work_through_a_pooler(
@@ -50,14 +51,10 @@ def test_locks_are_not_held_through_a_pooler(city_url: str) -> None:
     with pooler(city_url) as pool:
         with psycopg.connect(pool.own_url, autocommit=True, prepare_threshold=None) as connection:
             assert connection.info.backend_pid > 0  # made up, and no session's
-        with pytest.raises(ParameterError, match="must go straight to the server"):
+        with refusal(ParameterError, "pooler", "--lock-dsn"):
             connect_to_hold(pool.own_url)
         for command in (("worker",), ("run", "tp-aware", "--dataset", "city"), ("verify", "1")):
             done = call(pool.own_url, *command)
-            assert done.code == 2
-            assert done.sentence == (
-                "The connection that holds a worker's locks must go straight to the server. This one goes through a "
-                "pooler; name the server itself with --lock-dsn or DBANON_LOCK_DSN."
-            )
+            refused(done, 2, "pooler", "locks", "--lock-dsn", "DBANON_LOCK_DSN")
     with psycopg.connect(city_url) as connection:
         assert connection.execute("SELECT count(*) FROM dbanon.run").fetchone() == (1,)

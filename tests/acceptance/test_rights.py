@@ -9,6 +9,7 @@ import pytest
 from dbanon import server
 from tests import wholeness
 from tests.acceptance.commands import call, later
+from tests.facts import refused
 
 pytestmark = pytest.mark.db
 
@@ -38,8 +39,7 @@ def test_a_login_without_the_right_is_told_so_and_leaves_nothing(
 
     done = call(url, *words)
 
-    assert done.code == 1
-    assert done.sentence.startswith("The login must have the rights for this. It has not; have dbanon_operator (load, ")
+    refused(done, 1, "rights", "dbanon_operator", "dbanon_worker", "dbanon_admin")
     with psycopg.connect(city_url, autocommit=True) as connection:
         assert wholeness.broken(connection) == []
         counted = "SELECT (SELECT count(*) FROM dbanon.load), (SELECT count(*) FROM dbanon.run)"

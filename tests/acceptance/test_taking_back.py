@@ -9,6 +9,7 @@ from dbanon import server
 from dbanon.database import Database
 from dbanon.errors import ParameterError
 from tests.acceptance.commands import call, json_of
+from tests.facts import named, names, refusal, refused
 
 pytestmark = pytest.mark.db
 
@@ -44,15 +45,14 @@ def test_a_card_of_a_real_run_has_the_attack_clause_by_clause(published: str) ->
     assert by_hour == sum(left_out["in_all"]["subjects"].values()) == attack["figures"]["suppressed"]
     text = call(published, "card", "city_k5").stdout
     assert "masking" in text
-    assert "Promise: Whoever knows every subject's trajectory" in text
+    names(text, "promise:", "at least k subjects")
 
 
 def test_a_view_tells_in_words_what_a_real_run_left_out(published: str) -> None:
     with psycopg.connect(published) as connection:
         row = connection.execute("SELECT obj_description('published.city_k5'::regclass, 'pg_class')").fetchone()
     assert row
-    assert "Left out of all that was seen: " in row[0]
-    assert "Left out of all requests: " in row[0]
+    names(row[0], "all that was seen: ", "all requests: ")
 
 
 def test_releases_are_listed_withdrawn_or_not(published: str) -> None:
@@ -70,8 +70,7 @@ def test_a_run_is_dropped_unless_it_was_published(city_url: str) -> None:
     assert call(city_url, "drop", "2").code == 2
     assert call(city_url, "publish", "1", "city_k5").code == 0
     done = call(city_url, "drop", "1")
-    assert done.code == 1
-    assert done.sentence.startswith("A run that was ever published must stay, withdrawn or not. Run 1 was published.")
+    refused(done, 1, "run 1", "published")
 
 
 def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published: str) -> None:
@@ -80,10 +79,9 @@ def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published
     erased = json_of(done)["erased"]
     assert isinstance(erased, dict)
     assert erased["trajectories"] == 1
-    assert "1 live release was made with this subject's data" in done.stderr
+    names(done.stderr, "1 live release", "city_k5")
     again = call(published, "forget", "--dataset", "city", "--subject", name)
-    assert again.code == 2
-    assert again.sentence.startswith("The subject to forget must be in the dataset. Nothing of that name is in city.")
+    refused(again, 2, "subject", "city")
     for told in (done, again):
         assert "4711" not in told.stdout + told.stderr
 
@@ -91,7 +89,7 @@ def test_a_subject_is_forgotten_and_what_it_was_called_is_not_repeated(published
 def test_forgetting_is_told_as_a_table(published: str) -> None:
     done = call(published, "forget", "--dataset", "city", "--subject", somebody(published))
     assert done.code == 0
-    assert "erased from dataset city" in done.stdout
+    names(done.stdout, "erased", "city")
     assert "4711" not in done.stdout + done.stderr
 
 
@@ -102,9 +100,9 @@ def test_the_same_from_python(published: str) -> None:
         erased, notices = database.forget("city", somebody(published))
         assert erased["trajectories"] == 1
         assert len(notices) == 1
-        with pytest.raises(ParameterError, match="must exist"):
+        with refusal(ParameterError, "run 99"):
             database.drop(99)
-        with pytest.raises(ParameterError, match="never one named 'nothing'"):
+        with refusal(ParameterError, "release", "'nothing'"):
             database.card("nothing")
 
 
@@ -123,15 +121,13 @@ def test_readers_are_ended_as_the_refusal_says(
     url = server.uri({**server.parse(login("dbanon_analyst")), "dbname": server.parse(published)["dbname"]})
     with psycopg.connect(url) as reader:
         reader.execute("SELECT count(*) FROM published.city_k5")
-        refused = call(published, *command)
-        assert refused.code == 1
-        assert refused.sentence.endswith(f"Try again, or end their sessions: `{typed}`.")
+        refused(call(published, *command), 1, "city_k5", f"`{typed}`")
         done = call(published, *typed.split()[1:], "--json")
         assert done.code == 0
-        said = f"Ended the sessions that read city_k5: {reader.info.user} (process {reader.info.backend_pid})."
+        said = "city_k5", f"{reader.info.user} (process {reader.info.backend_pid})"
         notices = json_of(done)["notices"]
         assert isinstance(notices, list)
-        assert said in notices
+        assert [notice for notice in notices if all(named(notice, fact) for fact in said)]
         assert said in done.stderr
         with pytest.raises(psycopg.errors.AdminShutdown):
             reader.execute("SELECT 1")
@@ -160,8 +156,4 @@ def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
 
 def test_a_publication_on_the_command_line_that_replaces_nothing_ends_nobody(city_url: str) -> None:
     done = call(city_url, "publish", "1", "city_k5", "--end-readers")
-    assert done.code == 2
-    assert done.sentence == (
-        "A publication must replace a release to end its readers. Got --end-readers without --replace. "
-        "Add --replace, or leave the other out."
-    )
+    refused(done, 2, "--end-readers", "--replace")

@@ -15,14 +15,10 @@ from dbanon.schema import EXPECTED_REVISION
 from dbanon.server import Target
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, later
+from tests.facts import refused
 
-NO_POSTGIS = (
-    "PostGIS must be installed on the server. Its extension was not found there. Install PostGIS on the server's "
-    "machine (on Debian: apt install postgresql-postgis)."
-)
-NO_SCHEMA = (
-    f"Schema dbanon must be at revision {EXPECTED_REVISION} and this database has none; run `dbanon db upgrade`."
-)
+NO_POSTGIS = ("PostGIS", "extension", "apt install postgresql-postgis")
+NO_SCHEMA = (f"revision {EXPECTED_REVISION}", "none", "`dbanon db upgrade`")
 COMMANDS = (
     ("load", "trajectories", "{trajectories}", "--dataset", "second", "--x", "lon", "--y", "lat"),
     ("load", "requests", "{requests}", "--dataset", "city", "--columns", "poi"),
@@ -32,7 +28,6 @@ COMMANDS = (
     ("unpublish", "mine"),
     ("runs",),
 )
-
 
 # ---- a PostgreSQL without PostGIS ------------------------------------------------------------------------------------
 
@@ -92,11 +87,12 @@ def test_upgrading_a_server_without_postgis_says_what_to_install(
         url = bare.start().url
         for _ in range(2):  # the first attempt left nothing that could hide it from the second
             done = call(url, "db", "upgrade", "--share-roles")
-            assert (done.code, done.sentence, done.stdout) == (1, NO_POSTGIS, "")
+            refused(done, 1, *NO_POSTGIS)
+            assert done.stdout == ""
         for command in COMMANDS:
             words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
             done = call(url, *words)
-            assert (done.code, done.sentence) == (1, NO_SCHEMA)
+            refused(done, 1, *NO_SCHEMA)
         with psycopg.connect(url) as connection:
             assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)
             assert connection.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'dbanon_%'").fetchone() == (0,)
@@ -112,9 +108,7 @@ def test_an_embedded_server_without_postgis_says_what_to_install(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DBANON_HOME", str(tmp_path / "home"))
     done = call("", "runs")
-    assert done.code == 1
-    assert done.sentence.startswith("The embedded server needs PostGIS beside PostgreSQL ")
-    assert "apt-get install postgresql-" in done.sentence
+    refused(done, 1, "embedded server", "PostGIS", "apt-get install postgresql-")
     assert not (tmp_path / "home").exists()
 
 
@@ -130,16 +124,13 @@ def test_a_login_that_may_not_add_postgis_is_told_who_may(dbanon_server: Target)
         finally:
             owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
             owner.execute(f"DROP ROLE {user}")
-    assert done.code == 1
-    assert "Run `CREATE EXTENSION postgis` in this database as a superuser." in done.sentence
+    refused(done, 1, "`CREATE EXTENSION postgis`", "superuser")
 
 
 # ---- a schema of another age -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("revision", "remedy"), [("0000", "run `dbanon db upgrade`"), ("9999", "install a newer dbanon")]
-)
+@pytest.mark.parametrize(("revision", "remedy"), [("0000", "`dbanon db upgrade`"), ("9999", "newer dbanon")])
 def test_every_command_refuses_a_schema_that_is_older_or_newer(
     city_url: str, city_files: tuple[Path, Path], revision: str, remedy: str
 ) -> None:
@@ -149,10 +140,7 @@ def test_every_command_refuses_a_schema_that_is_older_or_newer(
         for command in COMMANDS:
             words = [word.format(trajectories=city_files[0], requests=later(city_files[1])) for word in command]
             done = call(city_url, *words)
-            assert done.code == 1
-            assert done.sentence == (
-                f"Schema dbanon is at revision {revision} and this program needs {EXPECTED_REVISION}; {remedy}."
-            )
+            refused(done, 1, f"revision {revision}", EXPECTED_REVISION, remedy)
         assert connection.execute("SELECT count(*), max(run_id) FROM dbanon.run, dbanon.load").fetchone() == before
 
 
@@ -160,5 +148,4 @@ def test_upgrading_a_newer_schema_is_refused(city_url: str) -> None:
     with psycopg.connect(city_url, autocommit=True) as connection:
         connection.execute("UPDATE dbanon.alembic_version SET version_num = '9999'")
     done = call(city_url, "db", "upgrade", "--share-roles")
-    assert done.code == 1
-    assert "revision 9999" in done.sentence
+    refused(done, 1, "revision 9999", EXPECTED_REVISION)

@@ -19,6 +19,7 @@ from dbanon.errors import StoreError
 from dbanon.server import parse
 from dbanon.testing import cloned_database
 from tests.clients import client
+from tests.facts import refusal
 
 if TYPE_CHECKING:
     from dbanon.server import Target
@@ -375,7 +376,7 @@ def test_a_function_of_the_callers_own_is_not_called_by_ours(
         "CREATE SCHEMA evil; SET search_path = evil, pg_catalog; CREATE FUNCTION evil.quote_ident(text) RETURNS text"
         " LANGUAGE sql AS 'SELECT $1'"
     )
-    with pytest.raises(psycopg.Error, match="no SQL keyword"):
+    with refusal("DA002", "'select'"):
         connection.execute("SELECT dbanon_internal.check_name('select')")
     connection.execute("ALTER FUNCTION dbanon_internal.check_name(text) RESET search_path")
     connection.execute("SELECT dbanon_internal.check_name('select')")

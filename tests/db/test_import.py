@@ -5,6 +5,7 @@ import pytest
 
 from dbanon import load, reading, runs
 from dbanon.errors import DataError, ParameterError, StoreError
+from tests.facts import names, refusal
 
 COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
 ROWS = [
@@ -121,7 +122,7 @@ def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connecti
         "CREATE TABLE public.gps AS SELECT 'a' AS cab, i AS at, ST_SetSRID(ST_MakePoint(37.7, -122.4), 4326) AS place "
         "FROM generate_series(1, 9) i"
     )
-    with pytest.raises(ParameterError, match=r"column 'place' have them the other way round; .* ST_FlipCoordinates"):
+    with refusal(ParameterError, "'place'", "longitude", "latitude", "ST_FlipCoordinates"):
         _import(connection)
 
 
@@ -142,7 +143,7 @@ def test_times_that_cannot_be_are_left_out_and_half_hours_are_minded(connection,
     place = "ST_SetSRID(ST_MakePoint(8, 53), 4326) AS place"
     connection.execute(f"CREATE TABLE public.gps AS SELECT 'a' AS cab, {expression} AS at, {place}")
     if expected is None:
-        with pytest.raises(DataError, match=r"none usable|beyond the year 2100"):
+        with pytest.raises(DataError, match=r"usable|\b2100\b"):
             _import(connection, tz=zone)
     else:
         _import(connection, tz=zone)
@@ -161,7 +162,7 @@ def test_a_table_with_row_level_security_is_not_read_in_part(gps, login):
     gps.execute("CREATE POLICY few ON public.gps USING (cab = 'a')")
     with (
         psycopg.connect(login("dbanon_operator"), autocommit=True) as operator,
-        pytest.raises(DataError, match="must be read whole"),
+        refusal(DataError, "row-level security", "public.gps"),
     ):
         _import(operator)
 
@@ -195,30 +196,40 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
 
 
 @pytest.mark.parametrize(
-    ("table", "columns", "error", "words"),
+    ("table", "columns", "error", "facts"),
     [
-        ("gsp", COLUMNS, DataError, "There is no 'gsp'. Choose one of: "),
-        ("gps; DROP TABLE gps", COLUMNS, DataError, "There is no 'gps; DROP TABLE gps'."),
-        ("gps", load.TableColumns(subject="taxi", time="at", geom="place"), DataError, "It has: cab, at, place"),
-        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, "Got 'cab' twice"),
-        ("gps", load.TableColumns(subject="at", time="cab", geom="place"), DataError, "It is text. Cast it in a view"),
-        ("gps", load.TableColumns(subject="place", time="at", geom="cab"), DataError, "must be a geometry"),
+        ("gsp", COLUMNS, DataError, ("'gsp'", "gps")),
+        ("gps; DROP TABLE gps", COLUMNS, DataError, ("'gps; DROP TABLE gps'",)),
+        (
+            "gps",
+            load.TableColumns(subject="taxi", time="at", geom="place"),
+            DataError,
+            ("public.gps", "'taxi'", "cab, at, place"),
+        ),
+        ("gps", load.TableColumns(subject="cab", time="cab", geom="place"), ParameterError, ("columns", "'cab'")),
+        (
+            "gps",
+            load.TableColumns(subject="at", time="cab", geom="place"),
+            DataError,
+            ("'cab'", "timestamp", "text", "view"),
+        ),
+        ("gps", load.TableColumns(subject="place", time="at", geom="cab"), DataError, ("'cab'", "geometry", "text")),
         (
             "gps",
             load.TableColumns(subject="cab", time="-", geom="place"),
             ParameterError,
-            "Only the subject can be '-'",
+            ("subject", "'-'"),
         ),
-        ("a.b.c.d", COLUMNS, DataError, "There is no 'a.b.c.d'."),
-        ("failing", COLUMNS, DataError, "Reading public.failing stopped with SQLSTATE 22012. Select all of it in psql"),
-        ("loose", COLUMNS, DataError, "must tell one subject from another byte by byte"),
-        ("void", COLUMNS, DataError, "none usable (57 unparsable-position)"),
-        ("nowhere", COLUMNS, DataError, "Theirs is 0. Name it, for example --crs EPSG:4326"),
-        ("naive", COLUMNS, ParameterError, "Give the zone, for example --tz UTC"),
-        ("empty", COLUMNS, DataError, "At least one row must be usable. Got 0 rows"),
+        ("a.b.c.d", COLUMNS, DataError, ("'a.b.c.d'",)),
+        ("failing", COLUMNS, DataError, ("public.failing", "SQLSTATE 22012")),
+        ("loose", COLUMNS, DataError, ("'cab'", "spellings")),
+        ("void", COLUMNS, DataError, ("57 rows", "57 unparsable-position")),
+        ("nowhere", COLUMNS, DataError, ("'place'", 0, "--crs EPSG:4326")),
+        ("naive", COLUMNS, ParameterError, ("'at'", "timestamp", "--tz UTC")),
+        ("empty", COLUMNS, DataError, ("0 rows", "usable")),
     ],
 )
-def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, words):
+def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, table, columns, error, facts):
     point = "ST_SetSRID(ST_MakePoint(8, 53), 4326)"
     gps.execute(
         "CREATE TABLE public.void AS SELECT 'a' AS cab, i AS at, 'SRID=4326;POLYGON EMPTY'::geometry AS place "
@@ -232,9 +243,8 @@ def test_a_table_that_cannot_be_imported_is_refused_and_leaves_nothing(gps, tabl
     gps.execute("CREATE COLLATION blurred (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     gps.execute("CREATE VIEW public.loose AS SELECT cab COLLATE blurred AS cab, at, place FROM gps")
     gps.execute("CREATE TABLE public.empty AS SELECT * FROM gps WHERE false")
-    with pytest.raises(error) as refused:
+    with refusal(error, *facts):
         _import(gps, table, columns)
-    assert words in str(refused.value)
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
@@ -290,10 +300,8 @@ def test_each_area_or_line_becomes_a_trajectory_of_one_fix_at_the_middle_of_its_
     )
     report = _import(connection, srid=32632)
     assert (report.read, report.kept, report.trajectories, report.subjects) == (5, 5, 5, 4)
-    assert report.notices == (
-        "Notice: 4 rows hold lines or areas; each became the rectangle around it, at one time. Take lines of positions "
-        "apart with ST_DumpPoints in a view and import that.",
-    )
+    (notice,) = report.notices
+    names(notice, "Notice: ", "4 rows", "lines or areas", "rectangle", "ST_DumpPoints")
     assert _shaped(connection) == [
         ("a", "POINT M (120 115 0)", "POLYGON((100 100,100 130,140 130,140 100,100 100))"),
         ("a", "POINT M (7 8 60)", None),
@@ -336,7 +344,7 @@ def test_areas_that_are_there_already_and_those_that_contradict_are_told_apart(a
     assert report.quarantined == {"duplicate-fix": 1, "contradicting-fix": 3}
     told = connection.execute("SELECT content->>'place' FROM dbanon.quarantine ORDER BY line").fetchall()
     assert [text.split("(")[0] for (text,) in told] == ["POLYGON", "POLYGON", "POINT", "POINT"]
-    with pytest.raises(DataError, match="What is added must be new"):
+    with refusal(DataError, "new"):
         _import(connection, srid=32632, mode="append")
     connection.execute("INSERT INTO gps SELECT 'z', at, place FROM gps LIMIT 1")
     more = _import(connection, srid=32632, mode="append")
@@ -347,7 +355,7 @@ def test_an_area_imported_again_in_degrees_is_the_same(areas):
     connection = areas(("a", 0, "POLYGON ((8 53, 8.2 53, 8.1 53.2, 8 53))"), srid=4326)
     _import(connection)
     connection.execute("UPDATE gps SET place = ST_Transform(place, 32632)")
-    with pytest.raises(DataError, match=r"\(1 duplicate-fix\)"):
+    with refusal(DataError, "(1 duplicate-fix)"):
         _import(connection, mode="append")
 
 
@@ -405,7 +413,7 @@ def test_areas_across_the_antimeridian_lie_the_short_way_round(areas):
 def test_areas_cannot_be_cut(areas, options):
     connection = areas(("a", 0, SQUARE))
     option = "--split-gap-s 60" if "split_gap_s" in options else "--trip cab"
-    with pytest.raises(ParameterError, match=f"which cannot be cut. Got {option}. Leave it out, or take lines apart"):
+    with refusal(ParameterError, option, "lines or areas"):
         _import(connection, **options)
     assert connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
@@ -424,6 +432,6 @@ def test_rows_of_their_own_that_repeat_others_are_counted_shapes_by_their_rectan
     options = {"columns": load.TableColumns(subject="-", time="at", geom="place"), "srid": 32632}
     report = _import(connection, **options)
     assert report.kept == report.subjects == 5
-    assert report.notices[-1].startswith("Notice: 2 rows repeat the time and place of others.")
-    with pytest.raises(DataError, match=r"has the time and place of 5 of the 5 rows"):
+    names(report.notices[-1], "Notice: ", "2 rows", "time and place")
+    with refusal(DataError, "time and place", "5 of the 5 rows"):
         _import(connection, mode="append", **options)

@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from dbanon import load
+from tests.facts import names
 from tests.importing import (
     CALLS,
     SIGHTINGS,
@@ -69,7 +70,7 @@ def test_requests_that_are_there_already_add_nothing(town):
         "INSERT INTO public.calls VALUES ('a', 1212562800, 'pharmacy', '6'), ('b', 1212562800, 'pharmacy', '5')"
     )
     assert call(town, CALLS) == (4, 2, {"duplicate-request": 2})
-    assert "It was loaded before." in str(refused(town, CALLS))
+    names(str(refused(town, CALLS)), "4 rows", "duplicate-request")
     content = "SELECT content FROM dbanon.quarantine WHERE reason = 'duplicate-request' LIMIT 1"
     told = everything(town, content)[0][0]
     assert told == {"subject": "a", "time": "1212562800", "poi": "pharmacy", "radius": "5"}
@@ -112,7 +113,7 @@ def test_quasi_identifiers_are_stored_and_recorded(town):
 def test_quasi_identifiers_are_added_once_or_replaced(town):
     seen(town, ("a", 1212562800), ("b", 1212562800))
     call(town, SIGHTINGS)
-    assert str(refused(town, SIGHTINGS)).startswith("What is added must be new.")
+    names(str(refused(town, SIGHTINGS)), "new", "duplicate-quasi-identifier")
     town.execute("INSERT INTO public.seen VALUES ('c', 1212562800)")
     assert call(town, SIGHTINGS) == (3, 1, {"duplicate-quasi-identifier": 2})
     assert call(town, SIGHTINGS, ", replace => true") == (3, 3, {})

@@ -4,10 +4,11 @@ import psycopg
 import pytest
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.load import _staging
+from tests.facts import names
 from tests.importing import (
     CELLS,
     POIS,
+    REASONS,
     SIGHTINGS,
     SQUARE,
     areas,
@@ -72,7 +73,7 @@ def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
     ],
 )
 def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, geom, reason):
-    assert reason in _staging.REASONS
+    assert reason in REASONS
     good = [("caf\u00e9", "SRID=4326;POINT(8.25 53.15)"), ("bar", "POINT(8.25 53.15)")]
     table(town, "shops", "kind text, geom geometry", [*good, (kind, geom)])
     assert call(town, POIS) == (3, 2, {reason: 1})
@@ -101,16 +102,17 @@ def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, g
     ],
 )  # fmt: skip
 def test_every_cell_that_cannot_be_used_is_kept_aside_with_a_reason(town, geom, reason):
-    assert reason in _staging.REASONS
-    heard: list[psycopg.errors.Diagnostic] = []
-    town.add_notice_handler(heard.append)
+    assert reason in REASONS
+    heard: list[str | None] = []
+    town.add_notice_handler(lambda said: heard.append(said.sqlstate))
     table(town, "areas", "geom geometry", [("SRID=4326;" + SQUARE,), (geom,)])
     assert call(town, CELLS) == (2, 1, {reason: 1})
     assert left_out(town) == [(2, reason)]
     assert everything(town, "SELECT name, GeometryType(geom), ST_SRID(geom) FROM dbanon.cell") == [
         (None, "POLYGON", 32632)
     ]
-    assert heard == []  # PostGIS would say where a polygon crosses itself
+    # PostGIS would say where a polygon crosses itself.
+    assert set(heard) <= {"DA018"}
 
 
 def test_cells_are_stored_with_their_names_in_whole(town):
@@ -151,10 +153,7 @@ def test_what_is_there_already_adds_nothing_and_what_is_new_is_added(town):
     call(town, POIS)
     again = refused(town, POIS)
     assert isinstance(again, DataError)
-    assert str(again) == (
-        "What is added must be new. The dataset has something for each of the 2 rows (2 "
-        "duplicate-poi). It was loaded before."
-    )
+    names(str(again), "new", "each of the 2 rows", "2 duplicate-poi")
     assert everything(town, "SELECT count(*) FROM dbanon.load") == [(1,)]
     town.execute("INSERT INTO public.shops VALUES ('cafe', 'SRID=4326;POINT(8.2001 53.1)')")
     assert call(town, POIS) == (3, 1, {"duplicate-poi": 2})
@@ -207,18 +206,13 @@ def test_a_replacement_of_which_nothing_is_usable_leaves_what_is_there(town):
     shops(town, ("cafe", "POINT(8.2 53.1)"))
     call(town, POIS)
     town.execute("UPDATE public.shops SET kind = NULL")
-    assert str(refused(town, POIS, ", replace => true")) == (
-        "At least one row must be usable. Got 1 row, none usable (1 missing-category). Check which "
-        "columns are named, and crs."
-    )
+    names(str(refused(town, POIS, ", replace => true")), "usable", "1 row", "1 missing-category", "crs")
     assert everything(town, "SELECT category FROM dbanon.poi") == [("cafe",)]
 
 
 def test_an_empty_table_is_nothing_usable(town):
     shops(town)
-    assert str(refused(town, POIS)) == (
-        "At least one row must be usable. Got 0 rows, none usable. Check which columns are named, and crs."
-    )
+    names(str(refused(town, POIS)), "usable", "0 rows", "crs")
 
 
 @pytest.mark.parametrize("given", ["POINT(53.1 8.2)", "POINT(53.1 98.2)"])
@@ -226,11 +220,7 @@ def test_axes_that_are_swapped_in_most_rows_are_refused(town, given):
     shops(town, ("cafe", given), ("bar", given), ("cafe", "POINT(8.2 53.1)"))
     error = refused(town, POIS)
     assert isinstance(error, ParameterError)
-    assert str(error) == (
-        "x must be the longitude or easting and y the latitude or northing. The geometries of column "
-        "'geom' have them the "
-        "other way round; swap them in a view, with ST_FlipCoordinates, and import that."
-    )
+    names(str(error), "longitude", "latitude", "'geom'", "ST_FlipCoordinates")
 
 
 def test_places_far_from_the_trajectories_are_kept(town):
@@ -248,10 +238,7 @@ def test_the_reference_system_may_be_given_where_geometries_name_none(town):
     table(town, "shops", "kind text, geom geometry", [("cafe", "POINT(446436.316 5883693.844)")])
     error = refused(town, POIS)
     assert isinstance(error, DataError)
-    assert str(error) == (
-        "The geometries in 'geom' must name their reference system. Theirs is 0. "
-        "Name it, for example --crs EPSG:4326, or set it with ST_SetSRID."
-    )
+    names(str(error), "'geom'", "reference system", 0, "--crs EPSG:4326")
     assert call(town, POIS, ", crs => 'EPSG:25832'") == (1, 1, {})
     assert everything(town, "SELECT ST_X(ST_Transform(geom, 4326))::numeric(9, 6)::float8 FROM dbanon.poi") == [(8.2,)]
 

@@ -9,6 +9,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from dbanon import load
+from tests.facts import names
 
 CALL = "SELECT * FROM dbanon.import_trajectories('public.gps', dataset => 'd'{})"
 SITES = "SELECT * FROM dbanon.import_sites('public.clinics', dataset => 'd', geom => 'place'{})"
@@ -62,16 +63,15 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
         "rows_read": 94,
         "rows_kept": 92,
         "quarantined": {"missing-subject": 1, "duplicate-fix": 1},
+        "days": None,
         "trajectories": 11,
         "subjects": 11,
         "srid": 32632,
         "far": {"far-position": 1, "far-time": 1},
     }
-    assert said == [
-        "NOTICE: 1 position lies far outside the rest and was kept; load with drop_outliers => true to leave it out, "
-        "or keep to an area (bbox => ...).",
-        "NOTICE: 1 time lies far outside the rest and was kept; load with drop_outliers => true to leave it out.",
-    ]
+    position, moment = said
+    names(position, "NOTICE: ", "1 position", "kept", "drop_outliers => true", "bbox => ")
+    names(moment, "NOTICE: ", "1 time", "kept", "drop_outliers => true")
     assert gps.execute("SELECT source, rows_read, loaded_by = session_user FROM dbanon.load").fetchall() == [
         ("table public.gps", 94, True)
     ]
@@ -84,98 +84,95 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
     report = load.import_trajectories(
         gps, "gps", load.Options(dataset="d"), columns=columns, progress=lambda *stage: told.append(stage)
     )
-    assert report.notices == (
-        "Notice: 1 position lies far outside the rest and was kept; load with --drop-outliers to leave it out, or keep "
-        "to an area (--bbox).",
-    )
-    assert told == [
-        ("reading public.gps", 0, None),
-        ("looking for wild positions", 0, None),
-        ("making trajectories", 0, None),
-        ("making trajectories", 10, 10),
-    ]
+    (notice,) = report.notices
+    names(notice, "Notice: ", "1 position", "kept", "--drop-outliers", "--bbox")
+    assert [done for _, *done in told] == [[0, None], [0, None], [0, None], [10, 10]]
+    names(told[0][0], "public.gps")
+    names(told[-1][0], "trajectories")
     assert gps.execute("SHOW client_min_messages").fetchone() == ("notice",)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message", "hint"),
+    ("arguments", "code", "facts", "hint"),
     [
-        ({"geom": "'place'"}, "DA012", "public.gps must have a column 'place'. It has: i, subject, ", "Name the right"),
-        ({"subject": "NULL"}, "DA011", "The columns of subject, time and geometry must be named.", "Name each as"),
-        ({"subject": "'i'", "trip": "'-'"}, "DA011", "Only the subject can be '-'.", "Name that column."),
-        ({"tz": "'Mars'"}, "DA011", "The time zone must be a name such as Europe/Berlin or UTC. Got 'Mars'.", "Name"),
-        ({"crs": "'Mars'"}, "DA011", "The reference system must be one of PostGIS's", "Give one such as EPSG:4326."),
-        ({"srid": "4326"}, "DA011", "A dataset must be in a projected reference system in", "Leave it out for the UTM"),
+        ({"geom": "'place'"}, "DA012", ("public.gps", "'place'", "i, subject"), "name"),
+        ({"subject": "NULL"}, "DA011", ("subject, time and geometry", "NULL"), "name"),
+        ({"subject": "'i'", "trip": "'-'"}, "DA011", ("subject", "'-'"), "column"),
+        ({"tz": "'Mars'"}, "DA011", ("time zone", "'Mars'"), "tz => 'UTC'"),
+        ({"crs": "'Mars'"}, "DA011", ("spatial_ref_sys", "'Mars'"), "EPSG:4326"),
+        ({"srid": "4326"}, "DA011", ("projected", "metres", 4326), "UTM"),
         (
             {"grid_m": "'NaN'"},
             "DA011",
-            "The space grid must be a number of metres above 0, and",
-            "Leave it out for gri",
+            ("space grid", "NaN"),
+            "grid_m => 1",
         ),
-        ({"grid_m": "1e7"}, "DA011", "The space grid must be a number of metres above 0, and", "Leave it out for gri"),
-        ({"grid_m": "NULL"}, "DA011", "The space grid must be a number of metres above 0, and", "Leave it out for gri"),
+        ({"grid_m": "1e7"}, "DA011", ("space grid", "1,000,000", 10000000), "grid_m => 1"),
+        ({"grid_m": "NULL"}, "DA011", ("space grid", "NULL"), "grid_m => 1"),
         (
             {"grid_s": "0"},
             "DA011",
-            "The time grid must be a whole number of seconds above 0",
-            "Leave it out for grid_s",
+            ("time grid", 0),
+            "grid_s => 1",
         ),
-        ({"mode": "'add'"}, "DA011", "The mode of a load must be create, append or replace. Got 'add'.", "Choose one"),
-        ({"mode": "NULL"}, "DA011", "The mode of a load must be create, append or replace. Got NULL.", "Choose one"),
-        ({"mode": "'append'"}, "DA001", "The dataset must exist. There is none named 'd'.", "Load one with"),
-        ({"split_gap_s": "0"}, "DA011", "The gap that splits must be seconds above 0. Got 0.", "Change it to one such"),
-        ({"split_gap_s": "'NaN'"}, "DA011", "The gap that splits must be seconds above 0. Got NaN.", "Change it to"),
+        ({"mode": "'add'"}, "DA011", ("create, append or replace", "'add'"), "three"),
+        ({"mode": "NULL"}, "DA011", ("create, append or replace", "NULL"), "three"),
+        ({"mode": "'append'"}, "DA001", ("dataset", "'d'"), "dbanon.import_trajectories"),
+        ({"split_gap_s": "0"}, "DA011", ("gap", "above 0", "0."), "split_gap_s => 3600"),
+        ({"split_gap_s": "'NaN'"}, "DA011", ("gap", "above 0", "NaN"), "split_gap_s => 3600"),
         (
             {"bbox": "'{0,0,1}'"},
             "DA011",
-            "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below YMAX",
-            "Write it like bbox",
+            ("XMIN,YMIN,XMAX,YMAX",),
+            "bbox => '{8,53,9,54}'",
         ),
-        ({"bbox": "'{0,0,1,NULL}'"}, "DA011", "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below", "Write it like"),
-        ({"bbox": "'{{0,0,1,1}}'"}, "DA011", "A box must be XMIN,YMIN,XMAX,YMAX with YMIN below", "Write it like"),
+        ({"bbox": "'{0,0,1,NULL}'"}, "DA011", ("XMIN,YMIN,XMAX,YMAX",), "bbox => '{8,53,9,54}'"),
+        ({"bbox": "'{{0,0,1,1}}'"}, "DA011", ("XMIN,YMIN,XMAX,YMAX",), "bbox => '{8,53,9,54}'"),
         (
             {"bbox": "'{0,0,1,1}'"},
             "DA012",
-            "At least one row must be usable. Got 90 rows, none usable (90 outside-bb",
-            "C",
+            ("usable", "90 rows", "90 outside-bbox"),
+            "bbox",
         ),
         (
             {"geom": "'subject'", "subject": "'i'"},
             "DA012",
-            "Column 'subject' must be a geometry. It is text.",
-            "Make poi",
+            ("'subject'", "geometry", "text"),
+            "ST_MakePoint(lon, lat)",
         ),
         (
             {"time": "'subject'", "subject": "'i'"},
             "DA012",
-            "Column 'subject' must be a timestamp, a date",
-            "Cast it in",
+            ("'subject'", "timestamp", "unix seconds", "text"),
+            "view",
         ),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, arguments, code, message, hint):
+def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, arguments, code, facts, hint):
     more = "".join(f', "{name}" => {value}' for name, value in arguments.items())
     told = _refused(gps, CALL.format(more))
     assert told[0] == code
-    assert told[1].startswith(message), told[1]
-    assert told[2].startswith(hint), told[2]
+    names(told[1], *facts)
+    names(told[2], hint)
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
 def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
     told = _refused(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
-    assert told[1] == "A dataset must have a name of 1 to 200 characters that can be seen. Got another."
+    assert told[0] == "DA011"
+    names(told[1], "name", "1 to 200")
 
 
 def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
     _import(gps)
-    assert _refused(gps, CALL.format("")) == (
-        "DA011",
-        "A new dataset must have a new name. There is a 'd' already.",
-        "Add to it with mode => 'append' or replace its trajectories with mode => 'replace'.",
-    )
-    assert _refused(gps, CALL.format(", mode => 'append'"))[1].startswith("What is added must be new.")
+    code, message, hint = _refused(gps, CALL.format(""))
+    assert code == "DA011"
+    names(message, "'d'", "already")
+    names(hint, "mode => 'append'", "mode => 'replace'")
+    code, message, _ = _refused(gps, CALL.format(", mode => 'append'"))
+    assert code == "DA012"
+    names(message, "new", "90 rows")
     (row,) = _import(gps, mode="'replace'", split_gap_s="30", grid_m="5")
     assert row["trajectories"] == 90
     assert gps.execute("SELECT grid_m FROM dbanon.dataset").fetchall() == [(5,)]
@@ -223,10 +220,9 @@ def test_a_view_may_call_functions_that_name_postgis_by_the_search_path(connecti
 
 def test_an_operator_imports_what_it_may_read_and_others_may_not(gps, login):
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
-        assert _refused(operator, CALL.format(""))[:2] == (
-            "DA014",
-            "The login must be allowed to read the table. It may not read public.gps.",
-        )
+        code, message, hint = _refused(operator, CALL.format(""))
+        assert code == "DA014"
+        names(message + hint, "public.gps", "GRANT SELECT")
         gps.execute("GRANT SELECT ON public.gps TO PUBLIC")
         assert _import(operator, drop_outliers="true")[0]["rows_kept"] == 90
     for role in ("dbanon_worker", "dbanon_analyst"):
@@ -310,12 +306,10 @@ def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, s
     assert quarantined == {reason: reasons.count(reason) for reason in reasons if reason is not None}
     square = SQUARE.replace("N (", "N(").replace(", ", ",")
     assert _stored(town) == [("a", square), ("b", square), (None, "POINT(7 8)"), ("j", "POINT(90000 500)")]
-    assert said == [
-        "NOTICE: 1 site lies far outside where the trajectories are and was kept, though its rectangle would reach "
-        "from there to the users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...)."
-    ]
+    (notice,) = said
+    names(notice, "NOTICE: ", "1 site", "kept", "drop_outliers => true", "bbox => ")
     told = town.execute("SELECT content FROM dbanon.quarantine WHERE line = 2").fetchone()
-    assert told == ({"title": "a", "place": square},)
+    assert told == ({"title": " a ", "place": square},)
     assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
 
 
@@ -345,7 +339,9 @@ def test_sites_whose_names_have_control_characters_are_left_out_of_tables_as_of_
     assert town.execute(SITES.format(", name => 'title'")).fetchone()[1:] == (3, 1, {"control-characters": 2})
     file = tmp_path / "sites.parquet"
     pq.write_table(pa.table({"name": ["good", wild], "x": [17.0, 9.0], "y": [8.0, 8.0]}), file)
-    report = load.load_sites(town, file, dataset="d", columns=load.SiteColumns(name="name"), crs="EPSG:32632")
+    report = load.load_places(
+        town, "sites", file, dataset="d", columns=load.PlaceColumns(name="name"), crs="EPSG:32632"
+    )
     assert (report.kept, report.quarantined) == (1, {"control-characters": 1})
     assert [name for name, _ in _stored(town)] == ["good", "good"]
 
@@ -354,8 +350,8 @@ def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
     rows = [(name, text) for name, text, _ in ODD if text is not None and "CIRC" not in text]
     path = tmp_path / "sites.csv"
     path.write_text("title,place\n" + "".join(f'{name or ""},"{text}"\n' for name, text in rows))
-    columns = load.SiteColumns(name="title", geom="place")
-    report = load.load_sites(town, path, dataset="d", columns=columns, crs="EPSG:32632")
+    columns = load.PlaceColumns(name="title", geom="place")
+    report = load.load_places(town, "sites", path, dataset="d", columns=columns, crs="EPSG:32632")
     before = _stored(town)
     _clinics(town, *rows)
     row = town.execute(SITES.format(", name => 'title', replace => true")).fetchone()
@@ -383,55 +379,59 @@ def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
 
 
 @pytest.mark.parametrize(
-    ("statement", "code", "message", "hint"),
+    ("statement", "code", "facts", "hint"),
     [
-        (SITES.format(", name => 'place'"), "DA011", "The columns of geometry and name must differ.", "Name each as"),
+        (SITES.format(", name => 'place'"), "DA011", ("geometry and name", "'place'"), "name"),
         (
             SITES.format(", name => 'nme'"),
             "DA012",
-            "public.clinics must have a column 'nme'. It has: title,",
-            "Name the",
+            ("public.clinics", "'nme'", "title, place"),
+            "name",
         ),
-        (SITES.replace("'place'", "'title'").format(""), "DA012", "Column 'title' must be a geometry.", "Make points"),
+        (
+            SITES.replace("'place'", "'title'").format(""),
+            "DA012",
+            ("'title'", "geometry", "text"),
+            "ST_MakePoint(lon, lat)",
+        ),
         (
             SITES.replace("'d'", "'e'").format(""),
             "DA001",
-            "The dataset must exist. There is none named 'e'.",
-            "Load one",
+            ("dataset", "'e'"),
+            "dbanon.import_trajectories",
         ),
-        (SITES.format(", bbox => '{1,0,0,1}'"), "DA011", "A box in metres must have XMIN below XMAX", "Exchange its"),
+        (SITES.format(", bbox => '{1,0,0,1}'"), "DA011", ("metres", "XMIN", "XMAX"), "exchange"),
         (
             SITES.format(", crs => 'EPSG:3857'"),
             "DA012",
-            "At least one row must be usable. Got 2 rows, none",
-            "Check whi",
+            ("usable", "2 rows", "2 other-reference-system"),
+            "crs",
         ),
         (
             SITES.format(", bbox => '{0,0,9,9}'"),
             "DA012",
-            "At least one row must be usable. Got 2 rows, none",
-            "Check wh",
+            ("usable", "2 rows", "2 outside-bbox"),
+            "bbox",
         ),
     ],
 )
-def test_sites_that_cannot_be_imported_are_refused_and_nothing_is_replaced(town, statement, code, message, hint):
+def test_sites_that_cannot_be_imported_are_refused_and_nothing_is_replaced(town, statement, code, facts, hint):
     _clinics(town, ("a", "POINT (70 80)"), ("b", "POINT (70 90)"))
     town.execute("INSERT INTO dbanon.site (dataset_id, name, geom) VALUES (1, 'old', 'SRID=32632;POINT (1 1)')")
     told = _refused(town, statement.removesuffix(")") + ", replace => true)")
     assert told[0] == code
-    assert told[1].startswith(message), told[1]
-    assert told[2].startswith(hint), told[2]
+    names(told[1], *facts)
+    names(told[2], hint)
     assert _stored(town) == [("old", "POINT(1 1)")]
 
 
 def test_sites_that_lie_among_the_users_only_with_x_and_y_exchanged_are_refused(town):
     town.execute("UPDATE dbanon.trajectory SET path = ST_Translate(path, 400000, 5000000)")
     _clinics(town, ("a", "POINT (5000100 400100)"), ("b", "POINT (5000200 400100)"), ("c", "POINT (400100 5000100)"))
-    assert _refused(town, SITES.format(""))[1:] == (
-        "x must be the longitude or easting and y the latitude or northing.",
-        "The geometries of column 'place' have them the other way round; swap them in a view, with ST_FlipCoordinates, "
-        "and import that.",
-    )
+    code, message, hint = _refused(town, SITES.format(""))
+    assert code == "DA011"
+    names(message, "longitude", "latitude")
+    names(hint, "'place'", "ST_FlipCoordinates")
     assert _stored(town) == []
 
 

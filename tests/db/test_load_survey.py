@@ -5,6 +5,7 @@ import pytest
 
 from dbanon import load
 from dbanon.errors import DataError, ParameterError
+from tests.facts import names, refusal
 
 HEAD = "subject,time,x,y\n"
 rng = np.random.default_rng(5)
@@ -72,16 +73,15 @@ def test_a_second_town_with_a_share_of_the_fixes_is_no_outlier(connection, write
 def test_a_single_jump_of_the_clock_is_told_as_one(connection, write):
     late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
     report = _load(connection, write([*late, "s1,0,8.2,53.1"]))
-    assert report.notices == (
-        "Notice: 1 time lies far outside the rest and was kept; load with --drop-outliers to leave it out.",
-    )
+    (notice,) = report.notices
+    names(notice, "Notice: ", "1 time", "kept", "--drop-outliers")
 
 
 def test_a_jump_of_the_clock_is_counted(connection, write):
     late = [f"s{i % 20},{1212562884 + i * 10},8.2,53.1" for i in range(300)]
     report = _load(connection, write([*late, "s1,0,8.2,53.1", "s2,4102444800,8.2,53.1"]))
     assert report.far == {"far-time": 2}
-    assert "2 times lie far outside the rest" in report.notices[0]
+    names(report.notices[0], "Notice: ", "2 times", "kept", "--drop-outliers")
 
 
 def test_towns_on_the_antimeridian_are_one_town(connection, write):
@@ -124,7 +124,7 @@ def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
     with connection.transaction():
         connection.execute(
             "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
-            "0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
+            "NULL::date AS day, 0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
         )
         (fixes,) = connection.execute("SELECT dbanon_internal.ordered_fixes(NULL, %s)", [most]).fetchone()
         counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()
@@ -139,7 +139,7 @@ def test_the_first_and_the_last_time_are_told(connection, write):
 
 def test_a_dataset_wider_than_its_zone_is_told_apart(connection, write):
     rows = [*TOWN, *(f"t{i},{i},{2 + i / 10},50" for i in range(300))]
-    assert "degrees from the meridian of SRID" in _load(connection, write(rows)).notices[0]
+    names(_load(connection, write(rows)).notices[0], "6 degrees", "SRID", "%")
 
 
 # ---- boxes -----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_box_may_cross_the_antimeridian(connection, write):
 
 
 def test_a_box_in_metres_does_not_cross_the_antimeridian(connection, write):
-    with pytest.raises(ParameterError, match="only one in degrees can cross the antimeridian"):
+    with refusal(ParameterError, "box in metres", "XMIN", "XMAX"):
         _load(connection, write(["a,0,440000,5900000"]), crs="EPSG:32632", bbox=(500000, 0, 400000, 6000000))
 
 
@@ -183,10 +183,7 @@ def _refused(connection, path, **options):
 
 def test_latitudes_beyond_90_degrees_are_longitudes(connection, write):
     rows = [f"s{i % 9},{i},37.7,-122.{i}" for i in range(100, 150)]
-    assert _refused(connection, write(rows)) == (
-        "x must be the longitude or easting and y the latitude or northing. Columns 'x' and 'y' are the other way "
-        "round; give --x y --y x."
-    )
+    names(_refused(connection, write(rows)), "longitude", "latitude", "'x'", "'y'", "--x y --y x")
 
 
 def test_columns_that_say_what_they_are_are_believed(connection, write):
@@ -229,7 +226,7 @@ def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
 
 def test_the_same_file_a_second_time_adds_nothing_and_says_so(connection, write):
     _load(connection, write(TOWN))
-    with pytest.raises(DataError, match=r"loaded before"):
+    with refusal(DataError, "new"):
         _load(connection, write(TOWN), mode="append")
     assert connection.execute("SELECT count(*) FROM dbanon.load").fetchone() == (1,)
 

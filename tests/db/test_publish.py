@@ -1,5 +1,6 @@
 """The gate: what it lets through, what it refuses, and that what was let through stays."""
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dbanon.methods import METHODS
+from tests.facts import names
 
 Verify = Callable[..., None]
 
@@ -135,14 +137,14 @@ def test_ids_are_numbered_from_one_in_the_order_rows_are_stored(connection: psyc
 
 def test_the_numbering_differs_from_release_to_release(connection: psycopg.Connection, run: int) -> None:
     firsts = set()
-    for number in range(40):
+    for number in itertools.takewhile(lambda _: len(firsts) < 2, range(40)):
         publish(connection, f"r{number}")
         firsts.add(value(connection, f"SELECT ST_XMin(region) FROM published.r{number} WHERE cloak_id = 1"))
     assert firsts == {0.0, 70.0}
 
 
 @pytest.mark.parametrize(
-    ("figure", "sentence"), [(f, told) for family in METHODS.values() for f, told in family.notices.items()]
+    ("figure", "sentence"), [(f, text) for family in METHODS.values() for f, text in family.notices.items()]
 )
 def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     own: psycopg.Connection, figure: str, sentence: str
@@ -157,7 +159,7 @@ def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     own.execute("UPDATE dbanon.verification SET figures = jsonb_build_object(%s::text, 3)", [figure])
     publish(own, "three")
     assert len(notices) == 2
-    assert str(notices[0]).startswith("The grouping is the same as in silent (withdrawn)")
+    names(str(notices[0]), "same", "silent (withdrawn)")
     assert notices[1] == sentence % 3
 
 
@@ -174,7 +176,7 @@ def test_only_verified_runs_are_published(connection: psycopg.Connection, run: i
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
     error = refusal(connection, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA004"
-    assert str(error.diag.message_primary) == f"A run must be verified to be published. Run 1 is {status}."
+    names(str(error.diag.message_primary), "verified", "run 1", status)
 
 
 def test_a_run_without_a_verification_is_refused(own: psycopg.Connection) -> None:
@@ -252,11 +254,8 @@ def test_any_change_since_the_verification_is_refused(own: psycopg.Connection, s
     error = refusal(own, "SELECT dbanon.publish(1, 'ten')")
     assert error.sqlstate == "DA005"
     loaded = "SELECT r.dataset_revision <> d.revision FROM dbanon.run r JOIN dbanon.dataset d USING (dataset_id)"
-    assert error.diag.message_hint == (
-        "The dataset has changed since that run; start another: CALL dbanon.anonymize(...)."
-        if own.execute(loaded).fetchone() == (True,)
-        else "Verify it again: SELECT dbanon.verify_run(1)."
-    )
+    changed = own.execute(loaded).fetchone() == (True,)
+    names(str(error.diag.message_hint), "CALL dbanon.anonymize" if changed else "SELECT dbanon.verify_run(1)")
     assert value(own, "SELECT count(*) FROM dbanon.release") == 0
 
 
@@ -460,12 +459,9 @@ def test_views_on_a_release_do_not_hold_up_its_withdrawal(connection: psycopg.Co
 def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s, todo = 'compute', worker = 'w', attempts = 3", [status])
     assert value(connection, "SELECT dbanon_internal.reap_runs()") == 1
-    row = connection.execute("SELECT status, error, finished_at IS NOT NULL FROM dbanon.run").fetchone()
-    assert row == (
-        "failed",
-        "The process that computes a run must stay up until it is done. It went away; start another run.",
-        True,
-    )
+    row = connection.execute("SELECT status, finished_at IS NOT NULL, error FROM dbanon.run").fetchone()
+    assert row[:2] == ("failed", True)
+    names(row[2], "process", "start another run")
     assert value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
     assert value(connection, "SELECT count(*) FROM dbanon.membership") == 0
 

@@ -8,6 +8,7 @@ import pytest
 from dbanon import releases
 from dbanon.connection import errors_translated
 from dbanon.errors import ParameterError
+from tests.facts import names, refusal
 
 NOTE = "SELECT dbanon_internal.note_refusal(%s, %s, %s, %s)"
 KEPT = """SELECT r.publish_error, (
@@ -18,14 +19,14 @@ KEPT = """SELECT r.publish_error, (
 @pytest.mark.parametrize(
     ("noted", "kept"),
     [
-        (("ten", "DA013", "It is being read."), ("Not published as ten: It is being read.", "ten", "DA013")),
-        (("ten", "DA013", "\x1b]0;\x9b\x7fmine\x07\n"), ("Not published as ten:  ]0;  mine", "ten", "DA013")),
-        (("ten", "DA013", "x" * 5000), ("Not published as ten: " + "x" * 1000, "ten", "DA013")),
+        (("ten", "DA013", "It is being read."), ("It is being read.", "ten", "DA013")),
+        (("ten", "DA013", "\x1b]0;\x9b\x7fmine\x07\n"), ("]0;  mine", "ten", "DA013")),
+        (("ten", "DA013", "x" * 5000), ("x" * 1000, "ten", "DA013")),
         (("x\x1b", "DA002", "No."), ("No.", None, "DA002")),
-        ((None, None, None), ("The server refused it (SQLSTATE ); its log says why.", None, None)),
+        ((None, None, None), ("SQLSTATE", None, None)),
         (
             ("ten", "22P02", "invalid input: p-7.x"),
-            ("Not published as ten: The server refused it (SQLSTATE 22P02); its log says why.", "ten", "22P02"),
+            ("SQLSTATE 22P02", "ten", "22P02"),
         ),
     ],
     ids=["plain", "escapes", "long", "no name", "nothing", "the server's own"],
@@ -41,7 +42,9 @@ def test_what_an_operator_notes_is_kept_in_its_own_name_and_cannot_harm_a_termin
         operator.execute(NOTE, [run, *noted])
         row = operator.execute(KEPT).fetchone()
         assert row is not None
-        assert row[0].strip() == kept[0]
+        said, name, _ = kept
+        names(row[0], said, *([name] if name else []))
+        assert not set("7x") & set(row[0].replace(said, ""))  # nothing else of what was noted
         assert row[1][0][:3] == [operator.info.user, *kept[1:]]
         assert not set(row[0] + row[1][0][3]) & set("\x1b\x07\x9b\x7f\n")
         operator.execute(NOTE, [99, "ten", "DA013", "There is no such run."])
@@ -65,11 +68,11 @@ def test_a_refusal_that_cannot_be_noted_is_the_error_that_is_shown(connection: p
     connection.execute("SELECT dbanon.publish(1, 'ten')")
     with psycopg.connect(connection.info.dsn, password=connection.info.password) as other:
         other.execute("UPDATE dbanon.run SET error = error")
-        with pytest.raises(ParameterError, match="There is a 'ten' already"), errors_translated():
+        with refusal(ParameterError, "'ten'", "already"), errors_translated():
             releases.publish(connection, run, "ten")
     row = connection.execute(KEPT).fetchone()
     assert row is not None
     assert (row[0], row[1][0][2]) == (None, "DA003")
     connection.execute("DROP FUNCTION dbanon_internal.note_refusal(bigint, text, text, text)")
-    with pytest.raises(ParameterError, match="There is a 'ten' already"), errors_translated():
+    with refusal(ParameterError, "'ten'", "already"), errors_translated():
         releases.publish(connection, run, "ten")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dbanon import _sqlstate, schema
 from dbanon.errors import ParameterError, choose_one
 from dbanon.methods import METHODS, _parsing, describe, method
+from tests.facts import names, refusal
 
 # What the answers must not depend on.
 SETTINGS = """
@@ -235,23 +236,22 @@ def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, val
 
 def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
     told = from_sql(reader, "tp-aware" * 100_000, None, {})
-    assert told == f"There is no method named '{('tp-aware' * 8)[:57]}...'. {choose_one(METHODS)}"
+    names(told, "method", f"'{('tp-aware' * 8)[:57]}...'", ", ".join(sorted(METHODS)))
 
 
 def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection) -> None:
-    parameters = [item["name"] for item in describe(METHODS["tp-aware"])]
-    for name, algorithm, params, what, known in (
-        ("tp-awar", None, {}, "method named 'tp-awar'", METHODS),
-        ("tp-aware", "magic", {}, "algorithm of tp-aware named 'magic'", ["traj-anon"]),
-        ("tp-aware", None, {"instant": 3}, "parameter of tp-aware named 'instant'", parameters),
-    ):
-        assert from_sql(reader, name, algorithm, params) == f"There is no {what}. {choose_one(known)}"
-    told = "The 'k' parameter of tp-aware must be an integer >= 2. Got 1 instead."
-    assert from_sql(reader, "tp-aware", None, {"k": 1}) == told
-    assert from_sql(reader, "tp-aware", None, {"k": "1"}) == told
-    assert from_sql(reader, "sensitive-sites", "local", {"guard_m": 5}) == (
-        "The 'guard_m' parameter of sensitive-sites must go with bk or mk or knn. Got it for local; leave it out."
-    )
+    wrong: list[tuple[str, str | None, dict[str, Any], tuple[object, ...]]] = [
+        ("tp-awar", None, {}, ("method", "'tp-awar'", "'tp-aware'")),
+        ("tp-aware", "magic", {}, ("algorithm of tp-aware", "'magic'", "traj-anon")),
+        ("tp-aware", None, {"instant": 3}, ("parameter of tp-aware", "'instant'", "'instants'")),
+        ("tp-aware", None, {"k": 1}, ("'k'", "tp-aware", "integer >= 2", 1)),
+        ("tp-aware", None, {"k": "1"}, ("'k'", "tp-aware", "integer >= 2", 1)),
+        ("sensitive-sites", "local", {"guard_m": 5}, ("'guard_m'", "sensitive-sites", "bk or mk or knn", "local")),
+    ]
+    for named, algorithm, params, facts in wrong:
+        told = from_sql(reader, named, algorithm, params)
+        assert told == from_python(named, algorithm, params)
+        names(told, *facts)
 
 
 def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) -> None:
@@ -268,15 +268,13 @@ def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) 
     ids=["null", "list", "number", "text", "boolean"],
 )
 def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, shown: str) -> None:
-    assert from_sql(reader, "tp-aware", None, params) == (
-        f"The parameters must be an object of names and values. Got {shown} instead. Write them as in '{{\"k\": 20}}'."
-    )
+    names(from_sql(reader, "tp-aware", None, params), "parameters", "object", shown, "'{\"k\": 20}'")
 
 
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
     row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
     assert row == (from_python("tp-aware", None, {}),)
-    assert from_sql(reader, None, None, {}) == f"There is no method named NULL. {choose_one(METHODS)}"
+    names(from_sql(reader, None, None, {}), "method", "NULL", ", ".join(sorted(METHODS)))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -328,9 +326,9 @@ def test_who_submits_and_who_computes_may_ask_the_registry(login: Callable[[str]
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement)
         if may:
-            with pytest.raises(psycopg.Error, match="There is no method named 'tp-awar'"):
+            with refusal("DA011", "method", "'tp-awar'"):
                 connection.execute("SELECT dbanon_internal.check_params('tp-awar', NULL, NULL)")
-            with pytest.raises(psycopg.Error, match="Got 'x' instead"):
+            with refusal("DA011", "'k'", "'x'"):
                 connection.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, '{\"k\": \"x\"}')")
 
 

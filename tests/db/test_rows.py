@@ -15,6 +15,7 @@ from dbanon.attacks import Clause, Verdict
 from dbanon.cloaks import Cloaks
 from dbanon.connection import connect, errors_translated
 from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from tests.facts import names, refusal
 
 
 def _value(connection, query, *params):
@@ -224,7 +225,7 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
         requests = reader.inputs(dataset.dataset_id, ["requests"])["requests"]
         assert reader.dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
-    with pytest.raises(StoreError, match="during a run"):
+    with refusal(StoreError, "dataset", "run it again"):
         runs.demand_unchanged(connection, before)
     with reading.open_reader(database) as reader:
         now = reader.dataset(dataset.dataset_id)
@@ -269,7 +270,7 @@ def test_cloaks_without_extra_and_none_at_all_are_written(connection, dataset, n
 
 def test_a_run_that_would_write_too_much_is_refused_before_it_writes(connection, dataset, new_run, monkeypatch):
     monkeypatch.setattr(writing, "LARGEST_RUN_BYTES", 1000)
-    with pytest.raises(StoreError, match="at most"):
+    with refusal(StoreError, "at most", "GB", "cloaks"):
         writing.write_cloaks(connection, new_run, dataset, _cloaks(9))
     assert _value(connection, "SELECT count(*) FROM dbanon.cloak") == 0
 
@@ -292,7 +293,7 @@ def test_evidence_is_what_the_tables_hold(database, connection, run):
 
 def test_evidence_of_a_run_without_rows_is_empty_and_of_no_run_refused(database, new_run):
     assert len(_evidence(database, new_run).cloak_record) == 0
-    with pytest.raises(ParameterError, match="no run 999"):
+    with refusal(ParameterError, "run 999"):
         _evidence(database, 999)
 
 
@@ -345,7 +346,7 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     assert shown[0][4].startswith("POLYGON")
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
     assert runs.list_runs(connection)[0]["releases"] == "ten_people"
-    with pytest.raises(ParameterError, match="free"):
+    with refusal(ParameterError, "free", "already"):
         check(connection, "ten_people")
     releases.unpublish(connection, "ten_people")
     check(connection, "ten_people")
@@ -367,7 +368,7 @@ def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection,
     releases.publish(connection, run, "ten_people")
     with pytest.raises(psycopg.Error) as caught:
         connection.execute("DELETE FROM dbanon.release_1")
-    assert caught.value.diag.message_hint.startswith("Withdraw it with SELECT dbanon.unpublish('ten_people') and")
+    names(caught.value.diag.message_hint, "SELECT dbanon.unpublish('ten_people')")
 
 
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
@@ -394,9 +395,9 @@ def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_
 
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
-    with pytest.raises(ParameterError, match="Choose one of: 'd'"):
+    with refusal(ParameterError, "'dd'", "'d'"):
         runs.dataset_row(connection, "dd")
-    with pytest.raises(ParameterError, match="no run 77"):
+    with refusal(ParameterError, "run 77"):
         runs.run_row(connection, 77)
 
 
@@ -404,8 +405,8 @@ def test_an_unknown_dataset_or_run_is_named(connection, dataset):
     ("state", "kind", "word"),
     [
         ("53100", StoreError, "disk"),
-        ("57P01", StoreError, "connection was lost"),
-        ("08006", StoreError, "connection was lost"),
+        ("57P01", StoreError, "lost"),
+        ("08006", StoreError, "lost"),
         ("42501", StoreError, "rights"),
         ("3F000", SchemaMismatch, "db upgrade"),
         ("42P01", SchemaMismatch, "db upgrade"),
@@ -433,9 +434,9 @@ def test_a_row_that_breaks_a_check_is_not_quoted(connection, dataset, new_run):
 
 
 def test_a_server_that_does_not_answer_and_a_database_that_is_not_there(tmp_path, database):
-    with pytest.raises(StoreError, match="must answer"):
+    with refusal(StoreError, "server", "--dsn"):
         connect(f"postgresql://nobody@/none?host={tmp_path}")
-    with pytest.raises(StoreError, match="must answer"):
+    with refusal(StoreError, "server", "--dsn"):
         _read(f"postgresql://nobody@/none?host={tmp_path}", 1)
     with psycopg.connect(database) as known, pytest.raises(StoreError):
         connect(psycopg.conninfo.make_conninfo(database, dbname=known.info.dbname + "_not_there"))

@@ -14,6 +14,7 @@ from dbanon._progress import silent
 from dbanon.connection import connect
 from dbanon.database import open_database
 from dbanon.watch import Watch
+from tests.looks import counted_looks, look_on
 
 
 @pytest.fixture(autouse=True)
@@ -74,19 +75,20 @@ def test_work_that_ends_in_time_is_not_given_up(
 ) -> None:
     given_up = threading.Event()
     queue.cancel_run(connection, claim.run_id)
-    with pytest.raises(KeyboardInterrupt), Watch(holder, claim, silent, give_up=given_up.set):
+    watch = Watch(holder, claim, silent, give_up=given_up.set)
+    with pytest.raises(KeyboardInterrupt), watch:
         computation()
-    time.sleep(0.5)
+    assert not watch._thread.is_alive()  # who could still give up
     assert not given_up.is_set()
 
 
 def test_a_run_whose_verdict_has_just_been_recorded_is_not_taken_for_lost(
     database: str, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending = pipeline._Run._result
+    ending, looks = pipeline._Run._result, counted_looks(monkeypatch)
 
     def late(self: pipeline._Run, *verdict: Any, **known: Any) -> runs.RunResult:
-        time.sleep(0.5)  # ten looks
+        look_on(looks)
         return ending(self, *verdict, **known)
 
     monkeypatch.setattr(pipeline._Run, "_result", late)

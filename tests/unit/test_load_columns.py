@@ -6,9 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.load import SiteColumns, _bbox, _files, _parse, _sites
+from dbanon.load import PlaceColumns, _bbox, _files, _parse, _tables
+from tests.facts import names, refusal
+
+
+def _out_of_range(seconds):
+    return np.isfinite(seconds) & ((seconds < _parse.FIRST_S) | (seconds >= _parse.LAST_S))
 
 
 def _read(path, *names):
@@ -68,13 +74,13 @@ def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
     first = times.seconds(pa.array(["1212562884", "1212562884000", "1212562885"]))
     assert first.to_pylist() == [1212562884, 1212562884000, 1212562885]
     assert times.seconds(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
-    assert _parse.out_of_range(first.to_numpy()).tolist() == [False, True, False]
+    assert _out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
 def test_a_number_of_another_unit_is_no_time():
     times = _parse.Times(None)
     first = times.seconds(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
-    assert _parse.out_of_range(first).tolist() == [False, False, False, True]
+    assert _out_of_range(first).tolist() == [False, False, False, True]
 
 
 def test_dates_written_as_one_number_are_refused():
@@ -90,7 +96,7 @@ def test_a_time_that_clocks_left_out_is_none():
 def test_timestamps_beyond_all_years_do_not_wrap_round():
     cells = pa.array([2**60, 1212562884], pa.timestamp("s"))
     seconds = _parse.Times("UTC").seconds(cells).to_numpy()
-    assert _parse.out_of_range(seconds).tolist() == [True, False]
+    assert _out_of_range(seconds).tolist() == [True, False]
     assert seconds[1] == 1212562884
 
 
@@ -119,9 +125,7 @@ def test_cells_may_be_separated_by_other_signs(tmp_path, separator):
 def test_a_column_of_lists_is_refused(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"x": [[1.0, 2.0]]}), path)
-    assert _refusal(path, "x") == (
-        "Column 'x' of lists.parquet must hold one value a row. It holds lists; take them apart."
-    )
+    names(_refusal(path, "x"), "'x'", "lists.parquet", "one value", "lists")
 
 
 def test_utf_16_is_told_from_a_binary_file(tmp_path):
@@ -182,7 +186,7 @@ def test_a_byte_order_mark_quotes_and_line_breaks_in_quotes_are_read(tmp_path):
 def test_an_open_quote_that_swallows_rows_is_named_by_its_line(tmp_path):
     path = tmp_path / "open.csv"
     path.write_text("a,b\nx,1\n" + '"y,1\nz,2\n"w,3\n' + "v,4\n")
-    assert "The one of line 3 is not; a quote may be open there" in _refusal(path, "a")
+    names(_refusal(path, "a"), "'a'", path.name, "line 3", "quote")
 
 
 @pytest.mark.parametrize(
@@ -211,9 +215,7 @@ def test_parquet_columns_keep_their_types_and_dictionaries_are_undone(tmp_path):
 def test_a_missing_column_names_those_found(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("cab,when\n1,2\n")
-    assert _refusal(path, "cab", "x").startswith(
-        "fixes.csv must have a column 'x'. It has: cab, when; name the right one"
-    )
+    names(_refusal(path, "cab", "x"), "fixes.csv", "'x'", "cab, when")
 
 
 def test_a_file_without_a_header_is_refused_without_quoting_it(tmp_path):
@@ -226,9 +228,7 @@ def test_a_file_without_a_header_is_refused_without_quoting_it(tmp_path):
 def test_a_ragged_row_is_named_by_its_line_and_not_quoted(tmp_path):
     path = tmp_path / "fixes.csv"
     path.write_text("a,b\n1,2\n3\n")
-    assert _refusal(path, "a") == (
-        "fixes.csv must be a whole CSV or Parquet file. Line 3 has 1 cell where the header has 2; mend or remove it."
-    )
+    names(_refusal(path, "a"), "fixes.csv", "line 3", "1 cell", 2)
 
 
 @pytest.mark.parametrize(
@@ -262,51 +262,61 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("columns", "facts"),
     [
-        ({"geom": "area", "x": "lon"}, "Got columns of both; give --geom, or --x and --y."),
-        ({"geom": "area", "y": "y"}, "Got columns of both"),
-        ({"x": "lon", "y": "lon"}, "Got 'lon' twice"),
-        ({"x": "y"}, "Got 'y' twice"),
-        ({"name": "x"}, "Got 'x' twice"),
-        ({"geom": "area", "name": "area"}, "Got 'area' twice"),
-        ({"x": "Lat", "y": "lng"}, "Columns 'Lat' and 'lng' are the other way round; give --x lng --y Lat."),
+        ({"geom": "area", "x": "lon"}, ("both", "--geom", "--x and --y")),
+        ({"geom": "area", "y": "y"}, ("both", "--geom")),
+        ({"x": "lon", "y": "lon"}, ("position", "'lon'")),
+        ({"x": "y"}, ("position", "'y'")),
+        ({"name": "x"}, ("position and name", "'x'")),
+        ({"geom": "area", "name": "area"}, ("position and name", "'area'")),
+        ({"x": "Lat", "y": "lng"}, ("longitude", "latitude", "'Lat'", "'lng'", "--x lng --y Lat")),
     ],
 )
-def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, words):
-    with pytest.raises(ParameterError) as refused:
-        SiteColumns(**columns).check()
-    assert words in str(refused.value)
+def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
+    with refusal(ParameterError, *facts):
+        PlaceColumns(**columns).check()
 
 
 def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
-    for columns in (SiteColumns(), SiteColumns(name="n"), SiteColumns(geom="area")):
+    for columns in (PlaceColumns(), PlaceColumns(name="n"), PlaceColumns(geom="area")):
         columns.check()
-    assert SiteColumns(x="lon").names() == ["lon", "y"]
-    assert SiteColumns(name="n").staged() == {"x": "x", "y": "y", "n": "name"}
-    assert SiteColumns(geom="area", name="n").staged() == {"area": "place", "n": "name"}
+    assert PlaceColumns(x="lon").names() == ["lon", "y"]
+    assert PlaceColumns(geom="area", name="n").names() == ["area", "n"]
 
 
-def test_the_middle_of_a_shape_is_that_of_its_bounds_the_short_way_round():
+def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():
     cells = [
-        "POLYGON ((1 1, 5 1, 1 9, 1 1))",
-        "MULTIPOINT ((179 0), (-177 2))",
-        "LINESTRING (178 0, 184 0)",
-        "POINT (190 5)",
+        "POINT (1 2)",
+        "POINT (nan nan)",
+        "POINT EMPTY",
+        "POLYGON ((0 0, 1 1))",
+        "CIRCULARSTRING (0 0, 1 1, 2 0)",
+        "?",
+        "",
     ]
-    x, y, _ = _sites._shapes(pa.array(cells), geographic=True)
-    assert (x.to_pylist(), y.to_pylist()) == ([3, -179, -179, 190], [5, 1, 0, 5])
-    x, _, _ = _sites._shapes(pa.array(cells), geographic=False)
-    assert x.to_pylist() == [3, 1, 181, 190]
+    shapes = shapely.from_wkb(_tables._shapes(pa.array(cells)).to_pylist())
+    assert [None if shape is None else shape.wkt for shape in shapes[:3]] == [
+        "POINT (1 2)",
+        "POINT (Infinity Infinity)",
+        "POINT EMPTY",
+    ]
+    assert list(shapes[3:]) == [None] * 4
 
 
-def test_shapes_that_cannot_be_read_are_null_and_endless_ones_not_finite():
-    x, y, shape = _sites._shapes(
-        pa.array(["LINESTRING (1 1, nan 2)", "POINT EMPTY", "?", None, "POINT (1 2)"]), geographic=True
-    )
-    assert x.is_null().to_pylist() == y.is_null().to_pylist() == [False, True, True, True, False]
-    assert np.isnan(x[0].as_py())
-    assert shape.is_null().to_pylist() == [False, False, True, True, False]
+def test_points_are_null_where_a_coordinate_is_missing_and_never_empty():
+    made = _tables._points(pa.array([1.0, None, float("nan")]), pa.array([2.0, 2.0, float("nan")]))
+    shapes = shapely.from_wkb(made.to_pylist())
+    assert [shape and shape.wkt for shape in shapes] == ["POINT (1 2)", None, "POINT (Infinity Infinity)"]
+
+
+def test_times_that_are_not_finite_are_infinite_and_wild_ones_stay_out_of_range():
+    made = _tables._timestamps(pa.array([0.0, None, float("inf"), float("nan"), 1e30, -1e30]))
+    micros = [None if cell is None else int.from_bytes(cell, "big", signed=True) for cell in made.to_pylist()]
+    assert micros[0] == -946_684_800_000_000
+    assert micros[1] is None
+    assert micros[2] == micros[3] == 2**63 - 1
+    assert micros[4] / 1e6 > 1e11 > -6.3e10 > micros[5] / 1e6
 
 
 def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():

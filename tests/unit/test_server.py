@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 from dbanon import _postgres, server, testing
 from dbanon.errors import ParameterError, StoreError
 from dbanon.server import SOCKET_PATH_LIMIT, EmbeddedServer, default_home, external, parse, resolve, uri
+from tests.facts import refusal
 
 VARIABLES = ("DBANON_DSN", "DBANON_HOME", *server._SERVER_VARIABLES, "PGUSER", "PGPASSWORD")
 
@@ -59,7 +60,7 @@ def test_a_label_never_holds_a_password(dsn: str) -> None:
     "dsn", ["host=db password=hunter2 'x", "hunter2", "mysql://ann:hunter2@db/x", "nonsense=hunter2"]
 )
 def test_a_string_that_is_no_database_is_refused_without_being_repeated(dsn: str) -> None:
-    with pytest.raises(ParameterError, match="must be given as a URI") as caught:
+    with refusal(ParameterError, "URI", "service=NAME") as caught:
         external(dsn)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -185,13 +186,13 @@ def test_missing_postgis_is_named_with_its_package(machine: Path) -> None:
 def test_a_missing_or_too_old_server_is_named_with_its_packages(machine: Path, version: str | None) -> None:
     if version:
         fake_installation(machine, version, postgis=True)
-    with pytest.raises(StoreError, match=r"PostgreSQL 15 or later with PostGIS. Got none; .*postgresql-postgis"):
+    with refusal(StoreError, "PostgreSQL 15 or later", "PostGIS", "none", "postgresql-postgis"):
         _postgres.find_binaries()
 
 
 def test_the_programs_of_an_existing_cluster_are_asked_for_by_version(machine: Path) -> None:
     fake_installation(machine, "16.1", postgis=True)
-    with pytest.raises(StoreError, match=r"needs the programs of PostgreSQL 15.*postgresql-15-postgis-3"):
+    with refusal(StoreError, "PostgreSQL 15", "postgresql-15-postgis-3"):
         _postgres.find_binaries(15)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import METHODS
 from dbanon.trajectory import Requests, Trajectories
+from tests.facts import refusal
 
 FAMILY = METHODS["tp-aware"]
 RNG = np.random.default_rng(0)
@@ -103,7 +104,7 @@ def test_trajectories_of_one_subject_never_hide_each_other():
     assert cloaks.crowd.tolist() == [3, 3]
     # The first trajectory of each supplies the first instant, the second the second.
     assert cloaks.member_trajectory.tolist() == list(range(100, 106))
-    with pytest.raises(InfeasibleError, match=r"k = 4 subjects at all its instants\. Got at most 3\."):
+    with refusal(InfeasibleError, "k = 4", "at most 3"):
         run(dataset(twice), k=4, instants=2)
 
 
@@ -113,18 +114,16 @@ def test_a_trajectory_that_supplies_no_position_is_no_member():
 
 
 def test_nothing_published_at_all_is_infeasible():
-    with pytest.raises(InfeasibleError) as caught:
+    with refusal(InfeasibleError, "k = 20", "at most 12", "max_gap_s"):
         run(walkers(12, 4), k=20)
-    assert str(caught.value) == (
-        "At least one window must hold k = 20 subjects at all its instants. Got at most 12. "
-        "Lower k, shorten instants or raise max_gap_s."
-    )
 
 
 @pytest.mark.parametrize("params", [{"step_s": 90}, {"step_s": 60, "start": "30"}])
 def test_step_and_start_must_fit_the_time_grid(params):
     data = dataset([still(i, i, 0) for i in range(5)], grid_s=60)
-    with pytest.raises(ParameterError, match=r"must be a multiple of the dataset's grid_s, 60 s\. Got "):
+    with refusal(
+        ParameterError, "'start'" if "start" in params else "'step_s'", "grid_s, 60 s", 30 if "start" in params else 90
+    ):
         run(data, **params)
 
 
@@ -145,18 +144,18 @@ def test_a_fix_of_a_wild_time_is_refused_or_costs_nothing():
     calm = [still(i, i, 0, range(0, 86400, 3600)) for i in range(5)]
     cloaks = run(dataset([*calm, still(9, 0, 0, (60.0 * 86400 * 365,))]), step_s=3600, instants=24, max_gap_s=3600)
     assert cloaks.metrics["windows_published"] == 1
-    with pytest.raises(DataError, match=r"The data must span at most 100000 windows of 2 instants\. Got \d+\."):
+    with refusal(DataError, "100000 windows", "2 instants", "step_s"):
         run(dataset([*calm, still(9, 0, 0, (1e10,))]), instants=2)
 
 
 def test_a_time_that_is_no_unix_time_is_refused():
-    with pytest.raises(DataError, match=r"Every time must be unix seconds before the year 5138\. Got 1 "):
+    with refusal(DataError, "unix seconds", 5138, 1):
         run(dataset([*(still(i, i, 0) for i in range(5)), still(9, 0, 0, (1e300,))]))
 
 
 def test_a_wild_position_is_refused_with_a_sentence_without_coordinates():
     calm = [still(i, i, 0) for i in range(6)]
-    with pytest.raises(DataError, match=r"Positions must lie within 2\^30 cells of one another\. Got 1e\+12 cells"):
+    with refusal(DataError, "2^30 cells", "1e+12 cells"):
         run(dataset([*calm, still(9, 1e12, 0)]))
 
 

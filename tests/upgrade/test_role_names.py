@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from dbanon import schema
+from dbanon import _roles, schema
 from dbanon.errors import ParameterError
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
@@ -93,8 +93,7 @@ def test_roles_left_by_a_dropped_database_let_their_members_in_only_if_asked(emp
         owner.execute(f"CREATE ROLE {prefix}_analyst")
         with pytest.raises(ParameterError, match=f"COMMENT ON ROLE {prefix}_analyst IS"):
             schema.upgrade(url, role_prefix=prefix)
-        purpose = "dbanon: may read the views in schema published, nothing else"
-        owner.execute(f"COMMENT ON ROLE {prefix}_analyst IS '{purpose}'")
+        owner.execute(f"COMMENT ON ROLE {prefix}_analyst IS 'dbanon: {_roles.PURPOSES['analyst']}'")
     add_login(url, f"{prefix}_analyst")
     try:
         with pytest.raises(ParameterError, match=f"{prefix}_analyst_login"):

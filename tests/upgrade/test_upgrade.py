@@ -10,6 +10,7 @@ from dbanon import schema
 from dbanon.errors import SchemaMismatch, StoreError
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
+from tests.facts import refusal
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -84,7 +85,7 @@ def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER ROLE {user} NOCREATEROLE; GRANT dbanon_admin TO {user}")
         connection.execute("REVOKE dbanon_analyst FROM dbanon_operator")
-        told = "`GRANT dbanon_analyst TO dbanon_operator` as a superuser."
+        told = "`GRANT dbanon_analyst TO dbanon_operator`"
         try:
             done = call(database_url(url, user=user, password=user), "db", "upgrade")
             assert (done.code, connection.execute(reads).fetchone()) == (0, (False,))
@@ -97,7 +98,7 @@ def test_operators_of_an_earlier_database_read_its_releases_once_it_is_upgraded(
 
 def test_who_may_not_create_the_extension_is_told_the_command(empty: Callable[..., str], user: str) -> None:
     url = empty(owner=user)
-    with pytest.raises(StoreError, match="Run `CREATE EXTENSION postgis` in this database as a superuser"):
+    with refusal(StoreError, "`CREATE EXTENSION postgis`", "superuser"):
         schema.upgrade(database_url(url, user=user, password=user), share_roles=True)
     assert not schema.is_current(url)
 
@@ -128,7 +129,7 @@ def test_a_database_of_before_the_first_release_is_refused_and_the_way_out_works
             "CREATE TABLE dbanon.alembic_version (version_num varchar(32));"
             "INSERT INTO dbanon.alembic_version VALUES ('0003')"
         )
-    with pytest.raises(SchemaMismatch, match=r"0003.* `dbanon db uninstall`.*load the data anew"):
+    with refusal(SchemaMismatch, "0003", "`dbanon db uninstall`", "`dbanon db upgrade`"):
         schema.upgrade(url, share_roles=True)
     assert call(url, "db", "uninstall", "--yes").code == 0
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
@@ -217,7 +218,7 @@ def test_a_server_that_is_too_old_is_refused(empty: Callable[..., str], monkeypa
     with psycopg.connect(url) as connection:
         version = connection.info.server_version
     monkeypatch.setattr(schema, "_OLDEST_SERVER", version + 1)
-    with pytest.raises(StoreError, match=f"Got version {version // 10000}"):
+    with refusal(StoreError, "PostgreSQL", f"version {version // 10000}"):
         schema.upgrade(url)
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'dbanon'").fetchone() == (0,)

@@ -1,0 +1,116 @@
+"""Every sentence the program can say: errors, notices, hints, events and help, as they stand in the sources.
+
+A sentence is a string with three words in a row in ``dbanon/**/*.py`` or ``sql/**/*.sql`` that is neither documentation
+(a docstring, a ``COMMENT ON``) nor a statement of SQL. What is filled in when it is said stands as ``{}`` in those of
+Python, as ``%`` or ``%s`` in those of SQL.
+
+A test holds sentences.txt against the sources; ``DBANON_WRITE_GOLDEN=1`` writes it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).with_name("sentences.txt")
+
+_WORD = r"""['"(`]?(?:[A-Za-z][a-z'-]*|[a-z][\w.]*|\{\w*\}|%[sL]?)['")`]*[.;:]?"""
+_WORDS = re.compile(rf"(?:(?<=\s)|(?<=^)){_WORD} {_WORD} {_WORD}(?=[\s,?!\u2014]|$)")
+_STATEMENT = re.compile(
+    r"\s*\(?\s*(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|GRANT|REVOKE|COMMENT ON|SET|VIEW|TABLE|VALUES|"
+    r"TRUNCATE|LOCK|COPY|CALL|DECLARE|FETCH|BEGIN|COMMIT|ROLLBACK|REASSIGN|DO|LISTEN|NOTIFY|CASE|FROM|WHERE|JOIN|AND|"
+    r"OR|ORDER|GROUP|LIMIT|UNION|WHEN|ON|IS|NOT|NULL|ARRAY)\b(?!: )"
+)
+_PATTERN = re.compile(r"\^|\w+ IN \(|.*(?:\[\^|\\[Sd])")
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a string is something to read, and neither a statement of SQL nor a pattern to match."""
+    said = _WORDS.search(text) and len(re.findall(r"[A-Za-z][a-z'-]+", text)) >= 2
+    return bool(said) and not _STATEMENT.match(text) and not _PATTERN.match(text)
+
+
+# --- Python
+
+
+def _documentation(tree: ast.Module) -> set[int]:
+    """Docstrings, and other strings that stand alone."""
+    alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
+    return {id(value) for value in alone if isinstance(value, ast.Constant)}
+
+
+def _text(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return None
+
+
+def _strings(node: ast.AST, skipped: set[int]) -> Iterator[str]:
+    """The strings below a node in the order of the source; those within the braces of another one come after it."""
+    if id(node) in skipped:
+        return
+    text = _text(node) if isinstance(node, ast.expr) else None
+    if text is not None:
+        yield text
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
+            yield from _strings(child, skipped)
+
+
+def strings(tree: ast.Module) -> Iterator[str]:
+    """All strings of a Python module but its documentation."""
+    return _strings(tree, _documentation(tree))
+
+
+def of_python(source: str) -> list[str]:
+    """The sentences of a Python module."""
+    return [text for text in strings(ast.parse(source)) if is_sentence(text)]
+
+
+# --- SQL
+
+_TOKEN = re.compile(
+    r"(?P<comment>--[^\n]*|/\*.*?\*/)"
+    r"|(?P<string>[eE]?'(?:[^']|'')*'(?:\s*\n\s*'(?:[^']|'')*')*)"  # those on lines below go on with it
+    r"|(?P<name>\"[^\"]*\")"
+    r"|(?P<comment_on>\bCOMMENT ON\b[^']*?\bIS\s+(?:'(?:[^']|'')*'\s*(?:\n\s*)?)+;)"
+    r"|(?P<end>;)",
+    re.DOTALL,
+)
+
+
+def _unquoted(token: str) -> str:
+    return "".join(re.findall(r"'((?:[^']|'')*)'", token)).replace("''", "'")
+
+
+def of_sql(source: str) -> list[str]:
+    """The sentences of an SQL file, those in the bodies of its functions, too."""
+    found = (_unquoted(match["string"]) for match in _TOKEN.finditer(source) if match["string"])
+    return [text for text in found if is_sentence(text)]
+
+
+# --- all
+
+
+def _line(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").strip()
+
+
+def sentences() -> dict[str, list[str]]:
+    """The sentences of each source by its path, each said once."""
+    readers = {"dbanon/**/*.py": of_python, "sql/**/*.sql": of_sql}
+    found = {}
+    for pattern, read in readers.items():
+        for path in sorted(ROOT.glob(pattern)):
+            lines = list(dict.fromkeys(map(_line, read(path.read_text()))))
+            if lines:
+                found[str(path.relative_to(ROOT))] = lines
+    return dict(sorted(found.items()))
+
+
+def golden() -> str:
+    """What sentences.txt holds: the path of each source, and its sentences below it."""
+    return "\n".join(f"{path}\n" + "".join(f"  {line}\n" for line in lines) for path, lines in sentences().items())
