@@ -27,4 +27,4 @@ def drop(database: Database, names: list[str]) -> None:
     query = "DELETE FROM dbanon.run r USING dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND d.name = ANY (%s)"
     connection.execute(query, [names])
     connection.execute("DELETE FROM dbanon.dataset WHERE name = ANY (%s)", [names])
-    connection.execute("VACUUM dbanon.trajectory, dbanon.request, dbanon.cloak, dbanon.membership")
+    connection.execute("VACUUM dbanon.trajectory, dbanon.request, dbanon.region, dbanon.record, dbanon.membership")

@@ -34,10 +34,13 @@ ANALYZE dbanon.trajectory"""
 RUN = """INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status)
 SELECT d.dataset_id, 'tp-aware', 'traj-anon', jsonb_build_object('k', %(k)s::int), 'verified'
 FROM dbanon.dataset d WHERE d.name = 'made' RETURNING run_id"""
-ROWS = """INSERT INTO dbanon.cloak
-SELECT %(run)s, r, t + 1, tstzrange(to_timestamp(60 * t), to_timestamp(60 * t + 60)),
-    ST_Reverse(ST_MakeEnvelope(0, 0, 300, 30, 32610)), %(size)s, %(size)s, NULL
-FROM generate_series(1, %(n)s / %(size)s) r, generate_series(0, 29) t;
+ROWS = """INSERT INTO dbanon.region VALUES
+    (%(run)s, 1, ST_Reverse(ST_MakeEnvelope(0, 0, 300, 30, 32610)), NULL, %(size)s, %(size)s, NULL);
+INSERT INTO dbanon.period
+SELECT %(run)s, t + 1, tstzrange(to_timestamp(60 * t), to_timestamp(60 * t + 60)) FROM generate_series(0, 29) t;
+INSERT INTO dbanon.record
+SELECT %(run)s, r, ARRAY(SELECT generate_series(1, 30)), array_fill(1, ARRAY[30])
+FROM generate_series(1, %(n)s / %(size)s) r;
 INSERT INTO dbanon.membership
 SELECT %(run)s, 1 + CASE WHEN %(apart)s THEN i %% (%(n)s / %(size)s) ELSE i / %(size)s END, x.trajectory_id, NULL
 FROM (SELECT t.trajectory_id, row_number() OVER (ORDER BY t.trajectory_id) - 1 AS i

@@ -86,6 +86,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- Rows are read right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
+SET join_collapse_limit = 1
 SET jit = off
 SET work_mem = '128MB'
 AS $$

@@ -47,6 +47,8 @@ SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
+-- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
+SET join_collapse_limit = 1
 AS $$
     SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
     FROM ONLY dbanon.record d
@@ -65,6 +67,7 @@ SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
+SET join_collapse_limit = 1
 AS $$
     WITH span AS MATERIALIZED (
         SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
@@ -104,6 +107,7 @@ SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
+SET join_collapse_limit = 1
 AS $$
 DECLARE
     bare bigint;
@@ -165,6 +169,7 @@ SET work_mem = '256MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
+SET join_collapse_limit = 1
 -- Along the index on trajectories: three times as fast as to read all of them.
 SET enable_hashjoin = off
 AS $$

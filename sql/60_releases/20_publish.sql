@@ -130,6 +130,8 @@ SET work_mem = '128MB'
 SET maintenance_work_mem = '256MB'
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
+-- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
+SET join_collapse_limit = 1
 AS $$
 DECLARE
     target text := format('dbanon.release_%s', release_id);
