@@ -163,6 +163,13 @@ def paths(xym: NDArray[np.float64], offset: NDArray[np.int64], srid: int) -> pa.
     )
 
 
+def nullable(values: NDArray[np.generic], missing: NDArray[np.bool_]) -> pa.Array:
+    """Values of one width of which some are NULL, as an Arrow binary array."""
+    encoded = _big_endian(values)
+    whole = _ragged(encoded, np.arange(len(values) + 1) * encoded.shape[1])
+    return pc.if_else(pa.array(missing), pa.scalar(None, pa.binary()), whole)
+
+
 def jsonb(texts: pa.Array) -> pa.Array:
     """JSON texts as jsonb's binary form (a version byte, then the text); nulls stay null."""
     return pc.binary_join_element_wise(pa.scalar(b"\x01", pa.binary()), texts.cast(pa.binary()), pa.scalar(b""))

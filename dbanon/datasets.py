@@ -36,6 +36,7 @@ class Datasets:
         split_gap_s: float | None = None,
         bbox: load.Box | None = None,
         drop_outliers: bool = False,
+        subject_per_day: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
         """Load one fix a row from CSV (also gzipped) or Parquet files.
@@ -47,7 +48,7 @@ class Datasets:
         dataset : str
         columns : dbanon.load.Columns, optional
             Names of the columns; ``subject``, ``time``, ``x`` and ``y`` by default.
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day
             As for `dbanon.load.Options`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
@@ -61,7 +62,7 @@ class Datasets:
         """
         options = load.Options(
             dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers,
+            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
         )  # fmt: skip
         paths = [Path(f) for f in files]
         with errors_translated():
@@ -82,6 +83,7 @@ class Datasets:
         split_gap_s: float | None = None,
         bbox: load.Box | None = None,
         drop_outliers: bool = False,
+        subject_per_day: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
         """Load one fix a row from a table or view of the same database.
@@ -92,7 +94,7 @@ class Datasets:
             As in SQL, with its schema where the search path does not lead to it.
         dataset : str
         columns : dbanon.load.TableColumns
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day
             As for `dbanon.load.Options`.
         progress : callable, optional
 
@@ -105,7 +107,7 @@ class Datasets:
         """
         options = load.Options(
             dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers,
+            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
         )  # fmt: skip
         with errors_translated():
             return load.import_trajectories(self.connection, table, options, columns=columns, progress=progress)
@@ -128,23 +130,98 @@ class Datasets:
                 progress=progress,
             )  # fmt: skip
 
+    def load_quasi_identifiers(
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        set_name: str = "default",
+        subject: str = "subject",
+        time: str = "time",
+        tz: str | None = None,
+        replace: bool = False,
+        progress: Progress = silent,
+    ) -> load.LoadReport:
+        """Load times at which an adversary may know where a subject was; see `dbanon.load.load_quasi_identifiers`."""
+        with errors_translated():
+            return load.load_quasi_identifiers(
+                self.connection, Path(file), dataset=dataset, set_name=set_name, subject=subject, time=time, tz=tz,
+                replace=replace, progress=progress,
+            )  # fmt: skip
+
     def load_sites(
         self,
         file: str | Path,
         *,
         dataset: str,
-        columns: load.SiteColumns | None = None,
-        crs: str = "EPSG:4326",
+        columns: load.PlaceColumns | None = None,
+        crs: str | None = None,
+        layer: str | None = None,
         bbox: load.Box | None = None,
         drop_outliers: bool = False,
         replace: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
-        """Load sensitive sites; arguments as for `dbanon.load.load_sites`."""
+        """Load sensitive sites; arguments as for `dbanon.load.load_places`."""
         with errors_translated():
-            return load.load_sites(
-                self.connection, Path(file), dataset=dataset, columns=columns or load.SiteColumns(), crs=crs, bbox=bbox,
+            return load.load_places(
+                self.connection, "sites", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer, bbox=bbox,
                 drop_outliers=drop_outliers, replace=replace, progress=progress,
+            )  # fmt: skip
+
+    def load_pois(
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        columns: load.PlaceColumns,
+        crs: str | None = None,
+        layer: str | None = None,
+        replace: bool = False,
+        progress: Progress = silent,
+    ) -> load.LoadReport:
+        """Load points of interest, ``columns.name`` of their categories; arguments as for `dbanon.load.load_places`."""
+        with errors_translated():
+            return load.load_places(
+                self.connection, "pois", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
+                replace=replace, progress=progress,
+            )  # fmt: skip
+
+    def load_cells(
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        columns: load.PlaceColumns | None = None,
+        crs: str | None = None,
+        layer: str | None = None,
+        replace: bool = False,
+        progress: Progress = silent,
+    ) -> load.LoadReport:
+        """Load coverage polygons as given; arguments as for `dbanon.load.load_places`."""
+        with errors_translated():
+            return load.load_places(
+                self.connection, "cells", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
+                replace=replace, progress=progress,
+            )  # fmt: skip
+
+    def load_stations(
+        self,
+        file: str | Path,
+        *,
+        dataset: str,
+        columns: load.PlaceColumns | None = None,
+        crs: str | None = None,
+        layer: str | None = None,
+        area: str | Path | None = None,
+        replace: bool = False,
+        progress: Progress = silent,
+    ) -> load.LoadReport:
+        """Load base stations and make their cells; arguments as for `dbanon.load.load_places`."""
+        with errors_translated():
+            return load.load_places(
+                self.connection, "stations", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
+                area=None if area is None else Path(area), replace=replace, progress=progress,
             )  # fmt: skip
 
     def synth(

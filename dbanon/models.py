@@ -49,6 +49,7 @@ class Dataset(Base):
     srid: Mapped[int]
     grid_m: Mapped[float]
     grid_s: Mapped[int]
+    day_zone: Mapped[str | None]
     revision: Mapped[int]
     created_at: Mapped[datetime]
     created_by: Mapped[str]

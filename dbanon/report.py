@@ -151,7 +151,9 @@ def load_text(report: "LoadReport") -> str:
     rows: list[tuple[str, int | str]] = [("rows read", report.read), ("rows kept", report.kept)]
     rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
     if report.trajectories:
-        rows += [("trajectories", report.trajectories), ("subjects", report.subjects), ("SRID", str(report.srid))]
+        rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]
+        rows += [("days of subjects", report.days)] if report.days is not None else []
+        rows += [("SRID", str(report.srid))]
     rows += [(f"kept: {reason}", n) for reason, n in sorted(report.far.items())]
     counts = table([f"{report.kind} of dataset {report.dataset}", "count"], rows)
     if report.first_time is None or report.last_time is None:

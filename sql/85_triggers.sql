@@ -28,7 +28,7 @@ BEGIN
         SELECT w.name, w.relation, w.event, w.moment, 'FOR EACH ' || w.firing, w.calls
         FROM (VALUES
             ('guard_update', 'dataset', 'BEFORE', 'UPDATE', 'guard_dataset',
-             'ROW WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)'),
+             'ROW WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s OR OLD.day_zone IS DISTINCT FROM NEW.day_zone)'),
             ('guard_srid', 'dataset', 'BEFORE', 'INSERT OR UPDATE OF srid', 'guard_srid', 'ROW'),
             ('delete_rows', 'dataset', 'AFTER', 'DELETE', 'delete_dataset_rows', 'ROW'),
             ('audit_update', 'dataset', 'AFTER', 'UPDATE', 'audit_dataset',

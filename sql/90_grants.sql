@@ -10,10 +10,10 @@ GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. Nobody reads the channels of the workers.
-GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.run, dbanon.runs,
+GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.run, dbanon.runs,
     dbanon.workers, dbanon.verification, dbanon.release, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
-GRANT INSERT (name, srid, grid_m, grid_s), UPDATE (srid, grid_m, grid_s) ON dbanon.dataset TO @operator@;
+GRANT INSERT (name, srid, grid_m, grid_s, day_zone), UPDATE (srid, grid_m, grid_s, day_zone) ON dbanon.dataset TO @operator@;
 GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT UPDATE ON dbanon.run TO @worker@;

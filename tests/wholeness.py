@@ -15,7 +15,8 @@ _RELATION = "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _FIXES = "(SELECT coalesce(sum(ST_NPoints(t.path)), 0) FROM dbanon.trajectory t WHERE t.dataset_id = d.dataset_id)"
 # A load that replaces leaves the entries of those before it: what is there is what the last few of them kept.
 _KEPT = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
-            WHERE l.dataset_id = d.dataset_id AND l.kind NOT IN ('requests', 'sites'))"""
+            WHERE l.dataset_id = d.dataset_id
+            AND l.kind NOT IN ('requests', 'sites', 'pois', 'cells', 'stations', 'quasi-identifiers'))"""
 _SENT = """(SELECT coalesce(sum(l.rows_kept), 0) FROM dbanon.load l
             WHERE l.dataset_id = d.dataset_id AND l.kind = 'requests')"""
 _PLACED = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
@@ -46,10 +47,11 @@ RULES = {
     "runs that nobody computes": "SELECT count(*) FROM dbanon.run WHERE status IN ('queued', 'running', 'computed')",
     "runs that failed without a reason": """SELECT count(*) FROM dbanon.run
         WHERE status IN ('failed', 'cancelled') AND coalesce(error, '') = ''""",
-    "cloaks of runs that did not end": f"""SELECT count(*) FROM dbanon.cloak c
-        WHERE NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = c.run_id AND {_ENDED})""",
-    "members of runs that did not end": f"""SELECT count(*) FROM dbanon.membership m
-        WHERE NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = m.run_id AND {_ENDED})""",
+    **{
+        f"rows in {table} of runs that did not end": f"""SELECT count(*) FROM dbanon.{table} s
+        WHERE NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = s.run_id AND {_ENDED})"""
+        for table in ("region", "period", "record", "membership", "hiding")
+    },
     "runs that ended without cloaks or members": f"""SELECT count(*) FROM dbanon.run r WHERE {_ENDED}
         AND NOT (EXISTS (SELECT FROM dbanon.cloak c WHERE c.run_id = r.run_id)
                  AND EXISTS (SELECT FROM dbanon.membership m WHERE m.run_id = r.run_id))""",

@@ -36,6 +36,12 @@ Box = Annotated[
 DropOutliers = Annotated[
     bool, typer.Option("--drop-outliers", help="Leave out what lies far outside the rest, not only count it.")
 ]
+PerDay = Annotated[
+    bool,
+    typer.Option(
+        "--subject-per-day", help="Make each day of a subject, from midnight to midnight in --tz (else UTC), its own."
+    ),
+]
 Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace an existing dataset's trajectories; requests and sites stay.")
@@ -79,6 +85,7 @@ def load_trajectories(
     tz: Zone = None,
     bbox: Box = None,
     drop_outliers: DropOutliers = False,
+    subject_per_day: PerDay = False,
     append: Append = False,
     replace: Replace = False,
 ) -> None:
@@ -90,7 +97,8 @@ def load_trajectories(
     _load(
         lambda database, progress: database.load_trajectories(
             files, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, progress=progress,
+            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
+            progress=progress,
         )
     )  # fmt: skip
 
@@ -113,6 +121,7 @@ def import_table(
     tz: Zone = None,
     bbox: Box = None,
     drop_outliers: DropOutliers = False,
+    subject_per_day: PerDay = False,
     append: Append = False,
     replace: Replace = False,
 ) -> None:
@@ -124,7 +133,8 @@ def import_table(
     _load(
         lambda database, progress: database.import_trajectories(
             table, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, progress=progress,
+            split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
+            progress=progress,
         )
     )  # fmt: skip
 
@@ -149,19 +159,33 @@ def load_requests(
     )
 
 
+PlaceFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        readable=False,
+        help="CSV (also .gz) or Parquet, one place a row; or GeoJSON, GeoPackage or a Shapefile.",
+    ),
+]
+X = Annotated[str | None, typer.Option(help="Column of the longitude or easting; else 'x'.")]
+Y = Annotated[str | None, typer.Option(help="Column of the latitude or northing; else 'y'.")]
+Geom = Annotated[str | None, typer.Option(help="Column of the shape as WKT without curves, instead of x and y.")]
+Crs = Annotated[
+    str | None, typer.Option(help="Coordinate system of the file; else EPSG:4326, or what a geographic file names.")
+]
+Layer = Annotated[str | None, typer.Option(help="Layer of a geographic file that has several.")]
+
+
 @load_app.command("sites", epilog=GLOBAL)
 def load_sites(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one site a row.")
-    ],
+    file: PlaceFile,
     dataset: Dataset,
-    x: Annotated[str | None, typer.Option(help="Column of the longitude or easting; else 'x'.")] = None,
-    y: Annotated[str | None, typer.Option(help="Column of the latitude or northing; else 'y'.")] = None,
+    x: X = None,
+    y: Y = None,
     name: Annotated[str | None, typer.Option(help="Column of the site's name.")] = None,
-    geom: Annotated[
-        str | None, typer.Option(help="Column of the site's shape as WKT without curves, instead of x and y.")
-    ] = None,
-    crs: Annotated[str, typer.Option(help="Coordinate system of the file.")] = "EPSG:4326",
+    geom: Geom = None,
+    crs: Crs = None,
+    layer: Layer = None,
     bbox: Annotated[
         str | None,
         typer.Option(
@@ -180,16 +204,110 @@ def load_sites(
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
 ) -> None:
     """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
-    from dbanon.load import SiteColumns
+    options = _places(x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, replace=replace)
+    options |= {"bbox": _box(bbox), "drop_outliers": drop_outliers}
+    _load(lambda database, progress: database.load_sites(file, dataset=dataset, progress=progress, **options))
 
-    columns = SiteColumns(x=x, y=y, name=name, geom=geom)
-    box = _box(bbox)
+
+@load_app.command("pois", epilog=GLOBAL)
+def load_pois(
+    file: PlaceFile,
+    dataset: Dataset,
+    category: Annotated[str, typer.Option(help="Column that says what kind of place it is.")],
+    x: X = None,
+    y: Y = None,
+    geom: Geom = None,
+    crs: Crs = None,
+    layer: Layer = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's points of interest first.")] = False,
+) -> None:
+    """Load points of interest into an existing dataset, beside those it has."""
+    options = _places(x=x, y=y, name=category, geom=geom, crs=crs, layer=layer, replace=replace)
+    _load(lambda database, progress: database.load_pois(file, dataset=dataset, progress=progress, **options))
+
+
+@load_app.command("cells", epilog=GLOBAL)
+def load_cells(
+    file: PlaceFile,
+    dataset: Dataset,
+    name: Annotated[str | None, typer.Option(help="Column of the station's name.")] = None,
+    geom: Annotated[
+        str | None, typer.Option(help="Column of the polygon as WKT, of CSV or Parquet; else 'geom'.")
+    ] = None,
+    crs: Crs = None,
+    layer: Layer = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's cells first.")] = False,
+) -> None:
+    """Load the areas that base stations cover, as they are, into an existing dataset, beside those it has."""
+    options = _places(name=name, geom=geom, crs=crs, layer=layer, replace=replace)
+    _load(lambda database, progress: database.load_cells(file, dataset=dataset, progress=progress, **options))
+
+
+@load_app.command("stations", epilog=GLOBAL)
+def load_stations(
+    file: PlaceFile,
+    dataset: Dataset,
+    x: X = None,
+    y: Y = None,
+    name: Annotated[str | None, typer.Option(help="Column of the station's name.")] = None,
+    geom: Geom = None,
+    crs: Crs = None,
+    layer: Layer = None,
+    area: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="GeoJSON, GeoPackage or Shapefile of the area that the cells divide among themselves; else the hull "
+            "of the stations with a margin.",
+        ),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's cells first.")] = False,
+) -> None:
+    """Load base stations into an existing dataset: each becomes the cell of what is nearest to it."""
+    options = _places(x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, replace=replace)
     _load(
-        lambda database, progress: database.load_sites(
-            file, dataset=dataset, columns=columns, crs=crs, bbox=box, drop_outliers=drop_outliers, replace=replace,
+        lambda database, progress: database.load_stations(
+            file, dataset=dataset, area=area, progress=progress, **options
+        )
+    )
+
+
+def _places(
+    *, x: str | None = None, y: str | None = None, name: str | None, geom: str | None, **options: Any
+) -> dict[str, Any]:
+    """Make of what was typed the options of `dbanon.load.load_places`."""
+    from dbanon.load import PlaceColumns
+
+    return {**options, "columns": PlaceColumns(x=x, y=y, name=name, geom=geom)}
+
+
+@load_app.command("quasi-identifiers", epilog=GLOBAL)
+def load_quasi_identifiers(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", readable=False, help="CSV (also .gz) or Parquet, one subject and time a row."),
+    ],
+    dataset: Dataset,
+    set_name: Annotated[str, typer.Option("--set", help="Which of the dataset's sets they belong to.")] = "default",
+    subject: Annotated[str, typer.Option(help="Column of the subject, as the trajectories name them.")] = "subject",
+    time: Time = "time",
+    tz: Zone = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete those of the set first.")] = False,
+) -> None:
+    """Load times at which an adversary may know where a subject was, into an existing dataset."""
+    _load(
+        lambda database, progress: database.load_quasi_identifiers(
+            file,
+            dataset=dataset,
+            set_name=set_name,
+            subject=subject,
+            time=time,
+            tz=tz,
+            replace=replace,
             progress=progress,
         )
-    )  # fmt: skip
+    )
 
 
 def _load(work: Callable[["Database", Any], "LoadReport"]) -> None:

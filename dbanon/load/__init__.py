@@ -1,4 +1,6 @@
-"""From files and tables to trajectories, requests and sites: stage, sort out, reproject, store; in one transaction.
+"""From files and tables to trajectories: stage, sort out, reproject, store; in one transaction.
+
+Places, requests and quasi-identifiers go the way of tables (`_tables`).
 
 Invariants: a row of a source is either part of what is stored or in ``dbanon.quarantine`` with a reason, never neither
 and never both; fixes of a subject that contradict each other are decided by their order in the source; what is staged
@@ -12,21 +14,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import psycopg
-import pyarrow as pa
-from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon import binary_copy, runs
 from dbanon._progress import Progress, silent
 from dbanon.connection import PIN_PATH, errors_translated
-from dbanon.errors import DataError, ParameterError, choose_one
-from dbanon.load import _files, _parse, _staging, _trajectories, datasets
+from dbanon.errors import DataError, choose_one
+from dbanon.load import _parse, _staging, _trajectories
 from dbanon.load._bbox import Box
-from dbanon.load._sites import SiteColumns, load_sites
 from dbanon.load._staging import LoadReport
+from dbanon.load._tables import PlaceColumns, load_places, load_quasi_identifiers, load_requests
 from dbanon.load._trajectories import Columns, Files
 from dbanon.load.datasets import Mode
 
@@ -35,11 +33,12 @@ __all__ = [
     "Columns",
     "LoadReport",
     "Options",
-    "SiteColumns",
+    "PlaceColumns",
     "TableColumns",
     "import_trajectories",
+    "load_places",
+    "load_quasi_identifiers",
     "load_requests",
-    "load_sites",
     "load_trajectories",
 ]
 
@@ -78,6 +77,8 @@ class Options:
         Least x, least y, greatest x, greatest y, in units of the source; what lies outside is left out.
     drop_outliers : bool
         Leave out what lies far outside the rest, in place or time, and not only count it.
+    subject_per_day : bool
+        Cut subjects at each midnight of `tz`, UTC unless given: each day is a record of its own, of the same person.
     """
 
     dataset: str
@@ -90,6 +91,7 @@ class Options:
     split_gap_s: float | None = None
     bbox: Box | None = None
     drop_outliers: bool = False
+    subject_per_day: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """Name them as the SQL functions do."""
@@ -97,6 +99,7 @@ class Options:
             **vars(self),
             "srid": None if self.srid is None else min(self.srid, 2**31 - 1),  # a larger one exists as little
             "bbox": None if self.bbox is None else [float(side) for side in self.bbox],
+            "day_zone": (self.tz or "UTC") if self.subject_per_day else None,
         }
 
 
@@ -104,16 +107,17 @@ class Options:
 
 _BEGIN = """SELECT geographic, first_number FROM dbanon_internal.begin_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::float8, %(split_gap_s)s::float8,
-    %(bbox)s::float8[])"""
-_MADE = """rows_kept, quarantined, trajectories, subjects, far, first_time AT TIME ZONE 'UTC' AS first_time,
+    %(bbox)s::float8[], %(day_zone)s)"""
+_JUDGE = "SELECT dbanon_internal.judge_suspects(0, %(geographic)s, %(bbox)s::float8[])"
+_MADE = """rows_kept, quarantined, trajectories, subjects, days, far, first_time AT TIME ZONE 'UTC' AS first_time,
     last_time AT TIME ZONE 'UTC' AS last_time"""
 _FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon_internal.finish_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
-    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s)"""
+    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s, %(day_zone)s)"""
 _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
     %(table)s::oid, %(dataset)s, %(subject)s, %(time)s, %(geom)s, %(trip)s, %(crs)s, %(srid)s::integer,
     %(grid_m)s::float8, least(%(grid_s)s::numeric, 2147483647)::integer, %(mode)s, %(split_gap_s)s::float8, %(tz)s,
-    %(bbox)s::float8[], %(drop_outliers)s)"""
+    %(bbox)s::float8[], %(drop_outliers)s, %(subject_per_day)s)"""
 
 
 def load_trajectories(
@@ -156,10 +160,12 @@ def load_trajectories(
     source = Files(tuple(files), columns, options.tz, options.bbox)
     arguments = {**options.arguments(), "crs": options.crs or "EPSG:4326"}
     with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        connection.execute("SELECT dbanon_internal.check_days(%s, %s)", [columns.subject, options.subject_per_day])
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
         staging = _staging.Staging(connection, "file, line, subject, trip, t, x, y", source.cells)
         source.stage(staging, progress, geographic=geographic, first=first)
+        connection.execute(_JUDGE, arguments | {"geographic": geographic})
         arguments |= {
             "sources": source.sources,
             "read": staging.read,
@@ -231,6 +237,7 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
         quarantined=quarantined,
         trajectories=made["trajectories"],
         subjects=made["subjects"],
+        days=made["days"],
         srid=made["srid"],
         far=dict(sorted(made["far"].items())),
         first_time=first,
@@ -273,131 +280,3 @@ def _hint(connection: Connection) -> str:
         )
     ]
     return choose_one(known) or "Name it with its schema, such as public.gps."
-
-
-# ---- requests --------------------------------------------------------------------------------------------------------
-
-
-def load_requests(
-    connection: Connection,
-    file: Path,
-    *,
-    dataset: str,
-    subject: str = "subject",
-    time: str = "time",
-    columns: tuple[str, ...],
-    tz: str | None = None,
-    progress: Progress | None = None,
-) -> LoadReport:
-    """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
-
-    Requests are kept whenever they were sent and whoever sent them: a run counts those it cannot use.
-
-    Parameters
-    ----------
-    connection : psycopg.Connection
-    file : Path
-    dataset : str
-        One that exists.
-    subject, time : str
-        Column names.
-    columns : tuple of str
-    tz : str, optional
-        Zone of times that name none.
-    progress : callable, optional
-
-    Returns
-    -------
-    LoadReport
-        `trajectories` is 0, `subjects` counts the senders.
-    """
-    progress = progress or silent
-    columns = tuple(columns)
-    if not columns:
-        raise ParameterError("A request must have at least one column. Got none; name them with --columns a,b.")
-    telling = [name for name in columns if name in (subject, time)]
-    if telling:
-        raise ParameterError(
-            f"The content of a request must not name who sent it or when. Got column '{telling[0]}'; leave it out of "
-            "--columns."
-        )
-    _trajectories.check_differ(list(columns), "the content")
-    _parse.check_zone(tz)
-    with errors_translated(), connection.transaction():
-        datasets.lock(connection, dataset)
-        known = runs.dataset_row(connection, dataset)
-        told = {subject: "subject", time: "sent_at", **{name: f"cell_{i}" for i, name in enumerate(columns)}}
-        staging = _staging.Staging(connection, "file, line, subject, sent_at, " + _cell_columns(columns), told)
-        staging.remedy = "Check which columns are named, and the times."
-        types = "subject text, sent_at timestamptz, " + _cell_columns(columns, " text")
-        connection.execute("SELECT dbanon_internal.make_staging(%s)", [types])
-        rows = 0
-        times = _parse.Times(tz)
-        wanted, options = [subject, time, *columns], "--subject, --time or --columns"
-        for batch in _trajectories.tracked(file, wanted, progress, options=options, may_break=columns):
-            _stage_requests(staging, batch, subject, times.seconds(batch.columns[time]), columns=columns)
-            rows += len(batch)
-        staging.read.append(rows)
-        staging.demand_some()
-        progress("storing requests", 0, None)
-        subjects = _insert_requests(staging, known.dataset_id, columns)
-        staging.demand_some()
-        quarantined, kept = staging.write_load(known.dataset_id, "requests", [str(file)])
-        progress("storing requests", kept, kept)
-    return LoadReport(
-        dataset=dataset,
-        kind="requests",
-        source=[str(file)],
-        read=rows,
-        kept=kept,
-        quarantined=quarantined,
-        trajectories=0,
-        subjects=subjects,
-        srid=known.srid,
-        far={},
-    )
-
-
-def _cell_columns(columns: Sequence[str], suffix: str = "") -> str:
-    """Names of the staging table's text columns: numbered, since a file may call its columns anything."""
-    return ", ".join(f"cell_{i}{suffix}" for i in range(len(columns)))
-
-
-def _stage_requests(
-    staging: _staging.Staging, batch: _files.Batch, subject: str, t: pa.Array, *, columns: Sequence[str]
-) -> None:
-    sender = _parse.texts(batch.columns[subject])
-    cells = [_parse.texts(batch.columns[name]) for name in columns]
-    reasons = _staging.Reasons(len(batch))
-    _trajectories.mark_events(reasons, sender, t)
-    reasons.mark("empty-request", np.logical_and.reduce([_staging.is_null(cell) for cell in cells]))
-    staging.reject(batch, reasons)
-    keep = pa.array(reasons.kept)
-    sent_at = binary_copy.timestamps(_staging.floats(t)[reasons.kept])
-    line = batch.line.to_numpy()[reasons.kept].astype(np.int64)
-    file = np.zeros(len(line), np.int32)
-    staging.stage([file, line, sender.filter(keep), sent_at, *(cell.filter(keep) for cell in cells)])
-
-
-def _insert_requests(staging: _staging.Staging, dataset_id: int, columns: Sequence[str]) -> int:
-    """Store the staged requests that the dataset has not got; returns how many subjects sent them."""
-    connection = staging.connection
-    pairs = [
-        sql.SQL("{}::text, {}").format(sql.Literal(name), sql.Identifier(f"cell_{i}")) for i, name in enumerate(columns)
-    ]
-    content = sql.SQL("jsonb_strip_nulls(jsonb_build_object({}))").format(sql.SQL(", ").join(pairs))
-    connection.execute(
-        sql.SQL(
-            "WITH there AS (SELECT DISTINCT subject, sent_at, content FROM dbanon.request "
-            "               WHERE dataset_id = {dataset}), "
-            "gone AS (DELETE FROM dbanon_staged s USING there t WHERE s.subject = t.subject "
-            "         AND s.sent_at = t.sent_at AND {content} = t.content RETURNING s.*) "
-            "INSERT INTO dbanon_rejected SELECT file, line, 'duplicate-request', {told} FROM gone"
-        ).format(dataset=dataset_id, content=content, told=staging.content())
-    )
-    statement = sql.SQL(
-        "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) SELECT {}, subject, sent_at, {} "
-        "FROM dbanon_staged ORDER BY line"
-    )
-    connection.execute(statement.format(dataset_id, content))
-    return int((connection.execute("SELECT count(DISTINCT subject) FROM dbanon_staged").fetchone() or [0])[0])

@@ -183,6 +183,11 @@ def _first_line(path: Path, head: bytes) -> str:
     return first
 
 
+def is_name(text: str) -> bool:
+    """Whether what a file calls a column looks like a name, and not like somebody's data."""
+    return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
+
+
 def _is_wide(head: bytes) -> bool:
     """Whether text of two bytes a character is likely: every other byte is zero."""
     half = len(head) // 2
@@ -207,7 +212,7 @@ def _check_columns(path: Path, found: Sequence[str], wanted: Sequence[str], opti
             f"The first line of {path.name} must name its columns. It holds values instead; put a header above them."
         )
     if missing:
-        names = [name for name in found if _NAME.fullmatch(name) and not _VALUE.search(name)][:40]
+        names = [name for name in found if is_name(name)][:40]
         shown = ": " + ", ".join(names) if names else f" {len(found)} others"
         raise DataError(
             f"{path.name} must have a column '{missing[0]}'. It has{shown}; name the right one ({options})."

@@ -85,6 +85,11 @@ def texts(column: pa.Array) -> pa.Array:
     return _only(trimmed, pc.not_equal(trimmed, ""))
 
 
+def sendable(column: pa.Array) -> pa.Array:
+    """Texts that PostgreSQL takes: a zero byte, which it does not, becomes another character that no name may have."""
+    return pc.replace_substring(column, "\0", "\1")
+
+
 class Times:
     """Reads the column of times of one file, batch by batch.
 
@@ -162,11 +167,6 @@ def per_second(size: float) -> float:
 def least(unit: float) -> float:
     """The least number that is read in a unit."""
     return next(limit for (limit, _), (_, finer) in itertools.pairwise(UNITS) if finer == unit)
-
-
-def out_of_range(seconds: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Where unix seconds are finite and yet no time: before the year 1 or after 5138."""
-    return np.isfinite(seconds) & ((seconds < FIRST_S) | (seconds >= LAST_S))
 
 
 def too_long(subject: pa.Array) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """Temporary tables of a load, and the record it leaves: what was kept, and what was left out by reason.
 
-Usable rows go to ``dbanon_staged``, the others to ``dbanon_rejected``; both end with the transaction, and
-the SQL functions of a load go on with them.
+Usable rows go to ``dbanon_staged``, those in which something may be wrong to ``dbanon_suspect``; both end with the
+transaction, and the SQL functions of a load judge and go on with them.
 """
 
 from collections import Counter
@@ -15,43 +15,11 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 from numpy.typing import NDArray
-from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from dbanon import _sqlstate, binary_copy, writing
 from dbanon._progress import Progress
-from dbanon.load import _files, _parse
 
 Connection = psycopg.Connection[Any]
-
-REASONS = (
-    "missing-category",
-    "missing-subject",
-    "subject-too-long",
-    "control-characters",
-    "unparsable-time",
-    "non-finite-time",
-    "time-out-of-range",
-    "other-reference-system",
-    "unparsable-position",
-    "not-a-polygon",
-    "non-finite-position",
-    "swapped-axes",
-    "position-out-of-range",
-    "invalid-polygon",
-    "outside-bbox",
-    "far-position",
-    "far-time",
-    "duplicate-fix",
-    "contradicting-fix",
-    "empty-request",
-    "duplicate-request",
-    "duplicate-site",
-    "duplicate-poi",
-    "duplicate-cell",
-    "duplicate-quasi-identifier",
-)
-"""Why a row may be left out, in the order in which they are looked for; docs/howto/load.md explains them."""
 
 _SAID = "DA018"  # SQLSTATE of what dbanon's own functions tell
 
@@ -60,7 +28,8 @@ _SAID = "DA018"  # SQLSTATE of what dbanon's own functions tell
 class LoadReport:
     """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
 
-    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there.
+    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there. `days` counts those of
+    subjects, where they are cut.
     """
 
     dataset: str
@@ -75,6 +44,7 @@ class LoadReport:
     far: dict[str, int]
     first_time: datetime | None = None
     last_time: datetime | None = None
+    days: int | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -97,38 +67,10 @@ class Staging:
         with writing.copying(self.connection, f"dbanon_staged ({self.columns})") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
 
-    def reject(self, batch: _files.Batch, reasons: "Reasons") -> None:
-        """Keep the rows that cannot be used, with their cells as they were read."""
-        bad = np.flatnonzero(reasons.code)
-        if not len(bad):
-            return
-        where = pa.array(bad)
-        rows = [
-            np.full(len(bad), len(self.read), np.int32),
-            batch.line.to_numpy()[bad].astype(np.int64),
-            reasons.names(bad),
-            binary_copy.jsonb(_parse.as_json({name: column.take(where) for name, column in batch.columns.items()})),
-        ]
-        with writing.copying(self.connection, "dbanon_rejected (file, line, reason, content)") as copy:
+    def suspect(self, rows: Sequence[binary_copy.Column]) -> None:
+        """Copy rows in which something may be wrong, with their cells as they were read, column by column."""
+        with writing.copying(self.connection, "dbanon_suspect") as copy:
             copy.write(memoryview(binary_copy.rows(rows)))
-
-    def content(self) -> sql.SQL:
-        """Write the JSON of a staged row: the columns of the source and what was read from them."""
-        row = self.connection.execute("SELECT dbanon_internal.staged_content(%s)", [Jsonb(self.cells)]).fetchone()
-        return sql.SQL(cast("Any", cast("tuple[str]", row)[0]))
-
-    def demand_some(self) -> None:
-        """Raise `DataError` if nothing is left to store, with the reasons counted."""
-        self.connection.execute("SELECT dbanon_internal.demand_some(%s, %s)", [sum(self.read), self.remedy])
-
-    def write_load(self, dataset_id: int, kind: str, sources: Sequence[str]) -> tuple[dict[str, int], int]:
-        """Write the record of each source and the quarantine; returns rows left out by reason, and kept."""
-        return totals(
-            self.connection.execute(
-                "SELECT rows_kept, quarantined FROM dbanon_internal.write_load(%s, %s, %s, %s::bigint[])",
-                [dataset_id, kind, list(sources), self.read],
-            ).fetchall()
-        )
 
 
 def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, int], int]:
@@ -168,26 +110,6 @@ def telling(connection: Connection, progress: Progress) -> Iterator[list[str]]:
         connection.execute(set_level, [before])
     finally:
         connection.remove_notice_handler(hear)
-
-
-class Reasons:
-    """The first reason found against each row of a batch; code 0 is none."""
-
-    def __init__(self, rows: int) -> None:
-        self.code = np.zeros(rows, np.int16)
-
-    def mark(self, name: str, bad: NDArray[np.bool_]) -> None:
-        """Give a reason to the bad rows that have none."""
-        self.code[(self.code == 0) & bad] = REASONS.index(name) + 1
-
-    def names(self, rows: NDArray[np.intp]) -> pa.Array:
-        """Name the reasons against some bad rows."""
-        return pa.array(REASONS).take(pa.array(self.code[rows] - 1))
-
-    @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Rows that nothing was found against."""
-        return np.asarray(self.code == 0)
 
 
 def is_null(column: pa.Array) -> NDArray[np.bool_]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from dbanon import binary_copy
 from dbanon._progress import Progress
 from dbanon.errors import ParameterError
 from dbanon.load import _bbox, _files, _parse, _staging
@@ -90,55 +92,35 @@ class Files:
             subject = _parse.texts(columns[named.subject])
         t, x, y = times.seconds(columns[named.time]), _parse.numbers(columns[named.x]), _parse.numbers(columns[named.y])
         trip = pa.nulls(len(batch), pa.string()) if named.trip is None else _parse.texts(columns[named.trip])
-        reasons = self._judge(subject, trip, t, x, y, geographic=geographic)
-        staging.reject(batch, reasons)
-        keep = pa.array(reasons.kept)
-        staging.stage(
-            [
-                np.full(int(reasons.kept.sum()), len(staging.read), np.int32),
-                batch.line.to_numpy()[reasons.kept].astype(np.int64),
-                subject.filter(keep),
-                trip.filter(keep),
-                *(_staging.floats(column.filter(keep)) for column in (t, x, y)),
-            ]
-        )
+        fine = self._fine(subject, trip, t, x, y, geographic=geographic)
+        file, line = np.full(len(batch), len(staging.read), np.int32), batch.line.to_numpy().astype(np.int64)
+        keep = pa.array(fine)
+        numbers = [_staging.floats(column.filter(keep)) for column in (t, x, y)]
+        staging.stage([file[fine], line[fine], subject.filter(keep), trip.filter(keep), *numbers])
+        if not fine.all():
+            odd = pa.array(~fine)
+            cells = _parse.as_json({name: column.filter(odd) for name, column in columns.items()})
+            texts = [_parse.sendable(column.filter(odd)) for column in (subject, trip)]
+            values = [_nullable(column.filter(odd)) for column in (t, x, y)]
+            staging.suspect([file[~fine], line[~fine], *texts, *values, binary_copy.jsonb(cells)])
 
-    def _judge(
+    def _fine(
         self, subject: pa.Array, trip: pa.Array, t: pa.Array, x: pa.Array, y: pa.Array, *, geographic: bool
-    ) -> _staging.Reasons:
-        """Find the first reason against each row, in the order of `dbanon_internal.stage_fixes`."""
-        reasons = _staging.Reasons(len(subject))
-        mark_events(reasons, subject, t)
-        reasons.mark("control-characters", _parse.has_control(trip))
-        mark_positions(reasons, x, y, self.bbox, geographic=geographic)
-        return reasons
+    ) -> NDArray[np.bool_]:
+        """Where nothing can be wrong; `dbanon_internal.judge_suspects` knows the reasons against the others."""
+        time, east, north = _staging.floats(t), _staging.floats(x), _staging.floats(y)
+        greatest = np.finfo(np.float64).max
+        most_x, most_y = (180.0, 90.0) if geographic else (greatest, greatest)
+        odd = _staging.is_null(subject) | _parse.too_long(subject) | _parse.has_control(subject)
+        odd |= _parse.has_control(trip) | ~((time >= _parse.FIRST_S) & (time < _parse.LAST_S))
+        odd |= ~((np.abs(east) <= most_x) & (np.abs(north) <= most_y))
+        if self.bbox is not None:
+            odd |= ~_bbox.inside(east, north, self.bbox)
+        return np.asarray(~odd)
 
 
-def mark_events(reasons: _staging.Reasons, subject: pa.Array, t: pa.Array) -> None:
-    """Find the first reason against who and when of each row; `dbanon_internal.event_reasons` does it for tables."""
-    time = _staging.floats(t)
-    reasons.mark("missing-subject", _staging.is_null(subject))
-    reasons.mark("subject-too-long", _parse.too_long(subject))
-    reasons.mark("control-characters", _parse.has_control(subject))
-    reasons.mark("unparsable-time", _staging.is_null(t))
-    reasons.mark("non-finite-time", ~np.isfinite(time))
-    reasons.mark("time-out-of-range", _parse.out_of_range(time))
-
-
-def mark_positions(reasons: _staging.Reasons, x: pa.Array, y: pa.Array, bbox: Box | None, *, geographic: bool) -> None:
-    """Find the first reason against the position of each row."""
-    east, north = _staging.floats(x), _staging.floats(y)
-    reasons.mark("unparsable-position", _staging.is_null(x) | _staging.is_null(y))
-    reasons.mark("non-finite-position", ~(np.isfinite(east) & np.isfinite(north)))
-    with np.errstate(invalid="ignore"):
-        if geographic:
-            north_is_lon = (np.abs(east) <= 90) & (np.abs(north) > 90) & (np.abs(north) <= 180)
-            reasons.mark(_SWAPPED, north_is_lon)
-            reasons.mark("position-out-of-range", (np.abs(east) > 180) | (np.abs(north) > 90))
-        if bbox is not None:
-            outside = ~_bbox.inside(east, north, bbox)
-            reasons.mark(_SWAPPED, outside & _bbox.inside(north, east, bbox))
-            reasons.mark("outside-bbox", outside)
+def _nullable(column: pa.Array) -> pa.Array:
+    return binary_copy.nullable(_staging.floats(column), _staging.is_null(column))
 
 
 def refuse_names_of_each_other(x: str, y: str) -> None:

@@ -26,21 +26,17 @@ def claim(
     Raises
     ------
     ParameterError
-        If it exists and should not, or the other way round, is on another grid, or has releases and would be replaced;
+        If it exists and should not, or the other way round, is on another grid, is cut into days, or has releases and
+        would be replaced;
         for what no dataset can be called or have for a grid.
     """
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         return cursor.execute(
             "SELECT dataset_id, name, srid, grid_m, grid_s, revision "
-            "FROM dbanon_internal.claim_dataset(%s, %s, %s::float8, %s::float8, %s::integer) "
+            "FROM dbanon_internal.claim_dataset(%s, %s, %s::float8, %s::float8, %s::integer, '') "
             "WHERE dataset_id IS NOT NULL",
             [name, mode, grid_m, grid_s, srid],
         ).fetchone()
-
-
-def lock(connection: Connection, name: str) -> None:
-    """Wait for other loads into a dataset of this name, and hold it until the transaction ends."""
-    connection.execute("SELECT dbanon_internal.lock_dataset(%s)", [name])
 
 
 def write(connection: Connection, name: str, mode: Mode, *, srid: int, grid_m: float, grid_s: int) -> int:

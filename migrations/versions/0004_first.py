@@ -33,6 +33,8 @@ CREATE TABLE dbanon.dataset (
     srid integer NOT NULL CHECK (srid > 0),
     grid_m double precision NOT NULL CHECK (grid_m > 0 AND grid_m < 'Infinity'),
     grid_s integer NOT NULL CHECK (grid_s > 0),
+    -- Where trajectories are cut at midnight, and each day of a subject is its own (dbanon.subject_day).
+    day_zone text,
     revision bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     created_by text NOT NULL DEFAULT session_user
@@ -210,7 +212,8 @@ CREATE TABLE dbanon.region (
     run_id bigint NOT NULL,
     region_no integer NOT NULL CHECK (region_no >= 1),
     region @postgis@.geometry NOT NULL,
-    cells bigint[] CHECK (cardinality(cells) > 0),
+    cells bigint[] CHECK (
+        cardinality(cells) > 0 AND array_ndims(cells) = 1 AND array_position(cells, NULL) IS NULL),
     crowd integer NOT NULL,
     subjects integer NOT NULL,
     extra jsonb CHECK (jsonb_typeof(extra) = 'object'),
@@ -259,7 +262,8 @@ CREATE TABLE dbanon.hiding (
     run_id bigint NOT NULL,
     record_id bigint NOT NULL,
     period tstzrange CHECK (NOT isempty(period)),
-    others bigint[] NOT NULL CHECK (array_ndims(others) = 1 AND array_position(others, NULL) IS NULL)
+    others bigint[] NOT NULL CHECK (
+        cardinality(others) > 0 AND array_ndims(others) = 1 AND array_position(others, NULL) IS NULL)
 );
 CREATE INDEX hiding_record_idx ON dbanon.hiding (run_id, record_id);
 ALTER TABLE dbanon.hiding ALTER COLUMN others SET STATISTICS 0;

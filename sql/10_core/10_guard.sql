@@ -102,7 +102,7 @@ BEGIN
                   HINT = 'Load it again: SELECT * FROM dbanon.import_trajectories(..., mode => ''replace'').';
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
-        RAISE EXCEPTION 'The SRID and the grids of a dataset that was ever published must stay. Got others.'
+        RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
             USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.', HINT = 'Load the data into another dataset.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);

@@ -10,3 +10,14 @@ SELECT
     @postgis@.ST_Force2D(p.geom) AS position
 FROM ONLY dbanon.trajectory t
 CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p;
+
+-- Where a dataset is cut into days, which day of which subject a trajectory is: a record of its own, of the same person.
+CREATE OR REPLACE VIEW dbanon.subject_day AS
+SELECT
+    t.dataset_id,
+    t.trajectory_id,
+    t.subject,
+    (to_timestamp(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))) AT TIME ZONE d.day_zone)::date AS day
+FROM ONLY dbanon.trajectory t
+JOIN ONLY dbanon.dataset d ON d.dataset_id = t.dataset_id
+WHERE d.day_zone IS NOT NULL;

@@ -194,6 +194,47 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text) IS
 'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.make_file(called text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Two loads may be of one transaction.
+    IF to_regclass('pg_temp.dbanon_file') IS NOT NULL THEN
+        DROP TABLE pg_temp.dbanon_file;
+    END IF;
+    EXECUTE format('CREATE TEMP TABLE dbanon_file (line bigint, content jsonb, %s) ON COMMIT DROP', CASE WHEN cells IS NULL
+        THEN 'label text, geom @postgis@.geometry'
+        ELSE concat_ws(', ', 'subject text, "time" timestamptz', (SELECT string_agg(format('cell_%s text', n), ', ' ORDER BY n)
+                                                                  FROM generate_series(1, cells) n)) END);
+    EXECUTE format('COMMENT ON TABLE pg_temp.dbanon_file IS %L', called);
+    IF cells IS NULL THEN
+        EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.geom IS %L', swap_remedy);
+        EXECUTE format('COMMENT ON COLUMN pg_temp.dbanon_file.label IS %L', check_remedy);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.make_file(text, integer, text, text) IS
+'Makes pg_temp.dbanon_file, empty, into which a file of this name is copied for an import of places (cells NULL) or of events with
+so many cells; swap_remedy is what to do if x and y are the wrong way round.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_rows(
+    source regclass, qualified text, OUT is_file boolean, OUT called text, OUT line text, OUT content text, OUT swap_remedy text,
+    OUT check_remedy text)
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT f.is_file, CASE WHEN f.is_file THEN obj_description(source, 'pg_class') ELSE 'table ' || qualified END,
+        CASE WHEN f.is_file THEN 'line' ELSE 'row_number() OVER ()' END, CASE WHEN f.is_file THEN 'content' ELSE 'NULL::jsonb' END,
+        CASE WHEN f.is_file THEN col_description(source, 4) END, CASE WHEN f.is_file THEN col_description(source, 3) END
+    FROM (SELECT coalesce(source = to_regclass('pg_temp.dbanon_file'), false) AS is_file) f
+$$;
+COMMENT ON FUNCTION dbanon_internal.describe_rows(regclass, text) IS
+'Says how the rows of a source are known in the record of a load: whether it is pg_temp.dbanon_file, what the source is called,
+expressions of a row''s number and of the row as it was read (NULL: by the columns named), and what to do if x and y are the wrong
+way round.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.check_geometry(types jsonb, geom text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -325,8 +366,8 @@ AS $$
           FROM unnest(ARRAY['2 hours', '1 hour', '30 minutes', '0']) WITH ORDINALITY g (gap, ord)) m
 $$;
 COMMENT ON FUNCTION dbanon_internal.localised_expression(text, text) IS
-'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set
-forward and leave it out.';
+'Writes a time without a zone as unix seconds: where clocks are set back the earlier of two, NULL where they are set forward and
+leave it out.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.counted_expression(argument text, kind text, qualified text, time_column text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
@@ -422,8 +463,7 @@ AS $$
            'WHEN t < -62135596800 OR t >= 1e11 THEN ''time-out-of-range'''
 $$;
 COMMENT ON FUNCTION dbanon_internal.event_reasons() IS
-'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first
-counts.';
+'Writes what may be wrong with who and when, as branches of a CASE over columns subject and t (unix seconds); the first counts.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.position_reasons(expected_srid integer, geographic boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -437,8 +477,7 @@ AS $$
                   'WHEN abs(x) > 180 OR abs(y) > 90 THEN ''position-out-of-range''' ELSE '' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.position_reasons(integer, boolean) IS
-'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first
-counts.';
+'Writes what may be wrong with a place, as branches of a CASE over columns srid, x and y (its middle); the first counts.';
 
 -- ---- staged rows
 
@@ -587,8 +626,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double precision) IS
-'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its
-extent around them.';
+'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around
+them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reach(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)

@@ -29,7 +29,8 @@ COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, 
 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(
-    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer) RETURNS dbanon.dataset
+    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer, day_zone text DEFAULT NULL)
+RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -56,6 +57,11 @@ BEGIN
         IF word IS NOT NULL THEN
             RAISE EXCEPTION 'What is added must be on the dataset''s grid. ''%'' has %.', dataset, word
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset has one grid and one reference system.', HINT = 'Leave it out.';
+        ELSIF day_zone <> coalesce(old.day_zone, '') THEN
+            RAISE EXCEPTION 'What is added must be cut into days as the dataset is. ''%'' has %. Got %.', dataset,
+                    coalesce('days of ' || old.day_zone, 'whole subjects'), coalesce('days of ' || nullif(day_zone, ''), 'whole subjects')
+                USING ERRCODE = 'DA011', DETAIL = 'A dataset is cut in one time zone, or not at all.',
+                      HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
         END IF;
         RETURN old;
     END IF;
@@ -68,11 +74,11 @@ BEGIN
     RETURN old;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_dataset(text, text, double precision, double precision, integer) IS
+COMMENT ON FUNCTION dbanon_internal.claim_dataset(text, text, double precision, double precision, integer, text) IS
 'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(
-    dataset text, mode text, srid integer, grid_m double precision, grid_s integer) RETURNS bigint
+    dataset text, mode text, srid integer, grid_m double precision, grid_s integer, day_zone text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -81,7 +87,7 @@ DECLARE
     sites bigint;
 BEGIN
     IF mode = 'create' THEN
-        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s) VALUES (dataset, srid, grid_m, grid_s)
+        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone) VALUES (dataset, srid, grid_m, grid_s, day_zone)
         RETURNING d.dataset_id INTO known.dataset_id;
         RETURN known.dataset_id;
     END IF;
@@ -98,15 +104,15 @@ BEGIN
     END IF;
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
-    UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s
-    WHERE d.dataset_id = known.dataset_id
-        AND (d.srid, d.grid_m, d.grid_s) <> (write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s);
+    UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s,
+        day_zone = write_dataset.day_zone
+    WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone)
+        IS DISTINCT FROM (write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s, write_dataset.day_zone);
     RETURN known.dataset_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer) IS
-'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it
-stays.';
+COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer, text) IS
+'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
@@ -231,7 +237,8 @@ COMMENT ON FUNCTION dbanon_internal.tell(text) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
-    split_gap_s double precision, bbox double precision[], OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
+    split_gap_s double precision, bbox double precision[], day_zone text,
+    OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -244,7 +251,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
-    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid);
+    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone);
     meant := dbanon_internal.reference_system(crs);
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
     PERFORM dbanon_internal.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
@@ -254,8 +261,13 @@ BEGIN
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
+    IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN
+        DROP TABLE pg_temp.dbanon_suspect;
+    END IF;
+    CREATE TEMP TABLE dbanon_suspect (file integer, line bigint, subject text COLLATE "C", trip text COLLATE "C",
+        t double precision, x double precision, y double precision, content jsonb) ON COMMIT DROP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_load(
-    text, text, text, integer, double precision, double precision, double precision, double precision[]) IS
+    text, text, text, integer, double precision, double precision, double precision, double precision[], text) IS
 'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables.';

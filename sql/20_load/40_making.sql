@@ -1,7 +1,7 @@
 -- From staged fixes to rows of dbanon.trajectory: order, twins, lines and reprojection. Each step is one statement over all rows.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(shaped boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION dbanon_internal.order_staged(shaped boolean, day_zone text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -11,17 +11,18 @@ BEGIN
     END IF;
     EXECUTE format(
         'CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS '
-        'SELECT file, line, subject, trip, t, x, y, shape, place, nth = 1 AS kept, 0 AS part, '
+        'SELECT file, line, subject, trip, %s AS day, t, x, y, shape, place, nth = 1 AS kept, 0 AS part, '
         'CASE WHEN nth = 1 THEN NULL WHEN %s THEN ''duplicate-fix'' ELSE ''contradicting-fix'' END AS reason '
         'FROM (SELECT *, row_number() OVER (PARTITION BY subject, t ORDER BY file, line) AS nth FROM pg_temp.dbanon_staged) numbered '
         'WINDOW twins AS (PARTITION BY subject, t ORDER BY file, line)',
+        CASE WHEN day_zone IS NULL THEN 'NULL::date' ELSE format('(to_timestamp(t) AT TIME ZONE %L)::date', day_zone) END,
         CASE WHEN shaped THEN 'place OPERATOR(@postgis@.=) first_value(place) OVER twins'
              ELSE 'x = first_value(x) OVER twins AND y = first_value(y) OVER twins' END);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.order_staged(boolean) IS
-'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict
-an earlier row.';
+COMMENT ON FUNCTION dbanon_internal.order_staged(boolean, text) IS
+'Sorts the staged fixes of each subject by time into pg_temp.dbanon_ordered, and marks those that repeat or contradict an earlier
+row.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.ordered_middle(target integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -73,10 +74,10 @@ BEGIN
         RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
     END IF;
     RETURN format(
-        '(SELECT subject, trip, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
-        '    OVER (PARTITION BY subject, trip ORDER BY t) AS part '
-        ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip ORDER BY t) AS gap, '
-        '              row_number() OVER (PARTITION BY subject, trip ORDER BY t) - 1 AS nth '
+        '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
+        '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
+        ' FROM (SELECT *, t - lag(t) OVER (PARTITION BY subject, trip, day ORDER BY t) AS gap, '
+        '              row_number() OVER (PARTITION BY subject, trip, day ORDER BY t) - 1 AS nth '
         '       FROM pg_temp.dbanon_ordered WHERE kept) spaced)', coalesce(split_gap_s, 'Infinity'), most);
 END
 $$;
@@ -97,10 +98,10 @@ BEGIN
         'WITH made AS ('
         '  INSERT INTO dbanon.trajectory (dataset_id, subject, path) '
         '  SELECT %s, subject, CASE @postgis@.ST_NPoints(line) WHEN 1 THEN @postgis@.ST_StartPoint(line) ELSE line END '
-        '  FROM (SELECT subject, trip, part, @postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakeLine('
+        '  FROM (SELECT subject, trip, day, part, @postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakeLine('
         '            @postgis@.ST_MakePointM(x, y, t) ORDER BY t), %s), %s) AS line '
-        '        FROM %s fixes GROUP BY subject, trip, part) lines '
-        '  ORDER BY subject, trip, part RETURNING subject, path) '
+        '        FROM %s fixes GROUP BY subject, trip, day, part) lines '
+        '  ORDER BY subject, trip, day, part RETURNING subject, path) '
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
@@ -131,17 +132,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer) IS
-'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its
-rectangle.';
+'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    OUT trajectories bigint, OUT subjects bigint)
+    day_zone text, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM dbanon_internal.order_staged(shaped);
+    PERFORM dbanon_internal.order_staged(shaped, day_zone);
     IF append THEN
         PERFORM dbanon_internal.mark_stored(dataset_id, source_srid, target, shaped);
     END IF;
@@ -154,7 +154,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text, text) IS
 'Orders the staged fixes, leaves out twins and what is there, and stores the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
@@ -192,7 +192,7 @@ COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    OUT trajectories bigint, OUT subjects bigint)
+    day_zone text, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -204,16 +204,16 @@ BEGIN
     END IF;
     BEGIN
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone) m;
     EXCEPTION WHEN internal_error THEN
         -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
         PERFORM dbanon_internal.leave_out_unplaced(source_srid, target, content);
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone) m;
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text, text) IS
 'Makes trajectories of the staged fixes; those that the projection cannot show are left out.';
 
 -- ---- copies
@@ -258,5 +258,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
-'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier
-row of the dataset: whom a copy hides, nobody hides.';
+'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier row of the
+dataset: whom a copy hides, nobody hides.';

@@ -1,100 +1,123 @@
--- Imports of what methods read beside trajectories: points of interest, cells, requests, quasi-identifiers.
+-- Imports of what methods read beside trajectories: points of interest, sites, cells, base stations, requests, quasi-identifiers.
 --
 -- Each goes into a dataset that exists, in the session and with the rights of whoever calls it. A row of the source is either stored
--- or in dbanon.quarantine with a reason, and one that is there already adds nothing.
+-- or in dbanon.quarantine with a reason, and one that is there already adds nothing. A file comes the same way: the command line copies
+-- it into pg_temp.dbanon_file, whose columns line and content (the row as it was read) then number the rows (dbanon_internal.describe_rows).
 
 -- ---- places
 
+CREATE OR REPLACE FUNCTION dbanon_internal.place_reasons(kind text, source_srid integer, geographic boolean, bbox double precision[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT concat_ws(' ',
+        CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END,
+        dbanon_internal.name_reasons('label'),
+        CASE kind WHEN 'sites' THEN 'WHEN type_name ~ ''CURVE|CIRCULARSTRING|SURFACE|TIN'' THEN ''unparsable-position''' END,
+        dbanon_internal.position_reasons(source_srid, geographic),
+        CASE kind WHEN 'cells' THEN 'WHEN type_name !~ ''^(MULTI)?POLYGON$'' THEN ''not-a-polygon'''
+            WHEN 'pois' THEN 'WHEN type_name !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position'''
+            WHEN 'stations' THEN 'WHEN type_name <> ''POINT'' THEN ''unparsable-position''' END,
+        dbanon_internal.box_reasons(bbox))
+$$;
+COMMENT ON FUNCTION dbanon_internal.place_reasons(text, integer, boolean, double precision[]) IS
+'Writes what may be wrong with a place by itself, as branches of a CASE over columns label, srid, x, y (its middle) and type_name;
+the first counts.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_places(
-    qualified text, label text, geom text, kind text, expected_srid integer, geographic boolean) RETURNS bigint
+    kind text, source regclass, qualified text, label text, geom text, source_srid integer, geographic boolean, bbox double precision[])
+RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    -- Z is no part of the name of a type, and M would be.
-    type_name CONSTANT text := '@postgis@.GeometryType(@postgis@.ST_Force2D(raw_geom))';
-    read_rows bigint;
+    told CONSTANT record := dbanon_internal.describe_rows(source, qualified);
+    rows_read bigint;
 BEGIN
     PERFORM dbanon_internal.make_staging('label text, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
-    read_rows := dbanon_internal.stage_source(format(
+    rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, label, shape, reason, content) '
-        'SELECT 0, line, label, @postgis@.ST_SetSRID(@postgis@.ST_Force2D(raw_geom), %s), CASE %s %s %s %s END, '
-        'jsonb_strip_nulls(jsonb_build_object(%L, raw_label)) || jsonb_build_object(%L, @postgis@.ST_AsText(raw_geom)) '
-        'FROM (SELECT line, raw_label, raw_geom, is_point, %s AS label, @postgis@.ST_SRID(raw_geom) AS srid, '
-        'CASE WHEN is_point THEN @postgis@.ST_X(raw_geom) ELSE %s END AS x, '
-        'CASE WHEN is_point THEN @postgis@.ST_Y(raw_geom) ELSE %s END AS y '
-        'FROM (SELECT row_number() OVER () AS line, *, @postgis@.GeometryType(raw_geom) LIKE ''POINT%%'' AS is_point '
-        'FROM (SELECT %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw) numbered OFFSET 0) meant',
-        expected_srid,
-        concat_ws(' ', CASE kind WHEN 'pois' THEN 'WHEN label IS NULL THEN ''missing-category''' END, dbanon_internal.name_reasons('label')),
-        dbanon_internal.position_reasons(expected_srid, geographic),
-        CASE kind WHEN 'cells'
-            THEN format('WHEN %s NOT IN (''POLYGON'', ''MULTIPOLYGON'') THEN ''not-a-polygon''', type_name)
-            ELSE format('WHEN %s !~ ''^(MULTI)?(POINT|LINESTRING|POLYGON)$'' THEN ''unparsable-position''', type_name) END,
-        'WHEN NOT is_point AND EXISTS (SELECT FROM @postgis@.ST_DumpPoints(raw_geom) d WHERE NOT (abs(@postgis@.ST_X(d.geom)) '
-        '< ''Infinity'' AND abs(@postgis@.ST_Y(d.geom)) < ''Infinity'')) THEN ''non-finite-position''',
-        coalesce(label, ''), geom,
+        'SELECT 0, line, label, @postgis@.ST_SetSRID(@postgis@.ST_Force2D(raw_geom), %s), CASE %s END, '
+        '    coalesce(given, jsonb_strip_nulls(jsonb_build_object(%L, raw_label)) || jsonb_build_object(%L, @postgis@.ST_AsText(raw_geom))) '
+        'FROM (SELECT line, given, raw_label, raw_geom, %s AS label, @postgis@.ST_SRID(raw_geom) AS srid, '
+        -- Z is no part of the name of a type, and M would be; a collection names its parts.
+        '          CASE @postgis@.GeometryType(flat) WHEN ''GEOMETRYCOLLECTION'' THEN regexp_replace(@postgis@.ST_AsText(flat), ''[^A-Z]+'', '' '', ''g'') '
+        '              ELSE @postgis@.GeometryType(flat) END AS type_name, '
+        '          CASE WHEN endless THEN ''NaN'' ELSE %s END AS x, CASE WHEN endless THEN ''NaN'' ELSE %s END AS y '
+        '      FROM (SELECT *, @postgis@.ST_Force2D(raw_geom) AS flat, dbanon_internal.is_endless(raw_geom) AS endless '
+        '            FROM (SELECT %s AS line, %s AS given, %s AS raw_label, %I::@postgis@.geometry AS raw_geom FROM %s) raw '
+        '            OFFSET 0) numbered OFFSET 0) meant',
+        source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic, bbox), coalesce(label, ''), geom,
         dbanon_internal.text_expression('raw_label'),
-        dbanon_internal.middle_expression('raw_geom', 'x', geographic),
-        dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
+        dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
+        told.line, told.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
-    RETURN read_rows;
+    RETURN rows_read;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_places(text, text, text, text, integer, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.stage_places(text, regclass, text, text, text, integer, boolean, double precision[]) IS
 'Reads places into the staging tables, and leaves out those that cannot be used by themselves.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.lies_within(
+    place @postgis@.geometry, west double precision, east double precision, south double precision, north double precision) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT @postgis@.ST_XMin(b) >= west AND @postgis@.ST_XMax(b) <= east AND @postgis@.ST_YMin(b) >= south AND @postgis@.ST_YMax(b) <= north
+    FROM (SELECT @postgis@.Box3D(place) AS b) box
+$$;
+COMMENT ON FUNCTION dbanon_internal.lies_within(@postgis@.geometry, double precision, double precision, double precision, double precision) IS
+'Says whether the bounds of a geometry lie within others.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_places(kind text, dataset_id bigint, target integer, drop_outliers boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET extra_float_digits = 1
 AS $$
 DECLARE
-    near text;
+    r CONSTANT record := dbanon_internal.reach(dataset_id);
 BEGIN
-    SELECT format('(SELECT @postgis@.ST_XMin(b) >= %L AND @postgis@.ST_XMax(b) <= %L AND @postgis@.ST_YMin(b) >= %L '
-                  'AND @postgis@.ST_YMax(b) <= %L FROM (SELECT @postgis@.Box3D(%%s) AS b) box) IS TRUE',
-                  r.west, r.east, r.south, r.north)
-    INTO near FROM dbanon_internal.reach(dataset_id) r;
-    EXECUTE format('UPDATE pg_temp.dbanon_staged SET geom = dbanon_internal.moved(shape, %s)', target);
-    -- What lies far off is no mistake here, unless it would lie where the users are with x and y exchanged.
-    EXECUTE format(
-        'UPDATE pg_temp.dbanon_staged SET reason = CASE WHEN %s THEN ''swapped-axes'' ELSE ''position-out-of-range'' END '
-        'WHERE NOT %s AND (geom IS NULL OR %1$s)',
-        format(near, format('dbanon_internal.moved(@postgis@.ST_FlipCoordinates(shape), %s)', target)), format(near, 'geom'));
+    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.moved(s.shape, target);
+    UPDATE pg_temp.dbanon_staged s SET reason = CASE
+        WHEN dbanon_internal.lies_within(dbanon_internal.moved(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
+            THEN 'swapped-axes'
+        WHEN s.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
+    WHERE dbanon_internal.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
     IF kind = 'cells' THEN
         UPDATE pg_temp.dbanon_staged SET reason = 'invalid-polygon'
-        WHERE reason IS NULL AND NOT ((@postgis@.ST_IsValidDetail(geom, 0)).valid AND @postgis@.ST_Area(geom) > 0);
+        WHERE coalesce(reason, 'far-position') = 'far-position'
+            AND NOT ((@postgis@.ST_IsValidDetail(geom, 0)).valid AND @postgis@.ST_Area(geom) > 0);
     END IF;
-    PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
+    PERFORM dbanon_internal.leave_out(CASE WHEN drop_outliers THEN 'reason IS NOT NULL' ELSE 'reason <> ''far-position''' END, 'reason', 'content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer) IS
-'Reprojects the staged places, and leaves out those that cannot be, that would be where the users are only with x and y
-exchanged, and cells that cover nothing or cross themselves.';
+COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer, boolean) IS
+'Reprojects the staged places, and leaves out those that cannot be, that would be where the trajectories are only with x and y
+exchanged, and cells that cover nothing or cross themselves; marks those far outside.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    relation text := CASE kind WHEN 'pois' THEN 'poi' ELSE 'cell' END;
-    label text := CASE kind WHEN 'pois' THEN 'category' ELSE 'name' END;
+    relation CONSTANT text := CASE kind WHEN 'pois' THEN 'poi' WHEN 'sites' THEN 'site' ELSE 'cell' END;
+    label CONSTANT text := CASE kind WHEN 'pois' THEN 'category' ELSE 'name' END;
 BEGIN
     IF replace THEN
         EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING dataset_id;
     END IF;
-    -- To the millimetre. What is smaller than that has nothing left on the grid, but bounds.
+    -- To the millimetre. What is smaller than that has nothing left on the grid, but bounds; of sites, these are all that methods read.
     PERFORM dbanon_internal.leave_out(format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY label, round(@postgis@.ST_XMin(b) * 1000), '
-        'round(@postgis@.ST_YMin(b) * 1000), round(@postgis@.ST_XMax(b) * 1000), round(@postgis@.ST_YMax(b) * 1000), '
-        '@postgis@.ST_AsBinary(@postgis@.ST_Normalize(@postgis@.ST_SnapToGrid(geom, 0::double precision, 0::double precision, '
-        '0.001::double precision, 0.001::double precision))) ORDER BY line NULLS FIRST) AS nth '
+        'round(@postgis@.ST_YMin(b) * 1000), round(@postgis@.ST_XMax(b) * 1000), round(@postgis@.ST_YMax(b) * 1000), %s '
+        'ORDER BY line NULLS FIRST) AS nth '
         'FROM (SELECT line, label, geom, @postgis@.Box3D(geom) AS b '
         'FROM (SELECT NULL::bigint AS line, %I AS label, geom FROM dbanon.%I WHERE dataset_id = %s '
         'UNION ALL SELECT line, label, geom FROM pg_temp.dbanon_staged) every_one) boxed) numbered WHERE nth > 1)',
-        label, relation, dataset_id), quote_literal('duplicate-' || relation), 'content');
+        CASE kind WHEN 'sites' THEN 'NULL::bytea'
+            ELSE '@postgis@.ST_AsBinary(@postgis@.ST_Normalize(@postgis@.ST_SnapToGrid(geom, 0::double precision, 0::double precision, '
+                 '0.001::double precision, 0.001::double precision)))' END,
+        label, relation, dataset_id),
+        quote_literal(CASE kind WHEN 'pois' THEN 'duplicate-poi' WHEN 'sites' THEN 'duplicate-site' ELSE 'duplicate-cell' END), 'content');
     EXECUTE format('INSERT INTO dbanon.%I (dataset_id, %I, geom) SELECT $1, label, geom FROM pg_temp.dbanon_staged ORDER BY line',
                    relation, label) USING dataset_id;
 END
@@ -102,42 +125,78 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean) IS
 'Stores the staged places that the dataset has not got.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.far_sites_notice(far bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE far WHEN 0 THEN NULL
+        WHEN 1 THEN '1 site lies far outside where the trajectories are and was kept, though its rectangle would reach from there to the '
+                    'users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...).'
+        ELSE dbanon_internal.grouped(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
+                    'from there to the users; load with drop_outliers => true to leave them out, or keep to an area (bbox => ...).' END
+$$;
+COMMENT ON FUNCTION dbanon_internal.far_sites_notice(bigint) IS
+'Words which sites were kept although they lie far outside where the trajectories are.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
-    kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean) RETURNS TABLE (
-    load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+    kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
+    bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, area @postgis@.geometry DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, far bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    named text[] := CASE WHEN kind = 'cells' AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
+    named CONSTANT text[] := CASE WHEN kind <> 'pois' AND label IS NULL THEN ARRAY[geom] ELSE ARRAY[label, geom] END;
+    usable text;
     known dbanon.dataset;
+    described record;
     told record;
     meant record;
-    counted bigint;
-    usable text := 'Check which columns are named, and crs.';
-    remedy text := format('The geometries of column ''%s'' have them the other way round; swap them in a view, with '
-                          'ST_FlipCoordinates, and import that.', geom);
+    remedy text;
 BEGIN
-    PERFORM dbanon_internal.check_differ(named, CASE kind WHEN 'pois' THEN 'category and geometry' ELSE 'name and geometry' END);
+    PERFORM dbanon_internal.check_differ(named, CASE kind WHEN 'pois' THEN 'category and geometry'
+        WHEN 'sites' THEN 'geometry and name' ELSE 'name and geometry' END);
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
-    SELECT d.* INTO told FROM dbanon_internal.describe_source(source, named) d;
-    PERFORM dbanon_internal.check_geometry(told.types, geom);
-    SELECT r.* INTO meant FROM dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(told.qualified, geom))) r;
-    counted := dbanon_internal.stage_places(told.qualified, label, geom, kind, meant.srid, meant.geographic);
-    PERFORM dbanon_internal.refuse_swapped(ARRAY[counted], remedy);
-    PERFORM dbanon_internal.demand_some(counted, usable);
-    PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid);
-    PERFORM dbanon_internal.refuse_swapped(ARRAY[counted], remedy);
-    PERFORM dbanon_internal.demand_some(counted, usable);
-    PERFORM dbanon_internal.store_places(kind, known.dataset_id, replace);
-    PERFORM dbanon_internal.demand_some(counted, usable);
-    RETURN QUERY SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined
-        FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY['table ' || told.qualified], ARRAY[counted]) w;
+    described := dbanon_internal.describe_source(source, named);
+    told := dbanon_internal.describe_rows(source, described.qualified);
+    PERFORM dbanon_internal.check_geometry(described.types, geom);
+    meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
+    PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
+    PERFORM dbanon_internal.check_cells(kind, known, replace);
+    usable := coalesce(told.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
+        ELSE 'Check which columns are named, and crs.' END);
+    remedy := coalesce(told.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
+                    'import that.', geom));
+    PERFORM dbanon_internal.say('reading ' || told.called);
+    rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
+    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
+    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    PERFORM dbanon_internal.say('placing ' || kind);
+    PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
+    PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
+    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    IF kind = 'stations' THEN
+        PERFORM dbanon_internal.say('making cells');
+        PERFORM dbanon_internal.make_cells(known, area, meant.srid);
+    END IF;
+    PERFORM dbanon_internal.say('storing ' || kind);
+    PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
+    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[told.called], ARRAY[rows_read]) w;
+    IF kind = 'sites' THEN
+        SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
+        PERFORM dbanon_internal.tell(dbanon_internal.far_sites_notice(far));
+    ELSIF kind IN ('cells', 'stations') THEN
+        PERFORM dbanon_internal.tell_cells(kind, known.dataset_id, quarantined);
+    END IF;
+    RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.import_places(text, regclass, text, text, text, text, boolean) IS
-'What dbanon.import_pois and dbanon.import_cells do.';
+COMMENT ON FUNCTION dbanon_internal.import_places(
+    text, regclass, text, text, text, text, boolean, double precision[], boolean, @postgis@.geometry) IS
+'What the imports of places do.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
     source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL, replace boolean DEFAULT false)
@@ -145,7 +204,8 @@ RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined j
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT * FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace)
+    SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
+    FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace) p
 $$;
 COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean) IS
 'Imports points of interest from a table or view into a dataset that exists; adds to those that are there. Takes: source;
@@ -154,6 +214,26 @@ polygons); crs, their reference system, where they do not name it; replace, whet
 Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_pois(''public.shops'', dataset => ''taxi'', category => ''kind'').';
 
+CREATE OR REPLACE FUNCTION dbanon.import_sites(
+    source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
+    bbox double precision[] DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
+    FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
+$$;
+COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
+'Imports one sensitive site a row from a table or view, which it reads with the rights of whoever calls it, into a dataset that
+exists, beside those it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without
+curves, whose bounding rectangle counts; name, that of its name; crs, the reference system of the geometries, else their own;
+bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies outside are left out; drop_outliers: leave out
+sites far outside where the trajectories are, not only count them; replace: delete the sites that are there first. Returns:
+load_id, the row of dbanon.load; rows_read; rows_kept; quarantined, by reason. Raises: DA001, DA011, DA012, DA014, and then
+nothing is stored; a notice of what was kept although it lies far outside.
+Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi'', geom => ''place'').';
+
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
     replace boolean DEFAULT false)
@@ -161,29 +241,53 @@ RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined j
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT * FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace)
+    SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
+    FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace) p
 $$;
 COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean) IS
 'Imports coverage polygons from a table or view into a dataset that exists; adds to those that are there. Takes: source;
 dataset, its name; geom, the column of polygons (or several in one), valid and of some area; name, the column that names the
 station; crs, their reference system, where they do not name it; replace, whether to delete those that are there first.
-Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
-Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset => ''taxi'', name => ''station'').';
+Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014; notices of
+cells that overlap or leave gaps, and of fixes outside them. Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset =>
+''taxi'', name => ''station'').';
+
+CREATE OR REPLACE FUNCTION dbanon.import_stations(
+    source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
+    area @postgis@.geometry DEFAULT NULL, replace boolean DEFAULT false)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
+    FROM dbanon_internal.import_places('stations', source, dataset, import_stations.name, geom, crs, replace, area => import_stations.area) p
+$$;
+COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean) IS
+'Imports base stations, one a row, from a table or view into a dataset that exists and has no cells: each becomes the cell of all
+places that are nearer to it than to any other (a Voronoi cell), in dbanon.cell. Takes: source; dataset, its name; geom, the column of
+points; name, that of the station''s name; crs, the reference system of the geometries, else their own; area, the polygon that the
+cells divide among themselves, in its own SRID or, where that is 0, in crs; else the hull of the stations with a margin as wide as
+cells are apart; replace, whether to delete the cells that are there first. Returns: a row: load_id; rows_read; rows_kept, the cells;
+quarantined, the stations left out by reason: duplicate-station where another stands, to the millimetre, outside-area where none of the
+area is nearest to it. Raises: DA001, DA011, DA012, DA014; notices of stations that share a cell, and of fixes outside all cells.
+Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''taxi'', name => ''mast'').';
 
 -- ---- who and when
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stage_events(
-    source regclass, subject text, "time" text, tz text, columns text[], OUT qualified text, OUT counted bigint)
+    source regclass, subject text, "time" text, tz text, columns text[], keys text[], OUT called text, OUT counted bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     named CONSTANT text[] := ARRAY[subject, "time"] || columns;
+    described CONSTANT record := dbanon_internal.describe_source(source, named, subject);
+    rows CONSTANT record := dbanon_internal.describe_rows(source, described.qualified);
     cells text;
     told text;
-    types jsonb;
 BEGIN
-    SELECT d.qualified, d.types INTO stage_events.qualified, types FROM dbanon_internal.describe_source(source, named, subject) d;
+    called := rows.called;
+    PERFORM dbanon_internal.say('reading ' || called);
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
         string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
     INTO told, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
@@ -192,49 +296,59 @@ BEGIN
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
         'pairs, CASE %s WHEN pairs = ''{}'' THEN ''empty-request'' END, content '
         'FROM (SELECT line, content, %s AS subject, %s AS t, %s AS pairs '
-        'FROM (SELECT row_number() OVER () AS line, raw.*, jsonb_object(%L::text[], ARRAY[%s]) AS content '
-        'FROM (SELECT %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
+        'FROM (SELECT raw.*, coalesce(raw.given, jsonb_object(%L::text[], ARRAY[%s])) AS content '
+        'FROM (SELECT %s AS line, %s AS given, %I AS raw_time, %s FROM %s) raw) numbered OFFSET 0) meant',
         dbanon_internal.event_reasons(), dbanon_internal.text_expression('c1'),
-        dbanon_internal.time_expression('raw_time', qualified, types, "time", tz),
+        dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
-             ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', columns, cells) END,
-        named, told, "time",
+             ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
+        named, told, rows.line, rows.content, "time",
         (SELECT string_agg(format('%I::text AS c%s', n.name, n.ord), ', ' ORDER BY n.ord)
-         FROM unnest(named) WITH ORDINALITY n (name, ord)), qualified), qualified);
+         FROM unnest(named) WITH ORDINALITY n (name, ord)), described.qualified), described.qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, text, text, text, text[]) IS
+COMMENT ON FUNCTION dbanon_internal.stage_events(regclass, text, text, text, text[], text[]) IS
 'Reads who did something when into the staging tables, and leaves out rows that cannot be used by themselves.';
 
-CREATE OR REPLACE FUNCTION dbanon.import_requests(
-    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.check_request_columns(subject text, "time" text, columns text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    named text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) ORDER BY n.ord);
-    known dbanon.dataset;
-    staged record;
 BEGIN
-    IF cardinality(named) = 0 THEN
+    IF cardinality(columns) = 0 THEN
         RAISE EXCEPTION 'A request must have at least one column. Got none.'
             USING ERRCODE = 'DA011', DETAIL = 'The named columns become its name-value pairs.',
                   HINT = 'Name them, for example columns => ARRAY[''poi'', ''radius''].';
     END IF;
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
-    IF named && ARRAY[subject, "time"] THEN
+    IF columns && ARRAY[subject, "time"] THEN
         RAISE EXCEPTION 'The content of a request must not name who sent it or when. Got column ''%''.',
-                CASE WHEN subject = ANY (named) THEN subject ELSE "time" END
+                CASE WHEN subject = ANY (columns) THEN subject ELSE "time" END
             USING ERRCODE = 'DA011', DETAIL = 'Requests are published as they are.', HINT = 'Leave it out of columns.';
     END IF;
-    PERFORM dbanon_internal.check_differ(named, 'the content');
+    PERFORM dbanon_internal.check_differ(columns, 'the content');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_request_columns(text, text, text[]) IS
+'Refuses columns of which a request cannot be made.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.take_requests(
+    source regclass, dataset text, subject text, "time" text, columns text[], keys text[], tz text)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known dbanon.dataset;
+    staged record;
+BEGIN
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
-    SELECT s.* INTO staged FROM dbanon_internal.stage_events(source, subject, "time", tz, named) s;
+    staged := dbanon_internal.stage_events(source, subject, "time", tz, columns, keys);
     PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.say('storing requests');
     PERFORM dbanon_internal.leave_out(format(
         'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
@@ -242,8 +356,26 @@ BEGIN
     PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
     INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
     SELECT known.dataset_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
-    RETURN QUERY SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined
-        FROM dbanon_internal.write_load(known.dataset_id, 'requests', ARRAY['table ' || staged.qualified], ARRAY[staged.counted]) w;
+    SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
+    SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined INTO load_id, rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, 'requests', ARRAY[staged.called], ARRAY[staged.counted]) w;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.take_requests(regclass, text, text, text, text[], text[], text) IS
+'What dbanon.import_requests does, under names of the pairs that need not be those of the columns.';
+
+CREATE OR REPLACE FUNCTION dbanon.import_requests(
+    source regclass, dataset text, columns text[], subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    named CONSTANT text[] := ARRAY(SELECT n.name FROM unnest(columns) WITH ORDINALITY n (name, ord) ORDER BY n.ord);
+BEGIN
+    PERFORM dbanon_internal.check_request_columns(subject, "time", named);
+    RETURN QUERY SELECT * FROM dbanon_internal.take_requests(source, dataset, subject, "time", named, named, tz);
 END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text) IS
@@ -251,13 +383,32 @@ COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, t
 They are kept whenever they were sent and whoever sent them: a run counts those it cannot use. Takes: source; dataset, its
 name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
 and when; tz, the zone of times that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
-by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM dbanon.import_requests(''public.calls'', dataset =>
-''taxi'', columns => ARRAY[''poi'']).';
+by reason; subjects, how many sent what was kept. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
+dbanon.import_requests(''public.calls'', dataset => ''taxi'', columns => ARRAY[''poi'']).';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_set_name(set_name text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+BEGIN
+    -- As the table has it.
+    IF set_name IS NULL OR set_name = '' OR btrim(set_name) <> set_name OR length(set_name) > 60
+        OR set_name ~ E'[\u0001-\u001f\u007f]' THEN
+        RAISE EXCEPTION 'The name of a set must be 1 to 60 characters without blanks around them. Got %.',
+                coalesce(format('%s characters', length(set_name)), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Characters that a terminal obeys are none of them.',
+                  HINT = 'Leave it out for the set ''default'', or choose another.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_set_name(text) IS
+'Refuses what no set of quasi-identifiers can be called.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_quasi_identifiers(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', tz text DEFAULT NULL,
-    replace boolean DEFAULT false)
-RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+    set_name text DEFAULT 'default', replace boolean DEFAULT false)
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -266,29 +417,35 @@ DECLARE
     staged record;
 BEGIN
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time"], 'subject and time');
+    PERFORM dbanon_internal.check_set_name(set_name);
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
-    SELECT s.* INTO staged FROM dbanon_internal.stage_events(source, subject, "time", tz, '{}') s;
+    staged := dbanon_internal.stage_events(source, subject, "time", tz, '{}', '{}');
     PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.say('storing quasi-identifiers');
     IF replace THEN
-        DELETE FROM dbanon.quasi_identifier q WHERE q.dataset_id = known.dataset_id;
+        DELETE FROM dbanon.quasi_identifier q
+        WHERE q.dataset_id = known.dataset_id AND q.set_name = import_quasi_identifiers.set_name;
     END IF;
     PERFORM dbanon_internal.leave_out(format(
         'line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY subject, at ORDER BY line NULLS FIRST) AS nth '
-        'FROM (SELECT NULL::bigint AS line, subject COLLATE "C" AS subject, at FROM dbanon.quasi_identifier WHERE dataset_id = %s '
-        'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id),
+        'FROM (SELECT NULL::bigint AS line, subject COLLATE "C" AS subject, at FROM dbanon.quasi_identifier '
+        'WHERE dataset_id = %s AND set_name = %L '
+        'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
         '''duplicate-quasi-identifier''', 'content');
     PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
-    INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at)
-    SELECT known.dataset_id, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
-    RETURN QUERY SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined
-        FROM dbanon_internal.write_load(known.dataset_id, 'quasi-identifiers', ARRAY['table ' || staged.qualified], ARRAY[staged.counted]) w;
+    INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at)
+    SELECT known.dataset_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
+    SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
+    SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined INTO load_id, rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called], ARRAY[staged.counted]) w;
+    RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, boolean) IS
-'Imports the times at which an adversary may know where a subject was, from a table or view into a dataset that exists; adds
+COMMENT ON FUNCTION dbanon.import_quasi_identifiers(regclass, text, text, text, text, text, boolean) IS
+'Imports the times at which an adversary may know where a subject was, from a table or view into a set of a dataset that exists; adds
 to those that are there. Takes: source; dataset, its name; subject and time, the columns; tz, the zone of times that name
-none; replace, whether to delete those that are there first. Returns: a row: load_id; rows_read; rows_kept; quarantined, the
-rows left out by reason. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
-dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'').';
+none; set_name, which of the dataset''s sets; replace, whether to delete those of the set that are there first. Returns: a row: load_id;
+rows_read; rows_kept; quarantined, the rows left out by reason; subjects, how many have one of those kept. Raises: DA001, DA011, DA012,
+DA014. Example: SELECT * FROM dbanon.import_quasi_identifiers(''public.sightings'', dataset => ''taxi'', set_name => ''cameras'').';

@@ -98,7 +98,7 @@ COMMENT ON FUNCTION dbanon_internal.record_groups(bigint) IS
 without members has one of null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hiding_groups(run_id bigint) RETURNS TABLE (
-    number bigint, period tstzrange, alone boolean, record_id bigint)
+    number bigint, period tstzrange, alone boolean, trajectory_id bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -121,16 +121,41 @@ BEGIN
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     RETURN QUERY
-    SELECT h.line, coalesce(h.period * s.period, s.period), false, u.record_id
-    FROM (SELECT l.*, row_number() OVER () AS line FROM ONLY dbanon.hiding l WHERE l.run_id = hiding_groups.run_id) h
-    JOIN dbanon_internal.record_spans(hiding_groups.run_id) s ON s.record_id = h.record_id
-    CROSS JOIN LATERAL unnest(h.record_id || h.others) u (record_id)
+    WITH hidden AS MATERIALIZED (
+        SELECT h.line, coalesce(h.period * s.period, s.period) AS period, u.record_id
+        FROM (SELECT l.*, row_number() OVER () AS line FROM ONLY dbanon.hiding l WHERE l.run_id = hiding_groups.run_id) h
+        JOIN dbanon_internal.record_spans(hiding_groups.run_id) s ON s.record_id = h.record_id
+        CROSS JOIN LATERAL unnest(h.record_id || h.others) u (record_id)
+    ), cut AS (
+        SELECT h.line, c.at FROM hidden h CROSS JOIN LATERAL (VALUES (lower(h.period)), (upper(h.period))) c (at)
+        UNION
+        SELECT h.line, c.at
+        FROM hidden h
+        JOIN ONLY dbanon.membership m ON m.run_id = hiding_groups.run_id AND m.record_id = h.record_id AND m.period IS NOT NULL
+        CROSS JOIN LATERAL (VALUES (lower(m.period)), (upper(m.period))) c (at)
+        WHERE h.period @> c.at
+    ), piece AS (
+        -- As in record_groups: in each piece the members of all these records are the same.
+        SELECT x.line, tstzrange(x.at, x.until) AS period
+        FROM (SELECT c.line, c.at, lead(c.at) OVER (PARTITION BY c.line ORDER BY c.at) AS until FROM cut c) x
+        WHERE x.until IS NOT NULL
+    )
+    SELECT h.line, i.period, false, m.trajectory_id
+    FROM hidden h
+    JOIN piece i ON i.line = h.line
+    LEFT JOIN ONLY dbanon.membership m
+        ON m.run_id = hiding_groups.run_id AND m.record_id = h.record_id AND (m.period IS NULL OR m.period @> i.period)
     UNION ALL
-    SELECT 0, c.period, true, c.record_id FROM ONLY dbanon.cloak c WHERE c.run_id = hiding_groups.run_id AND c.crowd = 1;
+    SELECT 0, c.period, true, m.trajectory_id
+    FROM ONLY dbanon.cloak c
+    LEFT JOIN ONLY dbanon.membership m
+        ON m.run_id = c.run_id AND m.record_id = c.record_id AND (m.period IS NULL OR m.period @> c.period)
+    WHERE c.run_id = hiding_groups.run_id AND c.crowd = 1;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hiding_groups(bigint) IS
-'The records of each hiding set of a run, its owner''s among them, a row each, and those of exact rows, which are alone at their time.';
+'The members of the records of each hiding set of a run, its owner''s among them, a row each, and those of exact rows, who are alone at their
+time; null for a record without members then.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_grouping(run_id bigint) RETURNS TABLE (
     period tstzrange, alone boolean, subjects text[])
@@ -179,8 +204,7 @@ BEGIN
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
                  ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
         FROM dbanon_internal.hiding_groups(run.run_id) g
-        LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = g.record_id
-        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.number, g.period, g.alone;
     ELSE
         RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method

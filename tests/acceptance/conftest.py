@@ -13,7 +13,16 @@ from dbanon.testing import cloned_database
 
 REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
 # Real data are not part of the repository; where they lie beside it, they are tested.
-collect_ignore = [] if REAL_DATA.is_dir() else ["test_networks.py", "test_pickups.py", "test_taxis.py"]
+collect_ignore = (
+    []
+    if REAL_DATA.is_dir()
+    else [
+        "test_networks.py",
+        "test_pickups.py",
+        "test_places_of_san_francisco.py",
+        "test_taxis.py",
+    ]
+)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pyarrow.csv as pacsv
 import pytest
 
 from dbanon.database import Database, open_database
-from dbanon.load import Columns, SiteColumns
+from dbanon.load import Columns, PlaceColumns
 
 from .conftest import REAL_DATA
 
@@ -19,7 +19,7 @@ PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
 HEALTH_CARE = REAL_DATA / "sf_pois" / "sf_health_care_facilities.csv"
 COMMUNITY = REAL_DATA / "sf_pois" / "bayarea_osm_religion_community_events.csv.gz"
 CITY = (-122.53, 37.59, -122.35, 37.84)
-NAMED = SiteColumns(x="lon", y="lat", name="name")
+NAMED = PlaceColumns(x="lon", y="lat", name="name")
 K = 20
 
 

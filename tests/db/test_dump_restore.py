@@ -21,6 +21,7 @@ from dbanon.server import DATABASE, EmbeddedServer, dumps_lack_postgis
 from dbanon.testing import database_url
 from tests.acceptance.commands import call, json_of
 from tests.clients import client
+from tests.db.written import CONTRACTS, write
 from tests.facts import refusal
 
 if TYPE_CHECKING:
@@ -97,6 +98,29 @@ def test_a_restored_release_is_the_same_and_still_guarded(
     ]
     with refusal("DA006", "dbanon.audit", "DELETE"):
         restored.execute("DELETE FROM dbanon.audit")
+
+
+def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psycopg.Connection) -> None:
+    """Regions of cells, members for a stretch and hiding sets among them; and they are guarded as they were."""
+    made = {name: write(own, contract) for name, contract in CONTRACTS.items()}
+    with (
+        restoring(dump(database_url(database, dbname=own.info.dbname)), database) as url,
+        psycopg.connect(url, autocommit=True) as opened,
+    ):
+        for table in ("region", "period", "record", "membership", "hiding", "cloak"):
+            query = f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM dbanon.{table} t"
+            assert opened.execute(query).fetchone() == own.execute(query).fetchone(), table
+        digests = "SELECT run_id, dbanon_internal.run_digest(run_id) FROM dbanon.run ORDER BY 1"
+        assert opened.execute(digests).fetchall() == own.execute(digests).fetchall()
+        for name, run in made.items():
+            with opened.transaction(force_rollback=True):
+                published = opened.execute("SELECT dbanon.publish(%s, 'made')", [run]).fetchone()
+            assert published == (CONTRACTS[name].cloaks().rows,)
+        opened.execute("SELECT dbanon.publish(%s, 'kept')", [made["semantic"]])
+        for table in ("cloak", "region", "record"):
+            with pytest.raises(psycopg.Error) as caught:
+                opened.execute(f"DELETE FROM dbanon.{table} WHERE run_id = %s", [made["semantic"]])
+            assert caught.value.sqlstate == "DA007"
 
 
 def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Connection, database: str) -> None:

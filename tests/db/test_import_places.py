@@ -4,11 +4,11 @@ import psycopg
 import pytest
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.load import _staging
 from tests.facts import names
 from tests.importing import (
     CELLS,
     POIS,
+    REASONS,
     SIGHTINGS,
     SQUARE,
     areas,
@@ -73,7 +73,7 @@ def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
     ],
 )
 def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, geom, reason):
-    assert reason in _staging.REASONS
+    assert reason in REASONS
     good = [("caf\u00e9", "SRID=4326;POINT(8.25 53.15)"), ("bar", "POINT(8.25 53.15)")]
     table(town, "shops", "kind text, geom geometry", [*good, (kind, geom)])
     assert call(town, POIS) == (3, 2, {reason: 1})
@@ -102,16 +102,17 @@ def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, g
     ],
 )  # fmt: skip
 def test_every_cell_that_cannot_be_used_is_kept_aside_with_a_reason(town, geom, reason):
-    assert reason in _staging.REASONS
-    heard: list[psycopg.errors.Diagnostic] = []
-    town.add_notice_handler(heard.append)
+    assert reason in REASONS
+    heard: list[str | None] = []
+    town.add_notice_handler(lambda said: heard.append(said.sqlstate))
     table(town, "areas", "geom geometry", [("SRID=4326;" + SQUARE,), (geom,)])
     assert call(town, CELLS) == (2, 1, {reason: 1})
     assert left_out(town) == [(2, reason)]
     assert everything(town, "SELECT name, GeometryType(geom), ST_SRID(geom) FROM dbanon.cell") == [
         (None, "POLYGON", 32632)
     ]
-    assert heard == []  # PostGIS would say where a polygon crosses itself
+    # PostGIS would say where a polygon crosses itself.
+    assert set(heard) <= {"DA018"}
 
 
 def test_cells_are_stored_with_their_names_in_whole(town):

@@ -63,6 +63,7 @@ def test_what_became_of_the_rows_is_one_row(gps, said):
         "rows_read": 94,
         "rows_kept": 92,
         "quarantined": {"missing-subject": 1, "duplicate-fix": 1},
+        "days": None,
         "trajectories": 11,
         "subjects": 11,
         "srid": 32632,
@@ -308,7 +309,7 @@ def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, s
     (notice,) = said
     names(notice, "NOTICE: ", "1 site", "kept", "drop_outliers => true", "bbox => ")
     told = town.execute("SELECT content FROM dbanon.quarantine WHERE line = 2").fetchone()
-    assert told == ({"title": "a", "place": square},)
+    assert told == ({"title": " a ", "place": square},)
     assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
 
 
@@ -338,7 +339,9 @@ def test_sites_whose_names_have_control_characters_are_left_out_of_tables_as_of_
     assert town.execute(SITES.format(", name => 'title'")).fetchone()[1:] == (3, 1, {"control-characters": 2})
     file = tmp_path / "sites.parquet"
     pq.write_table(pa.table({"name": ["good", wild], "x": [17.0, 9.0], "y": [8.0, 8.0]}), file)
-    report = load.load_sites(town, file, dataset="d", columns=load.SiteColumns(name="name"), crs="EPSG:32632")
+    report = load.load_places(
+        town, "sites", file, dataset="d", columns=load.PlaceColumns(name="name"), crs="EPSG:32632"
+    )
     assert (report.kept, report.quarantined) == (1, {"control-characters": 1})
     assert [name for name, _ in _stored(town)] == ["good", "good"]
 
@@ -347,8 +350,8 @@ def test_a_table_of_sites_and_a_file_of_the_same_give_the_same(town, tmp_path):
     rows = [(name, text) for name, text, _ in ODD if text is not None and "CIRC" not in text]
     path = tmp_path / "sites.csv"
     path.write_text("title,place\n" + "".join(f'{name or ""},"{text}"\n' for name, text in rows))
-    columns = load.SiteColumns(name="title", geom="place")
-    report = load.load_sites(town, path, dataset="d", columns=columns, crs="EPSG:32632")
+    columns = load.PlaceColumns(name="title", geom="place")
+    report = load.load_places(town, "sites", path, dataset="d", columns=columns, crs="EPSG:32632")
     before = _stored(town)
     _clinics(town, *rows)
     row = town.execute(SITES.format(", name => 'title', replace => true")).fetchone()

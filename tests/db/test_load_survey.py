@@ -124,7 +124,7 @@ def test_a_long_subject_is_cut_into_trajectories(connection, most, parts):
     with connection.transaction():
         connection.execute(
             "CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS SELECT 'a' AS subject, NULL AS trip, t::float8, "
-            "0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
+            "NULL::date AS day, 0 AS x, 0 AS y, 0 AS part, true AS kept FROM generate_series(1, 20) t"
         )
         (fixes,) = connection.execute("SELECT dbanon_internal.ordered_fixes(NULL, %s)", [most]).fetchone()
         counted = connection.execute(f"SELECT count(*) FROM {fixes} f GROUP BY part ORDER BY part").fetchall()

@@ -28,6 +28,7 @@ TOPICS = {
         "import_sites",
         "import_pois",
         "import_cells",
+        "import_stations",
         "import_quasi_identifiers",
     ),
     "Run a method": (

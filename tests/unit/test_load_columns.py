@@ -6,10 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import shapely
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.load import SiteColumns, _bbox, _files, _parse, _sites
+from dbanon.load import PlaceColumns, _bbox, _files, _parse, _tables
 from tests.facts import names, refusal
+
+
+def _out_of_range(seconds):
+    return np.isfinite(seconds) & ((seconds < _parse.FIRST_S) | (seconds >= _parse.LAST_S))
 
 
 def _read(path, *names):
@@ -69,13 +74,13 @@ def test_the_unit_is_told_once_a_file_so_a_stray_number_is_a_wrong_time():
     first = times.seconds(pa.array(["1212562884", "1212562884000", "1212562885"]))
     assert first.to_pylist() == [1212562884, 1212562884000, 1212562885]
     assert times.seconds(pa.array(["1212562884000"])).to_pylist() == [1212562884000]
-    assert _parse.out_of_range(first.to_numpy()).tolist() == [False, True, False]
+    assert _out_of_range(first.to_numpy()).tolist() == [False, True, False]
 
 
 def test_a_number_of_another_unit_is_no_time():
     times = _parse.Times(None)
     first = times.seconds(pa.array([1212562884000] * 3 + [1212562884])).to_numpy()
-    assert _parse.out_of_range(first).tolist() == [False, False, False, True]
+    assert _out_of_range(first).tolist() == [False, False, False, True]
 
 
 def test_dates_written_as_one_number_are_refused():
@@ -91,7 +96,7 @@ def test_a_time_that_clocks_left_out_is_none():
 def test_timestamps_beyond_all_years_do_not_wrap_round():
     cells = pa.array([2**60, 1212562884], pa.timestamp("s"))
     seconds = _parse.Times("UTC").seconds(cells).to_numpy()
-    assert _parse.out_of_range(seconds).tolist() == [True, False]
+    assert _out_of_range(seconds).tolist() == [True, False]
     assert seconds[1] == 1212562884
 
 
@@ -270,37 +275,48 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
 )
 def test_columns_of_sites_that_cannot_be_meant_are_refused(columns, facts):
     with refusal(ParameterError, *facts):
-        SiteColumns(**columns).check()
+        PlaceColumns(**columns).check()
 
 
 def test_columns_of_sites_are_x_and_y_where_nothing_is_said():
-    for columns in (SiteColumns(), SiteColumns(name="n"), SiteColumns(geom="area")):
+    for columns in (PlaceColumns(), PlaceColumns(name="n"), PlaceColumns(geom="area")):
         columns.check()
-    assert SiteColumns(x="lon").names() == ["lon", "y"]
-    assert SiteColumns(name="n").staged() == {"x": "x", "y": "y", "n": "name"}
-    assert SiteColumns(geom="area", name="n").staged() == {"area": "place", "n": "name"}
+    assert PlaceColumns(x="lon").names() == ["lon", "y"]
+    assert PlaceColumns(geom="area", name="n").names() == ["area", "n"]
 
 
-def test_the_middle_of_a_shape_is_that_of_its_bounds_the_short_way_round():
+def test_shapes_that_cannot_be_read_are_null_and_endless_ones_infinite():
     cells = [
-        "POLYGON ((1 1, 5 1, 1 9, 1 1))",
-        "MULTIPOINT ((179 0), (-177 2))",
-        "LINESTRING (178 0, 184 0)",
-        "POINT (190 5)",
+        "POINT (1 2)",
+        "POINT (nan nan)",
+        "POINT EMPTY",
+        "POLYGON ((0 0, 1 1))",
+        "CIRCULARSTRING (0 0, 1 1, 2 0)",
+        "?",
+        "",
     ]
-    x, y, _ = _sites._shapes(pa.array(cells), geographic=True)
-    assert (x.to_pylist(), y.to_pylist()) == ([3, -179, -179, 190], [5, 1, 0, 5])
-    x, _, _ = _sites._shapes(pa.array(cells), geographic=False)
-    assert x.to_pylist() == [3, 1, 181, 190]
+    shapes = shapely.from_wkb(_tables._shapes(pa.array(cells)).to_pylist())
+    assert [None if shape is None else shape.wkt for shape in shapes[:3]] == [
+        "POINT (1 2)",
+        "POINT (Infinity Infinity)",
+        "POINT EMPTY",
+    ]
+    assert list(shapes[3:]) == [None] * 4
 
 
-def test_shapes_that_cannot_be_read_are_null_and_endless_ones_not_finite():
-    x, y, shape = _sites._shapes(
-        pa.array(["LINESTRING (1 1, nan 2)", "POINT EMPTY", "?", None, "POINT (1 2)"]), geographic=True
-    )
-    assert x.is_null().to_pylist() == y.is_null().to_pylist() == [False, True, True, True, False]
-    assert np.isnan(x[0].as_py())
-    assert shape.is_null().to_pylist() == [False, False, True, True, False]
+def test_points_are_null_where_a_coordinate_is_missing_and_never_empty():
+    made = _tables._points(pa.array([1.0, None, float("nan")]), pa.array([2.0, 2.0, float("nan")]))
+    shapes = shapely.from_wkb(made.to_pylist())
+    assert [shape and shape.wkt for shape in shapes] == ["POINT (1 2)", None, "POINT (Infinity Infinity)"]
+
+
+def test_times_that_are_not_finite_are_infinite_and_wild_ones_stay_out_of_range():
+    made = _tables._timestamps(pa.array([0.0, None, float("inf"), float("nan"), 1e30, -1e30]))
+    micros = [None if cell is None else int.from_bytes(cell, "big", signed=True) for cell in made.to_pylist()]
+    assert micros[0] == -946_684_800_000_000
+    assert micros[1] is None
+    assert micros[2] == micros[3] == 2**63 - 1
+    assert micros[4] / 1e6 > 1e11 > -6.3e10 > micros[5] / 1e6
 
 
 def test_a_box_whose_least_x_is_the_greater_crosses_the_antimeridian():

@@ -1,0 +1,445 @@
+"""Files of anything but trajectories: copied into ``pg_temp.dbanon_file`` for the imports of tables to judge and store.
+
+Invariants: all rows of a file are copied, with the line and the cells as they were read; what is wrong with a row is
+for ``dbanon.import_*`` to say, as of any other table. What cannot be read as a number, a time or a shape is null.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import shapely
+from numpy.typing import NDArray
+from psycopg.rows import dict_row
+
+from dbanon import binary_copy
+from dbanon._progress import Progress, silent
+from dbanon.connection import Connection, errors_translated
+from dbanon.errors import DataError, ParameterError
+from dbanon.load import _bbox, _files, _gis, _parse, _staging, _trajectories
+from dbanon.load._staging import LoadReport
+from dbanon.writing import copying
+
+Rows = Iterator[list[binary_copy.Column]]
+Shapes = NDArray[np.object_]
+
+DEGREES = "EPSG:4326"
+_CURVED = "(?i)curve|circularstring|surface"
+_POLYGONS = (3, 6)  # shapely's numbers of Polygon and MultiPolygon
+_EARLIEST_S, _LATEST_S = -1.5e11, 2e11
+"""Times beyond these are out of range all the same; timestamptz holds both."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlaceColumns:
+    """Which column of a file holds what: positions in `x` and `y`, so called where not said, or shapes in `geom`.
+
+    `name` is the column of a site's, cell's or station's name, or of a point of interest's category.
+    """
+
+    x: str | None = None
+    y: str | None = None
+    name: str | None = None
+    geom: str | None = None
+
+    def check(self) -> None:
+        """Raise `ParameterError` if there are two places in a row, or one column is to be two things."""
+        if self.geom is not None and (self.x is not None or self.y is not None):
+            raise ParameterError(
+                "A place must have either a shape or x and y. Got columns of both; give --geom, or --x and --y."
+            )
+        _trajectories.check_differ(self.names(), "position and name")
+        if self.geom is None:
+            _trajectories.refuse_names_of_each_other(*self.position())
+
+    def position(self) -> tuple[str, str]:
+        """Name the columns of x and y, where there is no shape."""
+        return self.x or "x", self.y or "y"
+
+    def names(self) -> list[str]:
+        """Name the columns to read from a table."""
+        place = self.position() if self.geom is None else (self.geom,)
+        return [*place, *([] if self.name is None else [self.name])]
+
+
+# ---- places ----------------------------------------------------------------------------------------------------------
+
+
+def load_places(
+    connection: Connection,
+    kind: str,
+    file: Path,
+    *,
+    dataset: str,
+    columns: PlaceColumns | None = None,
+    crs: str | None = None,
+    layer: str | None = None,
+    area: Path | None = None,
+    bbox: _bbox.Box | None = None,
+    drop_outliers: bool = False,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Load one place a row from CSV (also gzipped) or Parquet, or one a feature from GeoJSON, GeoPackage or Shapefile.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    kind : {"pois", "sites", "cells", "stations"}
+    file : Path
+    dataset : str
+        One that exists.
+    columns : PlaceColumns, optional
+        Of a table all of them count, of a geographic file `name` alone.
+    crs : str, optional
+        Reference system of the file; EPSG:4326 for a table, the file's own otherwise.
+    layer : str, optional
+        Of a geographic file that has several.
+    area : Path, optional
+        Geographic file of polygons that the cells of stations divide among themselves; else the hull of the stations
+        with a margin.
+    bbox : tuple of float, optional
+        Of sites: least x, least y, greatest x, greatest y, in units of the file; those whose middle lies outside are
+        left out.
+    drop_outliers : bool
+        Of sites: leave out those far outside where the trajectories are, and not only count them.
+    replace : bool
+        Delete what the dataset has of the kind first.
+    progress : callable, optional
+
+    Returns
+    -------
+    LoadReport
+        `trajectories` and `subjects` are 0.
+
+    Raises
+    ------
+    ParameterError
+        For columns and reference systems that cannot be used, and for x and y that are the wrong way round.
+    DataError
+        If the file is no table or no row is usable and new; nothing is stored then.
+    """
+    columns, progress = columns or PlaceColumns(), progress or silent
+    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        srid = _claimed(connection, dataset)
+        if _gis.is_gis(file):
+            rows, crs = _features(file, columns, layer, crs)
+        else:
+            rows, crs = _placed(file, columns, layer, progress, kind=kind), crs or DEGREES
+        _copy(connection, file, None, rows, *_remedies(kind, file, columns))
+        made = _imported(
+            connection,
+            "dbanon_internal.import_places(%(kind)s, 'pg_temp.dbanon_file', %(dataset)s, 'label', 'geom', %(crs)s, "
+            "%(replace)s, %(bbox)s::float8[], %(drop)s, %(area)s)",
+            {
+                "kind": kind,
+                "dataset": dataset,
+                "crs": crs,
+                "replace": replace,
+                "bbox": None if bbox is None else [float(side) for side in bbox],
+                "drop": drop_outliers,
+                "area": None if area is None else _area(area),
+            },
+        )
+        progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
+    far = {"far-position": made["far"]} if kind == "sites" and made["far"] else {}
+    return _report(dataset, kind, file, made, srid=srid, far=far, notices=notices)
+
+
+def _remedies(kind: str, file: Path, columns: PlaceColumns) -> tuple[str, str]:
+    """What to do where x and y are the wrong way round, and where no row is usable."""
+    others = "--crs and --bbox" if kind == "sites" else "and --crs"
+    if _gis.is_gis(file):
+        return "The shapes have them the other way round; write them with x first.", f"Check the file, {others}."
+    if columns.geom is not None:
+        swap = f"The shapes of column '{columns.geom}' have them the other way round; write them with x first."
+        return swap, f"Check which column --geom names, {others}."
+    return _trajectories.swapped_columns(*columns.position()), f"Check which columns --x and --y name, {others}."
+
+
+def _placed(file: Path, columns: PlaceColumns, layer: str | None, progress: Progress, *, kind: str) -> Rows:
+    """Read places from the rows of a table."""
+    if kind == "cells":
+        columns = dataclasses.replace(columns, geom=columns.geom or "geom")
+    columns.check()
+    if layer is not None:
+        raise ParameterError(f"Only a geographic file has layers. Got --layer for {file.name}; leave it out.")
+    options = f"--x, --y, {'--category' if kind == 'pois' else '--name'} or --geom"
+    for batch in _trajectories.tracked(file, columns.names(), progress, options=options):
+        label = pa.nulls(len(batch), pa.string())
+        if columns.name is not None:
+            label = _texts(batch, columns.name)
+        if columns.geom is None:
+            geom = _points(*(_parse.numbers(batch.columns[name]) for name in columns.position()))
+        else:
+            geom = _shapes(batch.columns[columns.geom])
+        yield [*_known(batch), label, geom]
+
+
+def _features(file: Path, columns: PlaceColumns, layer: str | None, crs: str | None) -> tuple[Rows, str]:
+    """Read places from a geographic file; their lines are the numbers of its features."""
+    if (columns.x, columns.y, columns.geom) != (None, None, None):
+        raise ParameterError(
+            f"{file.name} has geometries of its own. Got columns for them; leave out --x, --y and --geom."
+        )
+    found = _gis.features(file, layer=layer, label=columns.name)
+    return _feature_rows(found.parts, columns.name), _gis.system(file, found.crs, crs)
+
+
+def _feature_rows(parts: Sequence[pa.RecordBatch], name: str | None) -> Rows:
+    first = 1
+    for part in parts:
+        shapes = _known_shapes(part.column(0))
+        text = pa.array(np.asarray(shapely.to_wkt(shapes), object), pa.string())
+        cells = {"geometry": text} if name is None else {name: part.column(1), "geometry": text}
+        line = np.arange(first, first + len(part), dtype=np.int64)
+        yield [
+            line,
+            binary_copy.jsonb(_parse.as_json(cells)),
+            _parse.sendable(_parse.texts(part.column(1))),
+            _wkb(shapes),
+        ]
+        first += len(part)
+
+
+def _area(file: Path) -> str:
+    """Read the polygons of a geographic file as one, in hexadecimal EWKB.
+
+    Raises
+    ------
+    DataError
+        If one of them is no valid polygon.
+    """
+    found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
+    if found is None:
+        raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them; check --area.")
+    crs = _gis.system(file, found.crs, None)
+    shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
+    if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
+        raise DataError(
+            f"{file.name} must hold valid polygons and nothing else. Of its {len(shapes):,} features some are not; "
+            "check --area."
+        )
+    whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
+    return str(shapely.to_wkb(whole, hex=True, include_srid=True))
+
+
+def _points(x: pa.Array, y: pa.Array) -> pa.Array:
+    """Points as WKB, null where a coordinate is null; what is no number is made infinite, since NaN means empty."""
+    place = np.nan_to_num(
+        np.column_stack([_staging.floats(x), _staging.floats(y)]), nan=np.inf, posinf=np.inf, neginf=-np.inf
+    )
+    missing = _staging.is_null(x) | _staging.is_null(y)
+    return pa.array(shapely.to_wkb(shapely.points(place)), pa.binary(), mask=missing)
+
+
+def _shapes(column: pa.Array) -> pa.Array:
+    """Read shapes from WKT, as WKB; null where a cell holds none."""
+    texts = _parse.texts(column)
+    # Shapely reads a curve only to fail on it later, inside a collection, or at once.
+    texts = pc.if_else(pc.match_substring_regex(texts, _CURVED), pa.scalar(None, pa.string()), texts)
+    with np.errstate(all="ignore"):  # numbers beyond those of a double
+        return _wkb(shapely.from_wkt(np.asarray(texts.to_numpy(zero_copy_only=False), object), on_invalid="ignore"))
+
+
+def _known_shapes(column: pa.Array) -> Shapes:
+    """Read WKB; None where it breaks a rule that PostGIS has, too, such as a ring that is not closed."""
+    with np.errstate(all="ignore"):
+        return np.asarray(
+            shapely.from_wkb(np.asarray(column.to_numpy(zero_copy_only=False), object), on_invalid="ignore")
+        )
+
+
+def _wkb(shapes: Shapes) -> pa.Array:
+    shapes = shapely.force_2d(shapes)
+    if np.isnan(shapely.get_coordinates(shapes)).any():
+        shapes = shapely.transform(shapes, lambda places: np.where(np.isnan(places), np.inf, places))
+    return pa.array(shapely.to_wkb(shapes), pa.binary())
+
+
+# ---- who and when ----------------------------------------------------------------------------------------------------
+
+
+def load_requests(
+    connection: Connection,
+    file: Path,
+    *,
+    dataset: str,
+    subject: str = "subject",
+    time: str = "time",
+    columns: tuple[str, ...],
+    tz: str | None = None,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
+
+    Requests are kept whenever they were sent and whoever sent them: a run counts those it cannot use.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    file : Path
+    dataset : str
+        One that exists.
+    subject, time : str
+        Column names.
+    columns : tuple of str
+    tz : str, optional
+        Zone of times that name none.
+    progress : callable, optional
+
+    Returns
+    -------
+    LoadReport
+        `trajectories` is 0, `subjects` counts the senders.
+    """
+    columns, progress = tuple(columns), progress or silent
+    _parse.check_zone(tz)
+    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        connection.execute(
+            "SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [subject, time, list(columns)]
+        )
+        srid = _claimed(connection, dataset)
+        options = "--subject, --time or --columns"
+        _copy(connection, file, len(columns), _events(file, [subject, time, *columns], tz, progress, options))
+        made = _imported(
+            connection,
+            "dbanon_internal.take_requests('pg_temp.dbanon_file', %(dataset)s, 'subject', 'time', %(cells)s::text[], "
+            "%(keys)s::text[], NULL)",
+            {"dataset": dataset, "cells": [f"cell_{i + 1}" for i in range(len(columns))], "keys": list(columns)},
+        )
+        progress("storing requests", made["rows_kept"], made["rows_kept"])
+    return _report(dataset, "requests", file, made, srid=srid, notices=notices)
+
+
+def load_quasi_identifiers(
+    connection: Connection,
+    file: Path,
+    *,
+    dataset: str,
+    set_name: str = "default",
+    subject: str = "subject",
+    time: str = "time",
+    tz: str | None = None,
+    replace: bool = False,
+    progress: Progress | None = None,
+) -> LoadReport:
+    """Load times at which an adversary may know where a subject was, one a row of a CSV (also gzipped) or Parquet file.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    file : Path
+    dataset : str
+        One that exists.
+    set_name : str
+        Which of the dataset's sets they belong to.
+    subject, time : str
+        Column names.
+    tz : str, optional
+        Zone of times that name none.
+    replace : bool
+        Delete those of the set that are there first.
+    progress : callable, optional
+
+    Returns
+    -------
+    LoadReport
+        `trajectories` is 0, `subjects` counts those who have one.
+    """
+    progress, kind = progress or silent, "quasi-identifiers"
+    _parse.check_zone(tz)
+    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+        connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [[subject, time]])
+        srid = _claimed(connection, dataset)
+        _copy(connection, file, 0, _events(file, [subject, time], tz, progress, "--subject or --time"))
+        made = _imported(
+            connection,
+            "dbanon.import_quasi_identifiers('pg_temp.dbanon_file', %(dataset)s, set_name => %(set)s, "
+            "replace => %(replace)s)",
+            {"dataset": dataset, "set": set_name, "replace": replace},
+        )
+        progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
+    return _report(dataset, kind, file, made, srid=srid, notices=notices)
+
+
+def _events(file: Path, wanted: Sequence[str], tz: str | None, progress: Progress, options: str) -> Rows:
+    """Read the columns of subjects and times, and those of cells after them."""
+    times = _parse.Times(tz)
+    subject, time, *cells = wanted
+    for batch in _trajectories.tracked(file, list(wanted), progress, options=options, may_break=cells):
+        at = _timestamps(times.seconds(batch.columns[time]))
+        yield [*_known(batch), _texts(batch, subject), at, *(_texts(batch, c) for c in cells)]
+
+
+def _timestamps(seconds: pa.Array) -> pa.Array:
+    """Unix seconds as timestamptz; null where they are null, infinite where they are not finite."""
+    t = _staging.floats(seconds)
+    finite = np.isfinite(t)
+    at = binary_copy.timestamps(np.clip(np.where(finite, t, 0), _EARLIEST_S, _LATEST_S))
+    return binary_copy.nullable(np.where(finite, at, np.iinfo(np.int64).max), _staging.is_null(seconds))
+
+
+# ---- what they share -------------------------------------------------------------------------------------------------
+
+
+def _claimed(connection: Connection, dataset: str) -> int:
+    """Keep others from loading into a dataset until the transaction ends; returns its SRID."""
+    connection.execute("SELECT dbanon_internal.lock_dataset(%s)", [dataset])
+    row = connection.execute("SELECT srid FROM dbanon_internal.known_dataset(%s)", [dataset]).fetchone()
+    return cast("tuple[int]", row)[0]
+
+
+def _copy(connection: Connection, file: Path, cells: int | None, rows: Rows, *remedies: str) -> None:
+    """Copy rows of (line, content, ...) into ``pg_temp.dbanon_file``, for places or for events with so many cells."""
+    connection.execute(
+        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [str(file), cells, *(remedies or (None, None))]
+    )
+    for columns in rows:
+        with copying(connection, "pg_temp.dbanon_file") as copy:
+            copy.write(memoryview(binary_copy.rows(columns)))
+
+
+def _texts(batch: _files.Batch, name: str) -> pa.Array:
+    return _parse.sendable(_parse.texts(batch.columns[name]))
+
+
+def _known(batch: _files.Batch) -> list[binary_copy.Column]:
+    """Number the rows of a batch, and keep their cells as they were read."""
+    return [batch.line.to_numpy().astype(np.int64), binary_copy.jsonb(_parse.as_json(batch.columns))]
+
+
+def _imported(connection: Connection, call: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Call an import; returns its row."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(cast("Any", f"SELECT * FROM {call}"), arguments)
+        return cast("dict[str, Any]", cursor.fetchone())
+
+
+def _report(
+    dataset: str,
+    kind: str,
+    file: Path,
+    made: Mapping[str, Any],
+    *,
+    srid: int,
+    notices: Sequence[str],
+    far: dict[str, int] | None = None,
+) -> LoadReport:
+    return LoadReport(
+        dataset=dataset,
+        kind=kind,
+        source=[str(file)],
+        read=made["rows_read"],
+        kept=made["rows_kept"],
+        quarantined=dict(sorted(made["quarantined"].items())),
+        trajectories=0,
+        subjects=made.get("subjects", 0),
+        srid=srid,
+        far=far or {},
+        notices=tuple(notices),
+    )

@@ -1,0 +1,178 @@
+"""The rows of all families as docs/contracts.md has them: of the ten people of `conftest.RUN`, as `Cloaks`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+from psycopg.types.json import Jsonb
+
+from dbanon import runs, writing
+from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
+
+AT = 1_212_566_400  # 8:00
+CELLS = """
+INSERT INTO dbanon.cell (cell_id, dataset_id, geom)
+SELECT c, 1, ST_MakeEnvelope(x, 0, x + 100, 100, 32610) FROM (VALUES (7, 0), (8, 100), (9, 200), (12, 900)) v (c, x)
+"""
+METHOD = """
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
+VALUES (%s, 's', 'At least k.', %s, 'attack', '[{"name": "a", "summary": "s", "comparison_only": false}]', %s, %s)
+ON CONFLICT DO NOTHING
+"""
+RUN = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, suppressed, status, program_version)
+SELECT 1, revision, %s, 'a', jsonb_build_object('k', %s::int), %s, 'verified', '0.1.0'
+FROM dbanon.dataset WHERE dataset_id = 1
+RETURNING run_id
+"""
+VERIFIED = """
+INSERT INTO dbanon.verification (run_id, attack, passed, digest)
+VALUES (%s, 'attack', true, dbanon_internal.run_digest(%s))
+"""
+LEFT_OUT = {
+    "subjects": {"too_few": 3},
+    "by_hour": by_hour(np.array([AT]), np.array([13]), np.array([10]), {"too_few": np.array([3])}),
+}
+
+
+def minutes(*pairs: tuple[int, int]) -> np.ndarray:
+    return np.array(pairs, np.int64) * 60 + AT
+
+
+def own_cell(person: int) -> list[float]:
+    x = person // 5 * 70 + person
+    return [x, x, x + 1, x + 1]
+
+
+def told(**others: object) -> dict[str, object]:
+    return {"suppressed": LEFT_OUT, "metrics": {}, **others}
+
+
+def tp_aware() -> Cloaks:
+    period = np.tile(minutes((0, 1), (1, 2)), (2, 1))
+    return Cloaks.of_rows(
+        record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
+        bounds=np.array([[0, 0, 40, 30], [10, 0, 50, 30], [70, 60, 99, 90], [70, 50, 99, 90]], float),
+        crowd=np.full(4, 5), subjects=np.full(4, 5),
+        extra=np.array([0, -1, -1, -1]), extras=('{"requests": [{"poi": "pharmacy"}]}',),
+        member_record=np.repeat([1, 2], 5), member_trajectory=np.arange(100, 110), **told(),
+    )  # fmt: skip
+
+
+def sensitive_sites() -> Cloaks:
+    record = np.arange(1, 11)
+    hidden = record <= 5
+    return Cloaks.of_rows(
+        record_id=record, start=np.full(10, AT), end=np.full(10, AT + 60),
+        bounds=np.array([[0, 0, 40, 30]] * 5 + [own_cell(p) for p in range(5, 10)], float),
+        crowd=np.where(hidden, 5, 1), subjects=np.ones(10, int), extra=np.where(hidden, 0, -1),
+        extras=('{"cloaked": true}',), member_record=record, member_trajectory=record + 99, **told(),
+    )  # fmt: skip
+
+
+def _generalised(**others: object) -> Cloaks:
+    period = np.tile(minutes((0, 4), (4, 5)), (2, 1))
+    return Cloaks.of_rows(
+        record_id=np.array([1, 1, 2, 2]), start=period[:, 0], end=period[:, 1],
+        bounds=np.array([[0, 0, 300, 100], [200, 0, 400, 100]] * 2, float),
+        crowd=np.full(4, 2), subjects=np.ones(4, int), **told(**others),
+    )  # fmt: skip
+
+
+def k_merge() -> Cloaks:
+    return _generalised(member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]))
+
+
+def kte_hide() -> Cloaks:
+    """p0 is suppressed from 8:04 on, but for a second member that its record carries then."""
+    stretch = minutes((0, 4), (4, 5), (0, 0))
+    window = minutes((0, 5), (0, 4), (4, 5))
+    return _generalised(
+        member_record=np.array([1, 1, 2]), member_trajectory=np.array([100, 102, 101]),
+        member_start=stretch[:, 0], member_end=stretch[:, 1],
+        hiding=Hiding(
+            record=np.array([1, 2, 2]), offset=np.arange(4), other=np.array([2, 1, 1]),
+            start=window[:, 0], end=window[:, 1],
+        ),
+    )  # fmt: skip
+
+
+def mob() -> Cloaks:
+    record = np.repeat(np.arange(1, 11), 2)
+    second = np.tile([False, True], 10)
+    hidden = second & (record <= 2)
+    period = np.tile(minutes((0, 1), (1, 2)), (10, 1))
+    window = minutes((1, 2), (1, 2))
+    bounds = np.array([own_cell(r - 1) for r in record], float) + np.where(second, 10, 0)[:, None] * np.array(
+        [1, 0, 1, 0]
+    )
+    bounds[hidden] = [0, 0, 40, 30]
+    return Cloaks.of_rows(
+        record_id=record, start=period[:, 0], end=period[:, 1], bounds=bounds,
+        crowd=np.where(hidden, 2, 1), subjects=np.ones(20, int), extra=np.where(hidden, 0, -1),
+        extras=('{"cloaked": true}',), member_record=np.arange(1, 11), member_trajectory=np.arange(100, 110),
+        hiding=Hiding(
+            record=np.array([1, 2]), offset=np.arange(3), other=np.array([2, 1]), start=window[:, 0], end=window[:, 1]
+        ),
+        **told(),
+    )  # fmt: skip
+
+
+def semantic() -> Cloaks:
+    return Cloaks(
+        offset=np.array([0, 2, 4]), region=np.array([0, 1, 0, 1], np.int32), period=np.array([0, 1, 0, 1], np.uint8),
+        regions=Regions(
+            crowd=np.full(2, 2, np.int32), subjects=np.ones(2, np.int32),
+            cell_offset=np.array([0, 2, 5]), cell=np.array([7, 8, 8, 9, 12]),
+            extra=np.array([0, 1], np.int32), extras=('{"categories": 3}', '{"categories": 2}'),
+        ),
+        periods=minutes((0, 20), (20, 60)),
+        member_record=np.array([1, 1, 2, 2]), member_trajectory=np.array([100, 101, 100, 101]), **told(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """A family of docs/contracts.md: what core functions ask of it, and its rows."""
+
+    name: str
+    k: int
+    hidden_by: str
+    cloaks: Callable[[], Cloaks]
+    column: tuple[str, str, str] | None = None
+    region_type: str = "Polygon"
+
+
+_CLOAKED = ("cloaked", "boolean", "false")
+CONTRACTS = {
+    contract.name: contract
+    for contract in (
+        Contract(name="bundles", k=5, hidden_by="record", cloaks=tp_aware, column=("requests", "jsonb", "[]")),
+        Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
+        Contract(name="k-merge", k=2, hidden_by="record", cloaks=k_merge),
+        Contract(name="kte-hide", k=2, hidden_by="hiding", cloaks=kte_hide),
+        Contract(name="mob", k=2, hidden_by="hiding", cloaks=mob, column=_CLOAKED),
+        Contract(
+            name="semantic", k=2, hidden_by="record", cloaks=semantic, column=("categories", "integer", "0"),
+            region_type="MultiPolygon",
+        ),
+    )
+}  # fmt: skip
+
+
+def write(connection: psycopg.Connection, contract: Contract, cloaks: Cloaks | None = None) -> int:
+    """Write a verified run of a family, with its method; returns its id."""
+    columns = [{"name": n, "sql_type": t, "default": d, "comment": "c"} for n, t, d in filter(None, [contract.column])]
+    traits = {"hides": "place", "hidden_by": contract.hidden_by, "notices": {}, "totals": {}, "reasons": {}}
+    given = [contract.name, contract.region_type, Jsonb(columns), Jsonb(traits)]
+    if not connection.execute("SELECT 1 FROM dbanon.cell").fetchone():
+        connection.execute(CELLS)
+    with connection.transaction():
+        connection.execute(METHOD, given)
+        row = connection.execute(RUN, [contract.name, contract.k, Jsonb(LEFT_OUT)]).fetchone()
+        assert row is not None
+        written = contract.cloaks() if cloaks is None else cloaks
+        writing.write_cloaks(connection, row[0], runs.dataset_row(connection, "ten"), written)
+    connection.execute(VERIFIED, [row[0], row[0]])
+    return int(row[0])
