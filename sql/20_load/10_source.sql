@@ -517,7 +517,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_some(rows_read bigint, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.require_usable_rows(rows_read bigint, remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -542,7 +542,7 @@ BEGIN
         USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_some(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text) IS
 'Refuses a load of which nothing is left, and counts the reasons.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
@@ -591,7 +591,7 @@ COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[]) I
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moved(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.reproject(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -606,7 +606,7 @@ EXCEPTION WHEN internal_error THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.moved(@postgis@.geometry, integer) IS
+COMMENT ON FUNCTION dbanon_internal.reproject(@postgis@.geometry, integer) IS
 'Reprojects a geometry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.middle_span(places double precision[], narrowest double precision, OUT low double precision,
@@ -629,7 +629,7 @@ COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double preci
 'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around
 them.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.reach(
+CREATE OR REPLACE FUNCTION dbanon_internal.trajectory_bounds(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -640,11 +640,11 @@ DECLARE
     xs double precision[];
     ys double precision[];
 BEGIN
-    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = reach.dataset_id;
+    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = trajectory_bounds.dataset_id;
     WITH box AS (
         SELECT @postgis@.Box3D(coalesce(t.shape, t.path)) AS b
         FROM dbanon.trajectory t TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
-        WHERE t.dataset_id = reach.dataset_id
+        WHERE t.dataset_id = trajectory_bounds.dataset_id
     ), corner (x, y) AS (
         SELECT @postgis@.ST_XMin(b), @postgis@.ST_YMin(b) FROM box
         UNION ALL SELECT @postgis@.ST_XMax(b), @postgis@.ST_YMax(b) FROM box
@@ -663,5 +663,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reach(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.trajectory_bounds(bigint) IS
 'Finds what does not lie far outside where the trajectories of a dataset are.';

@@ -202,7 +202,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.staged_content(jsonb) IS
 'Writes the JSON of a staged row: the columns of the source and what was read from them.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.say(stage text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -210,19 +210,19 @@ BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.say(text) IS
+COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
 'Says what is being done now, to whoever set client_min_messages to debug1.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.grouped(n bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.format_count(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.grouped(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.format_count(bigint) IS
 'Writes a count with a comma at each thousand.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell(notice text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -232,7 +232,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell(text) IS
+COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
 'Tells somebody what to look at.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(

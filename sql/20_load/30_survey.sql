@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.distinct_places(double precision[], double precision[], double precision) IS
 'Finds the places among positions.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -70,7 +70,7 @@ BEGIN
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.home(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.axis_order_bounds(double precision[], double precision[], double precision) IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
@@ -81,7 +81,7 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
-    home jsonb := dbanon_internal.home(x, y, unit);
+    home jsonb := dbanon_internal.axis_order_bounds(x, y, unit);
     xs double precision[] := x;
     ys double precision[] := y;
     centre double precision;
@@ -118,7 +118,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
 'Finds the bounds of what is not far outside the rest.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.within(staged text, span jsonb, turns boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.span_condition(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -127,7 +127,7 @@ AS $$
                                             (span -> 1)::float8 + turn), ' OR '))
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
-COMMENT ON FUNCTION dbanon_internal.within(text, jsonb, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.span_condition(text, jsonb, boolean) IS
 'Writes that a value lies in a span.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
@@ -139,12 +139,12 @@ DECLARE
     turns boolean := shape -> 'turns';
     home jsonb := nullif(shape -> 'home', 'null');
 BEGIN
-    far := format('NOT (%s AND %s)', dbanon_internal.within('x', shape -> 'x', turns), dbanon_internal.within('y', shape -> 'y', false));
-    late := format('NOT %s', dbanon_internal.within('t', shape -> 't', false));
+    far := format('NOT (%s AND %s)', dbanon_internal.span_condition('x', shape -> 'x', turns), dbanon_internal.span_condition('y', shape -> 'y', false));
+    late := format('NOT %s', dbanon_internal.span_condition('t', shape -> 't', false));
     swapped := CASE WHEN home IS NULL
-        THEN format('(%s AND %s AND %s)', far, dbanon_internal.within('y', shape -> 'x', turns), dbanon_internal.within('x', shape -> 'y', false))
+        THEN format('(%s AND %s AND %s)', far, dbanon_internal.span_condition('y', shape -> 'x', turns), dbanon_internal.span_condition('x', shape -> 'y', false))
         ELSE format('(%s AND %s AND %s)', CASE WHEN (home -> 'x_is_greater')::boolean THEN 'x < y' ELSE 'x > y' END,
-                    dbanon_internal.within('y', home -> 'x', false), dbanon_internal.within('x', home -> 'y', false)) END;
+                    dbanon_internal.span_condition('y', home -> 'x', false), dbanon_internal.span_condition('x', home -> 'y', false)) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_conditions(jsonb) IS
@@ -299,7 +299,7 @@ SET extra_float_digits = 1
 AS $$
     SELECT format(CASE n WHEN 1 THEN '%s %s lies far outside the rest and was kept; load with drop_outliers => true to leave it out'
                          ELSE '%s %ss lie far outside the rest and were kept; load with drop_outliers => true to leave them out' END,
-                  dbanon_internal.grouped(n), what)
+                  dbanon_internal.format_count(n), what)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;

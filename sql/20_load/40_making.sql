@@ -165,11 +165,11 @@ BEGIN
     -- By thousands first, one by one only where a thousand failed.
     EXECUTE format(
         'WITH blocks AS MATERIALIZED ('
-        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.moved('
+        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.reproject('
         '    @postgis@.ST_SetSRID(@postgis@.ST_Collect(@postgis@.ST_MakePoint(x, y)), %1$s), %2$s) IS NULL), '
         'gone AS ('
         '  DELETE FROM pg_temp.dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block '
-        '    AND dbanon_internal.moved(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
+        '    AND dbanon_internal.reproject(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s FROM gone', source_srid, target, content);
 END
 $$;
@@ -182,7 +182,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.moved(
+    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
         @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), target));
     PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
 END
@@ -246,7 +246,7 @@ BEGIN
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the % rows, each of which would be one '
-                        'more person.', dbanon_internal.grouped(counted.again), dbanon_internal.grouped(counted.added)
+                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.format_count(counted.added)
             USING ERRCODE = 'DA012', DETAIL = 'Every row is a subject of its own here.', HINT = 'Leave out what was loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
@@ -254,7 +254,7 @@ BEGIN
         WHEN 1 THEN '1 row repeats the time and place of another. It is a person of its own here; if it is a copy of the same row, '
                     'people would hide among copies of themselves: load without them.'
         ELSE format('%s rows repeat the time and place of others. Each is a person of its own here; if they are copies of the same rows, '
-                    'people would hide among copies of themselves: load without them.', dbanon_internal.grouped(repeats)) END;
+                    'people would hide among copies of themselves: load without them.', dbanon_internal.format_count(repeats)) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS

@@ -27,8 +27,8 @@ DECLARE
     zone text := day_zone;
 BEGIN
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.demand_some(every, remedy);
-    PERFORM dbanon_internal.say('looking for wild positions');
+    PERFORM dbanon_internal.require_usable_rows(every, remedy);
+    PERFORM dbanon_internal.report_stage('looking for wild positions');
     sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
     shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
     middle := dbanon_internal.survey_place(shape, crs, swap_remedy);
@@ -41,23 +41,23 @@ BEGIN
     IF mode = 'append' THEN
         zone := (dbanon_internal.known_dataset(dataset)).day_zone;
     END IF;
-    PERFORM dbanon_internal.say('making trajectories');
+    PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
         into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone) m;
-    PERFORM dbanon_internal.demand_some(every, remedy);
+    PERFORM dbanon_internal.require_usable_rows(every, remedy);
     copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
     IF zone IS NOT NULL THEN
         SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
-        PERFORM dbanon_internal.tell(format('Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', zone));
+        PERFORM dbanon_internal.raise_notice(format('Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', zone));
     END IF;
     far := dbanon_internal.kept_far(shape);
-    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
-    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
-    PERFORM dbanon_internal.tell(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
-    PERFORM dbanon_internal.tell(dbanon_internal.shapes_notice(shapes));
-    PERFORM dbanon_internal.tell(copies);
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
+    PERFORM dbanon_internal.raise_notice(copies);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;
@@ -72,7 +72,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- Somebody's lines may have been meant as trajectories.
-    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.grouped(shapes) || ' rows hold lines or areas; each' END
+    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.format_count(shapes) || ' rows hold lines or areas; each' END
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
 $$;
@@ -221,7 +221,7 @@ BEGIN
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
     begun := dbanon_internal.begin_load(dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox, day_zone);
-    PERFORM dbanon_internal.say('reading ' || described.qualified);
+    PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
     PERFORM dbanon_internal.check_uncut(trip, split_gap_s);
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(

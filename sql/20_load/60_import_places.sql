@@ -74,11 +74,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    r CONSTANT record := dbanon_internal.reach(dataset_id);
+    r CONSTANT record := dbanon_internal.trajectory_bounds(dataset_id);
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.moved(s.shape, target);
+    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.reproject(s.shape, target);
     UPDATE pg_temp.dbanon_staged s SET reason = CASE
-        WHEN dbanon_internal.lies_within(dbanon_internal.moved(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
+        WHEN dbanon_internal.lies_within(dbanon_internal.reproject(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
             THEN 'swapped-axes'
         WHEN s.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
     WHERE dbanon_internal.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
@@ -132,7 +132,7 @@ AS $$
     SELECT CASE far WHEN 0 THEN NULL
         WHEN 1 THEN '1 site lies far outside where the trajectories are and was kept, though its rectangle would reach from there to the '
                     'users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...).'
-        ELSE dbanon_internal.grouped(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
+        ELSE dbanon_internal.format_count(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
                     'from there to the users; load with drop_outliers => true to leave them out, or keep to an area (bbox => ...).' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.far_sites_notice(bigint) IS
@@ -168,28 +168,28 @@ BEGIN
         ELSE 'Check which columns are named, and crs.' END);
     remedy := coalesce(told.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
                     'import that.', geom));
-    PERFORM dbanon_internal.say('reading ' || told.called);
+    PERFORM dbanon_internal.report_stage('reading ' || told.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
-    PERFORM dbanon_internal.say('placing ' || kind);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    PERFORM dbanon_internal.report_stage('placing ' || kind);
     PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     IF kind = 'stations' THEN
-        PERFORM dbanon_internal.say('making cells');
+        PERFORM dbanon_internal.report_stage('making cells');
         PERFORM dbanon_internal.make_cells(known, area, meant.srid);
     END IF;
-    PERFORM dbanon_internal.say('storing ' || kind);
+    PERFORM dbanon_internal.report_stage('storing ' || kind);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
     FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[told.called], ARRAY[rows_read]) w;
     IF kind = 'sites' THEN
         SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
-        PERFORM dbanon_internal.tell(dbanon_internal.far_sites_notice(far));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_sites_notice(far));
     ELSIF kind IN ('cells', 'stations') THEN
-        PERFORM dbanon_internal.tell_cells(kind, known.dataset_id, quarantined);
+        PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
     END IF;
     RETURN NEXT;
 END
@@ -287,7 +287,7 @@ DECLARE
     told text;
 BEGIN
     called := rows.called;
-    PERFORM dbanon_internal.say('reading ' || called);
+    PERFORM dbanon_internal.report_stage('reading ' || called);
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
         string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
     INTO told, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
@@ -347,13 +347,13 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     staged := dbanon_internal.stage_events(source, subject, "time", tz, columns, keys);
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.say('storing requests');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.report_stage('storing requests');
     PERFORM dbanon_internal.leave_out(format(
         'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
         '''duplicate-request''', 'content');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
     INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
     SELECT known.dataset_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
@@ -422,8 +422,8 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     staged := dbanon_internal.stage_events(source, subject, "time", tz, '{}', '{}');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.say('storing quasi-identifiers');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.report_stage('storing quasi-identifiers');
     IF replace THEN
         DELETE FROM dbanon.quasi_identifier q
         WHERE q.dataset_id = known.dataset_id AND q.set_name = import_quasi_identifiers.set_name;
@@ -434,7 +434,7 @@ BEGIN
         'WHERE dataset_id = %s AND set_name = %L '
         'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
         '''duplicate-quasi-identifier''', 'content');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
     INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at)
     SELECT known.dataset_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;

@@ -150,7 +150,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
 'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.release_run(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -179,7 +179,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.let_go(dbanon.run, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.release_run(dbanon.run, boolean) IS
 'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
@@ -194,7 +194,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.let_go(state, over => state.cancel_requested_at IS NOT NULL);
+    PERFORM dbanon_internal.release_run(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
 $$;
@@ -225,7 +225,7 @@ BEGIN
     IF dead.run_id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
+    PERFORM dbanon_internal.release_run(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
     RETURN true;
 END
 $$;

@@ -118,7 +118,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
 'Says who keeps a live release from being taken away, and what to type.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.execute_exclusively(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- While this waits for those who read the view now, everybody else waits for this.
@@ -126,7 +126,7 @@ SET lock_timeout = '5s'
 AS $$
 DECLARE
     until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
-    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = take_from_readers.release_id);
+    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = execute_exclusively.release_id);
     taken boolean := false;
     ended text[] := '{}';
 BEGIN
@@ -154,12 +154,12 @@ BEGIN
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
             SELECT 'end_readers', d.name, l.run_id, l.name, jsonb_build_object('sessions', cardinality(ended))
             FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
-            WHERE l.release_id = take_from_readers.release_id;
+            WHERE l.release_id = execute_exclusively.release_id;
     END IF;
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) IS
 'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends
 their sessions, all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has
 the lock.';
@@ -234,7 +234,7 @@ BEGIN
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
     -- A session that may not be ended keeps the release: then nobody else is ended for nothing.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
-        OR NOT dbanon_internal.take_from_readers(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
+        OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
@@ -350,7 +350,7 @@ BEGIN
     END IF;
     -- Once the table is closed nobody reads it: then a session that may not be ended keeps only the rest, for a while.
     WHILE done < cardinality(steps)
-        AND dbanon_internal.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
+        AND dbanon_internal.execute_exclusively(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
     IF done = 0 OR (done < cardinality(steps) AND unpublish.end_readers IS NOT TRUE) THEN

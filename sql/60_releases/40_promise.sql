@@ -1,6 +1,6 @@
 -- What a release says of itself to whoever reads it: comments of the view and its columns, for people who read no paper.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_share(total numeric, left_out numeric, k integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -9,7 +9,7 @@ AS $$
                 WHEN total > 0 THEN format('%s %%', 100 - floor(100 * (total - left_out) / total)::integer)
            END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_share(numeric, numeric, integer) IS
+COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS
 'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it
 was fewer than k, or none.';
 
@@ -58,7 +58,7 @@ BEGIN
     -- What was left out, kind by kind, of the figure of the attack that counts them all.
     SELECT method.left_out || coalesce(string_agg(' Left out of ' || c.what || ': ' || c.share || '.', '' ORDER BY c.key <> 'subjects', c.key), '') INTO told
         FROM (SELECT t.key, CASE t.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || t.key END AS what,
-                  dbanon_internal.tell_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
+                  dbanon_internal.describe_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
               FROM jsonb_each_text(method.traits -> 'totals') t
               WHERE t.key = 'subjects' OR run.suppressed ? t.key) c
         WHERE c.share IS NOT NULL;

@@ -92,7 +92,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.report_live_releases(release_ids bigint[], trajectories bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -126,7 +126,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_releases_of(bigint[], bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.report_live_releases(bigint[], bigint[]) IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
@@ -228,7 +228,7 @@ BEGIN
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
-    PERFORM dbanon_internal.tell_releases_of(releases, paths);
+    PERFORM dbanon_internal.report_live_releases(releases, paths);
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
     -- Statistics hold values: the most frequent ones, and some of the others.
     FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',

@@ -141,7 +141,7 @@ def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int
 def test_shares_are_rounded_up_to_percent(
     own: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
 ) -> None:
-    assert value(own, "SELECT dbanon_internal.tell_share(%s, %s, %s)", total, left_out, k) == told
+    assert value(own, "SELECT dbanon_internal.describe_share(%s, %s, %s)", total, left_out, k) == told
 
 
 def test_without_figures_of_the_attack_no_share_is_made_up(own: psycopg.Connection) -> None:
