@@ -72,7 +72,7 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
     if at >= 0:
         raise DataError(
             f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not; a "
-            "quote may be open there, mend it."
+            "quote may be open there, correct it."
         )
 
 
@@ -116,7 +116,7 @@ def _complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
         cells = "1 cell" if row[3] == "1" else f"{row[3]} cells"
-        return f"Line {row[1]} has {cells} where the header has {row[2]}; mend or remove it."
+        return f"Line {row[1]} has {cells} where the header has {row[2]}; correct or remove it."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8; convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):

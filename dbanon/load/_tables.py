@@ -184,7 +184,7 @@ def _features(file: Path, columns: PlaceColumns, layer: str | None, crs: str | N
     """Read places from a geographic file; their lines are the numbers of its features."""
     if (columns.x, columns.y, columns.geom) != (None, None, None):
         raise ParameterError(
-            f"{file.name} has geometries of its own. Got columns for them; leave out --x, --y and --geom."
+            f"{file.name} holds its own geometries. Got columns for them; leave out --x, --y and --geom."
         )
     found = _gis.features(file, layer=layer, label=columns.name)
     return _feature_rows(found.parts, columns.name), _gis.system(file, found.crs, crs)

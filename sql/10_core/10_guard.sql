@@ -255,8 +255,8 @@ BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
-            USING ERRCODE = 'DA007', DETAIL = 'Whom one release hides with whom is held against the next by their names.',
-                  HINT = 'To erase somebody, call dbanon.forget_subject.';
+            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their subjects.',
+                  HINT = 'To erase a subject, call dbanon.forget_subject.';
     END IF;
     RETURN NEW;
 END
@@ -279,7 +279,7 @@ BEGIN
         END IF;
     END IF;
     RAISE EXCEPTION 'Table dbanon.release must only grow, and a release be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'What was published is known to an adversary for ever.',
+        USING ERRCODE = 'DA006', DETAIL = 'What was published stays known to an adversary permanently.',
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;

@@ -130,7 +130,7 @@ BEGIN
     END IF;
     IF filtered THEN
         RAISE EXCEPTION 'The table must be read whole. Row-level security keeps rows of % from this login.', qualified
-            USING ERRCODE = 'DA012', DETAIL = 'What is missing would be missed by nobody.',
+            USING ERRCODE = 'DA012', DETAIL = 'Rows that it may not see would be left out without notice.',
                   HINT = 'Import it as a login that sees all of them.';
     END IF;
     SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
@@ -173,7 +173,7 @@ BEGIN
         RAISE EXCEPTION 'Column ''%'' must be of a type whose conversions come with the server or an extension. A cast of its type '
                         'calls another function.', missing
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
-                  HINT = 'Have its owner convert it in a table of its own, or drop that cast, and import again.';
+                  HINT = 'Have its owner convert it in a separate table, or drop that cast, and import again.';
     END IF;
     IF NOT (reached AND readable) THEN
         RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
@@ -184,7 +184,7 @@ BEGIN
                       CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
-        RAISE EXCEPTION 'Column ''%'' must tell one subject from another byte by byte. Its type takes different spellings for the '
+        RAISE EXCEPTION 'Column ''%'' must distinguish subjects byte by byte. Its type takes different spellings for the '
                         'same.', subject
             USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
                   HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';

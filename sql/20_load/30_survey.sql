@@ -323,7 +323,7 @@ BEGIN
     FROM unnest(x, y) f (x, y) WHERE f.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
     RETURN CASE WHEN share > 0.01 THEN format(
         '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long; load each '
-        'area as a dataset of its own, or choose another (srid => ...).', round(100 * share), target) END;
+        'area as a separate dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS

@@ -247,13 +247,13 @@ BEGIN
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the % rows, each of which would be one '
                         'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.format_count(counted.added)
-            USING ERRCODE = 'DA012', DETAIL = 'Every row is a subject of its own here.', HINT = 'Leave out what was loaded before.';
+            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate subject here.', HINT = 'Leave out what was loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL
-        WHEN 1 THEN '1 row repeats the time and place of another. It is a person of its own here; if it is a copy of the same row, '
+        WHEN 1 THEN '1 row repeats the time and place of another. It counts as a separate person here; if it is a copy of the same row, '
                     'people would hide among copies of themselves: load without them.'
-        ELSE format('%s rows repeat the time and place of others. Each is a person of its own here; if they are copies of the same rows, '
+        ELSE format('%s rows repeat the time and place of others. Each counts as a separate person here; if they are copies of the same rows, '
                     'people would hide among copies of themselves: load without them.', dbanon_internal.format_count(repeats)) END;
 END
 $$;

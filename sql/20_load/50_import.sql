@@ -160,7 +160,7 @@ BEGIN
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time", geom], 'subject, time and geometry');
     IF '-' IN ("time", geom, trip) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a subject of its own.', HINT = 'Name that column.';
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
     END IF;
 END
 $$;
@@ -190,7 +190,7 @@ AS $$
 BEGIN
     IF subject_per_day AND subject = '-' THEN
         RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a subject of its own.',
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
                   HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
     END IF;
 END

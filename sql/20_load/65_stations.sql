@@ -41,7 +41,7 @@ BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'The area must be one valid polygon or several. Got %.', wrong
             USING ERRCODE = 'DA012', DETAIL = 'The cells of the stations divide it among themselves.',
-                  HINT = 'Mend it, for example with ST_MakeValid, or leave it out for the hull of the stations with a margin.';
+                  HINT = 'Correct it, for example with ST_MakeValid, or leave it out for the hull of the stations with a margin.';
     END IF;
     RETURN clip;
 END

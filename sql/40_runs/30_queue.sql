@@ -169,7 +169,7 @@ BEGIN
             finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
             error_kind = CASE WHEN over AND r.todo = 'compute' AND r.cancel_requested_at IS NULL THEN 'other' END,
             error = CASE WHEN r.todo = 'verify' AND over AND r.cancel_requested_at IS NULL
-                         THEN coalesce(r.error, 'The last verification did not come to an end.')
+                         THEN coalesce(r.error, 'The last verification did not finish.')
                          WHEN r.todo = 'verify' THEN r.error
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
                          WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
@@ -206,7 +206,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'The process that computes a run must stay up until it is done. It went away; start another run.'
+    SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
 COMMENT ON FUNCTION dbanon_internal.went_away() IS
 'The error of a run whose worker went away for the last time.';
@@ -285,7 +285,7 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
     IF state.todo IS NULL THEN
-        RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
+        RAISE EXCEPTION 'A run to be cancelled must be queued or worked on. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
                   HINT = format('Nothing is to be done. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
     END IF;
@@ -320,7 +320,7 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(verify_run.run_id);
 BEGIN
     IF state.todo IS NOT NULL THEN
-        RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
+        RAISE EXCEPTION 'Run % is % and still has work to be done, so no verification was queued. Wait until it is done.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('To do: %s.', state.todo),
                   HINT = format('Watch it with SELECT * FROM dbanon.runs, or end it: SELECT dbanon.cancel_run(%s).', state.run_id);
     END IF;

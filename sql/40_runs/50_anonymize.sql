@@ -26,12 +26,12 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a -c of its own), and call it '
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it '
                          'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
-        RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'
-            USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
+        RAISE EXCEPTION 'No worker is up to compute the run, so nothing was submitted.'
+            USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     PERFORM dbanon_internal.check_override(allow_overlap, reason);

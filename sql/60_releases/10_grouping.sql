@@ -34,7 +34,7 @@ BEGIN
         WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
     RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % records have no '
                     'member, and % of % members have no trajectory.', refuse_unknown_members.run_id, bare, unknown, members
-        USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
+        USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
               HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
 END
 $$;
@@ -117,7 +117,7 @@ BEGIN
     IF bare > 0 THEN
         RAISE EXCEPTION 'Every row of a run that hides people must have a hiding set for its time. Rows of % records of run % have none.',
                 bare, hiding_groups.run_id
-            USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
+            USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     RETURN QUERY
@@ -207,7 +207,7 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.number, g.period, g.alone;
     ELSE
-        RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
+        RAISE EXCEPTION 'A run must have stored who is hidden with whom to be published. Runs of the method % do not.', run.method
             USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
                   HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;
@@ -505,7 +505,7 @@ BEGIN
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
-        RAISE EXCEPTION 'Whoever intersects a run with earlier releases must still find at least % people in every crowd. '
+        RAISE EXCEPTION 'An adversary who intersects a run with earlier releases must still find at least % people in every crowd. '
                         'Run % with % leaves %.', found.k, check_overlap.run_id, others, found.smallest_crowd
             USING ERRCODE = 'DA010',
                   DETAIL = format('%s is the largest k of them all; %s intersections are smaller, of %s people in all.', found.k, found.below, found.people),
@@ -513,15 +513,15 @@ BEGIN
                          'allow_overlap => true with reason => ''...''.';
     END IF;
     IF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: whoever intersects this with % is left with % where % were promised; % intersections are '
-            'smaller, of % people in all.', others, found.smallest_crowd, found.k, found.below, found.people;
+        RAISE NOTICE 'Overridden: an adversary who intersects this with % is left with % where % were promised; % intersections '
+            'are smaller, of % people in all.', others, found.smallest_crowd, found.k, found.below, found.people;
     ELSIF found.relation = 'same' THEN
-        RAISE NOTICE 'The grouping is the same as in %: intersecting them tells nobody more.', others;
+        RAISE NOTICE 'The grouping is the same as in %: intersecting them reveals nothing more.', others;
     ELSIF found.relation = 'coarser' THEN
-        RAISE NOTICE 'The grouping is coarser than what is known from %: whom nobody can tell apart by now stay together, and '
-            'intersecting them tells nobody more.', others;
+        RAISE NOTICE 'The grouping is coarser than what is known from %: people whom those releases do not separate stay together, and '
+            'intersecting them reveals nothing more.', others;
     ELSE
-        RAISE NOTICE 'Whoever intersects this with % still finds at least % people in every crowd; % are enough.',
+        RAISE NOTICE 'An adversary who intersects this with % still finds at least % people in every crowd; % are enough.',
             others, found.smallest_crowd, found.k;
     END IF;
     RETURN to_jsonb(found);

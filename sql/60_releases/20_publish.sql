@@ -93,7 +93,7 @@ BEGIN
               'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
-            USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
+            USING ERRCODE = 'DA015', DETAIL = 'No verification covers what it is about to commit.',
                   HINT = 'End the transaction with COMMIT, verify the run if its data changed, and publish it in another.';
     END IF;
 END
@@ -211,11 +211,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
-        RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', name
+        RAISE EXCEPTION 'There is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
+                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.';
     END IF;
-    RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no live release.', name
+    RAISE EXCEPTION 'There is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
               HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
                      'SELECT dbanon.clear_withdrawn() says who is reading it still.';
@@ -287,7 +287,7 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         RAISE EXCEPTION 'Run % cannot be published while another session changes it or its dataset. That session did not end within '
                         '30 seconds, and nothing was published.', publish.run_id
-            USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed is such a change.',
+            USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
     digest := dbanon_internal.check_publishable(publish.run_id);
@@ -307,7 +307,7 @@ BEGIN
             FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
             WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
         IF FOUND THEN
-            RAISE NOTICE 'What % replaces was made with %: its readers get something else from now on.', publish.name, before;
+            RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,

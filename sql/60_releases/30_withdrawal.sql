@@ -104,12 +104,12 @@ DECLARE
 BEGIN
     SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
         FROM dbanon_internal.readers_of(refuse_readers.name) r;
-    RAISE EXCEPTION 'Release % is being read by % and cannot be taken away yet.',
-            name, coalesce(readers, 'sessions that have ended by now')
+    RAISE EXCEPTION 'Release % is in use by % and cannot be withdrawn yet.',
+            name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
               HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
                           WHEN by_hand IS NULL THEN 'Try again.'
-                          ELSE format('Role @admin@ may not end all of these%s. Have their transactions ended, or have a superuser '
+                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser '
                                       'run: %s. Then try again.',
                                       CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ', since it is no member of pg_signal_backend' END,
                                       by_hand) END;
@@ -242,7 +242,7 @@ BEGIN
     END IF;
     IF NOT in_place THEN
         EXECUTE 'CREATE ' || query;
-        RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than @analyst@, are gone.', release.name;
+        RAISE NOTICE 'The columns of % have changed: views on it, and grants on it to roles other than @analyst@, were dropped.', release.name;
     END IF;
 END
 $$;
@@ -264,8 +264,8 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases must be published and withdrawn one after the other. At it meanwhile: %.', coalesce(others, 'a session that has ended')
-        USING ERRCODE = 'DA013', DETAIL = 'Nothing has changed.', HINT = 'Try again when their transaction has ended.';
+    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing or withdrawing now: %.', coalesce(others, 'a session that has ended')
+        USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
@@ -314,9 +314,9 @@ BEGIN
             END;
         END LOOP;
         IF failure IS NOT NULL THEN
-            SELECT ' It is being read by ' || string_agg(r.reader, ', ') || '.' INTO readers
+            SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
                 FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
-            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts may read it no longer; but not all of it could be dropped yet: %.% '
+            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
                          'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.name, gone.release_id, failure, coalesce(readers, '');
         END IF;

@@ -33,14 +33,14 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
-            USING ERRCODE = 'DA007', DETAIL = 'What was published is known to an adversary for ever.',
+            USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
                       SELECT string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
                       'Nothing is to be done: it was withdrawn.');
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
-        RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,
+        RAISE EXCEPTION 'Run % is %, and was not dropped.', run.run_id,
                 CASE WHEN free THEN 'waiting to be worked on' ELSE 'being worked on' END
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
@@ -115,13 +115,13 @@ BEGIN
             WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)) AS exact) x
         WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data, still as before: %. To be rid of it there too, withdraw them: %; '
-                     'or publish a new run in their place, which tells those who have both who was '
+        RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
+                     'or replace them with a new run, which reveals to the readers of both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
             CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live, withdraw;
     END IF;
     IF exact IS NOT NULL THEN
-        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it until it is '
+        RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '
                      'replaced: %.', exact, withdraw_exact;
     END IF;
 END
@@ -194,7 +194,7 @@ BEGIN
     SELECT r.run_id INTO busy FROM dbanon.run r
         WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
-        RAISE EXCEPTION 'Nobody may be working on a run of the dataset meanwhile. Run % is being worked on.', busy
+        RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;

@@ -172,7 +172,7 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours:
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data, sites and stored rows must make sense together", "contradictions"),
-    "promise": ("The run's algorithm must be one that gives every site k users of its own", "algorithms"),
+    "promise": ("The run's algorithm must be one that gives every site its own k users", "algorithms"),
     "one-row": (
         "Every record must be one row of one user, its membership single, whole and of the trajectory that supplies "
         "the position, and no user may have two",

@@ -133,7 +133,7 @@ def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}."
+            f"{algorithm} must have k = {k} separate users for each of {m} sites, {k * m} in all. Got {n}."
             f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
         )
 

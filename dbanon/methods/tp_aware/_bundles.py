@@ -31,7 +31,7 @@ def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
-        nobody = "Nobody is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
+        nobody = "No subject is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
         raise InfeasibleError(
             f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else nobody}"
         )
