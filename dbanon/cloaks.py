@@ -70,7 +70,7 @@ class Regions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hiding:
-    """Among whom records are hidden, where such sets overlap: each the records that one record is hidden among.
+    """The sets of records that records are hidden among, where such sets overlap, one set an entry.
 
     Attributes
     ----------

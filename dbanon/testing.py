@@ -191,7 +191,7 @@ def _engine() -> tuple[Any, Any]:
     """Return the docker module and a client of an engine that answers."""
     from dbanon.errors import StoreError
 
-    absent = StoreError("No Docker engine answered, and no server was started. Start an engine or set DBANON_TEST_SERVER=embedded.")
+    absent = StoreError("No Docker engine answered. Start one or set DBANON_TEST_SERVER=embedded.")
     if not _answers(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"):
         raise absent
     try:
@@ -332,7 +332,7 @@ def template_database(server: "Target") -> Iterator[str]:
     Yields
     ------
     str
-        Name of the database, to which nobody can connect.
+        Name of the database, to which no login can connect.
     """
     from dbanon import schema
 

@@ -93,7 +93,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     if useless == _READ_ONLY:
         raise _sqlstate.read_only()
     if useless:
-        raise SchemaMismatch("The schema is no longer at the revision this worker needs. The worker ended; start it again.")
+        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
 
 
 def _catch_signals() -> list[int]:

@@ -1,6 +1,6 @@
 """Rows of CSV and Parquet files in batches of bounded size.
 
-A file that is no table at all is an error, told in one sentence that quotes no cell.
+A file that is no table at all is an error, reported in one sentence that quotes no cell.
 """
 
 import csv
@@ -30,7 +30,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket; write what it says to a file first",
 }
 _SEPARATORS = ",;\t|"
-_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is told of a header, which may hold somebody's data
+_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is quoted of a header, which may hold a person's data
 _VALUE = re.compile(r"\d\.\d|\d{3}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -161,7 +161,7 @@ def _csv(
 
 
 def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
-    """Open a file; returns the stream of its text, and the file whose position tells how far it was read."""
+    """Open a file; returns the stream of its text, and the file whose position is how far it was read."""
     file = pa.OSFile(str(path))
     return (pa.CompressedInputStream(file, "gzip") if zipped else file), file
 
@@ -184,7 +184,7 @@ def _first_line(path: Path, head: bytes) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether what a file calls a column looks like a name, and not like somebody's data."""
+    """Whether what a file calls a column looks like a name, and not like a person's data."""
     return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
 
 

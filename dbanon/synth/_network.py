@@ -434,7 +434,7 @@ def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.
         )
     except pa.ArrowInvalid:
         raise DataError(
-            f"Every line of {path.name} must have as many cells as its first. Got one with another number; correct the file."
+            f"Every line of {path.name} must have as many cells as its first. Got one with others; correct the file."
         ) from None
     return [pc.utf8_trim_whitespace(column.combine_chunks()) for column in table.columns]
 

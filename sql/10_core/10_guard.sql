@@ -22,7 +22,7 @@
 --         for dbanon.publish one that wrote to data or runs
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
---   DA018 not an error: what is told while something is done
+--   DA018 not an error: a notice of what is being done
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -150,7 +150,7 @@ DECLARE
     found_some boolean;
 BEGIN
     FOREACH source IN ARRAY dbanon_internal.run_tables() LOOP
-        -- Mostly there are none; then this waits for nobody who has locked the tables.
+        -- Mostly there are none; then this waits for no session that has locked the tables.
         EXECUTE format('SELECT EXISTS (SELECT FROM dbanon.%I s WHERE s.run_id = $1)', source) INTO found_some USING run_id;
         IF found_some THEN
             EXECUTE format('DELETE FROM dbanon.%I s WHERE s.run_id = $1', source) USING run_id;
@@ -229,7 +229,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
-be known for ever.';
+stay known permanently.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -262,8 +262,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
-'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of
-what two releases tell together.';
+'Keeps who is who in a dataset that was ever published: under another name, a subject would look new to the measure of
+what two releases reveal together.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

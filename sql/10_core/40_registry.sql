@@ -218,7 +218,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('%s has %s parameters.', method, cardinality(known)),
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
-    -- Of several faults the same one is told, in whatever order they are given: JSON keeps none.
+    -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.
     unknown := (SELECT min(k COLLATE "C") FROM jsonb_object_keys(given) k WHERE k <> ALL (known));
     IF unknown IS NOT NULL THEN
         PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known);

@@ -2,7 +2,7 @@
 --
 -- Staged rows are in pg_temp.dbanon_staged (its first columns are file, line), those left out in pg_temp.dbanon_rejected (file,
 -- line, reason, content); files are counted from 0, and a table is file 0. Steps over millions of rows are single statements: a
--- function a row would cost more than all the rest, so what a column means is told by functions that write expressions.
+-- function a row would cost more than all the rest, so functions that write expressions say what a column means.
 
 -- ---- the dataset
 
@@ -37,7 +37,7 @@ COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
 
 -- ---- arguments
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], told text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], what text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -45,14 +45,14 @@ DECLARE
     twice text;
 BEGIN
     IF array_position(named, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', told
+        RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', what
             USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
                   HINT = 'Name each as it is called.';
     END IF;
     SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
     GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', told, twice
+        RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
             USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
                   HINT = 'Name each as it is called.';
     END IF;
@@ -397,7 +397,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, text, text) IS
-'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them.';
+'Writes a time that is a number as unix seconds; the median of the first of them decides the unit.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -523,22 +523,22 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     lost bigint;
-    told text;
+    counts text;
     known boolean;
 BEGIN
     SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
         bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix')
-    INTO lost, told, known
+    INTO lost, counts, known
     FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason) r;
     IF lost < rows_read THEN
         RETURN;
     ELSIF known THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has something for % (%).',
-                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, told
+                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, counts
             USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = 'It was loaded before.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
-            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || told || ')', '')
+            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || counts || ')', '')
         USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
 END
 $$;

@@ -211,7 +211,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
-'Says what is being done now, to whoever set client_min_messages to debug1.';
+'Reports the stage of a load, to callers that set client_min_messages to debug1.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.format_count(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -233,7 +233,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
-'Tells somebody what to look at.';
+'Raises a notice with the text, unless it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,

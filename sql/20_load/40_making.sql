@@ -258,5 +258,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
-'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier row of the
-dataset: whom a copy hides, nobody hides.';
+'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the
+dataset: a subject hidden only by its own copy is not hidden.';

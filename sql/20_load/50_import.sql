@@ -1,5 +1,5 @@
 -- From a table, or from what was staged of files, to trajectories; all of it in the transaction and with the rights of
--- whoever calls. A row is either part of what is stored or in dbanon.quarantine with a reason, never neither and never both. No message
+-- the caller. A row is either part of what is stored or in dbanon.quarantine with a reason, never neither and never both. No message
 -- holds a coordinate or a subject.
 
 -- ---- trajectories
@@ -71,7 +71,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Somebody's lines may have been meant as trajectories.
+    -- The owner of the table may have meant lines as trajectories.
     SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.format_count(shapes) || ' rows hold lines or areas; each' END
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
@@ -118,9 +118,9 @@ AS $$
 DECLARE
     described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
     place text := format('jsonb_build_object(%s)', (
-        SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.told), ', ')
+        SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
         FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
-                     (CASE WHEN trip <> subject THEN trip END, 'raw_trip')) c (name, told)
+                     (CASE WHEN trip <> subject THEN trip END, 'raw_trip')) c (name, value)
         WHERE c.name IS NOT NULL));
     rows_read bigint;
 BEGIN
@@ -258,16 +258,16 @@ $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean, boolean) IS
-'Loads one fix a row from a table or view, which it reads with the rights of whoever calls it. Takes: source; dataset, its
+'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
 name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
 date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
-counts; trip, that which tells a subject''s trajectories apart; crs, the reference system of the geometries, else their own;
+counts; trip, that which separates a subject''s trajectories; crs, the reference system of the geometries, else their own;
 srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
 create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
-day is a record of its own, of the same person (dbanon.subject_day). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+day is a separate record, of the same person (dbanon.subject_day). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
 zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
-stored; notices of what somebody should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
+stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
 ''taxi'', subject => ''cab'', "time" => ''t'', geom => ''position'').';

@@ -1,6 +1,6 @@
 -- Imports of what methods read beside trajectories: points of interest, sites, cells, base stations, requests, quasi-identifiers.
 --
--- Each goes into a dataset that exists, in the session and with the rights of whoever calls it. A row of the source is either stored
+-- Each goes into a dataset that exists, in the session and with the rights of the caller. A row of the source is either stored
 -- or in dbanon.quarantine with a reason, and one that is there already adds nothing. A file comes the same way: the command line copies
 -- it into pg_temp.dbanon_file, whose columns line and content (the row as it was read) then number the rows (dbanon_internal.describe_rows).
 
@@ -31,7 +31,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    told CONSTANT record := dbanon_internal.describe_rows(source, qualified);
+    rows CONSTANT record := dbanon_internal.describe_rows(source, qualified);
     rows_read bigint;
 BEGIN
     PERFORM dbanon_internal.make_staging('label text, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
@@ -50,7 +50,7 @@ BEGIN
         source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic, bbox), coalesce(label, ''), geom,
         dbanon_internal.text_expression('raw_label'),
         dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        told.line, told.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
+        rows.line, rows.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
@@ -150,7 +150,7 @@ DECLARE
     usable text;
     known dbanon.dataset;
     described record;
-    told record;
+    rows record;
     meant record;
     remedy text;
 BEGIN
@@ -159,16 +159,16 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     described := dbanon_internal.describe_source(source, named);
-    told := dbanon_internal.describe_rows(source, described.qualified);
+    rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
     PERFORM dbanon_internal.check_cells(kind, known, replace);
-    usable := coalesce(told.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
+    usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
-    remedy := coalesce(told.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
+    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
                     'import that.', geom));
-    PERFORM dbanon_internal.report_stage('reading ' || told.called);
+    PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
@@ -184,7 +184,7 @@ BEGIN
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[told.called], ARRAY[rows_read]) w;
+    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read]) w;
     IF kind = 'sites' THEN
         SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
         PERFORM dbanon_internal.raise_notice(dbanon_internal.far_sites_notice(far));
@@ -225,7 +225,7 @@ AS $$
     FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
 $$;
 COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
-'Imports one sensitive site a row from a table or view, which it reads with the rights of whoever calls it, into a dataset that
+'Imports one sensitive site a row from a table or view, which it reads with the rights of the caller, into a dataset that
 exists, beside those it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without
 curves, whose bounding rectangle counts; name, that of its name; crs, the reference system of the geometries, else their own;
 bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies outside are left out; drop_outliers: leave out
@@ -284,13 +284,13 @@ DECLARE
     described CONSTANT record := dbanon_internal.describe_source(source, named, subject);
     rows CONSTANT record := dbanon_internal.describe_rows(source, described.qualified);
     cells text;
-    told text;
+    contents text;
 BEGIN
     called := rows.called;
     PERFORM dbanon_internal.report_stage('reading ' || called);
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
         string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
-    INTO told, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
+    INTO contents, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
@@ -302,7 +302,7 @@ BEGIN
         dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
-        named, told, rows.line, rows.content, "time",
+        named, contents, rows.line, rows.content, "time",
         (SELECT string_agg(format('%I::text AS c%s', n.name, n.ord), ', ' ORDER BY n.ord)
          FROM unnest(named) WITH ORDINALITY n (name, ord)), described.qualified), described.qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
@@ -380,7 +380,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text) IS
 'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there.
-They are kept whenever they were sent and whoever sent them: a run counts those it cannot use. Takes: source; dataset, its
+They are kept whatever their time and sender: a run counts those it cannot use. Takes: source; dataset, its
 name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
 and when; tz, the zone of times that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
 by reason; subjects, how many sent what was kept. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM

@@ -49,5 +49,5 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
 'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
-that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor whom the rows are
+that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
 about.';

@@ -1,5 +1,5 @@
 -- The queue of runs: who submits, who takes, who has gone away. A worker holds an advisory lock on what it works on, on
--- a connection of its own, and registers that session: what has a worker whose session does not hold its lock is dead.
+-- a separate connection, and registers that session: what has a worker whose session does not hold its lock is dead.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_lock() RETURNS dbanon.session
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -8,7 +8,7 @@ AS $$
 DECLARE
     held dbanon.session;
 BEGIN
-    -- A new key each time, so that nobody can have taken it before.
+    -- A new key each time, so that no other session can have taken it before.
     SELECT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint, a.pid, a.usesysid, a.backend_start
         INTO held FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
     PERFORM pg_advisory_lock(held.lock_key);
@@ -16,7 +16,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_lock() IS
-'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends.';
+'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -46,7 +46,7 @@ AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
 COMMENT ON FUNCTION dbanon_internal.wake_workers() IS
-'Tells every worker that there is something to do, on a channel of its own that others cannot name.';
+'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -121,7 +121,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
 'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it
-lets it go or ends.';
+releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
@@ -139,7 +139,7 @@ BEGIN
         RETURN 'lost';
     END IF;
     IF (state.stage, state.stage_done, state.stage_total) IS DISTINCT FROM (watch_run.stage, done, total) THEN
-        -- Whoever writes the run's rows holds its row for a while; progress must not wait for that.
+        -- The worker that writes the run's rows holds its row for a while; progress must not wait for that.
         UPDATE dbanon.run r SET stage = watch_run.stage, stage_done = done, stage_total = total
             WHERE r.run_id = (SELECT l.run_id FROM dbanon.run l WHERE l.run_id = watch_run.run_id AND l.attempts = attempt
                               AND l.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
@@ -148,7 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
-'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on.';
+'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.release_run(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -199,8 +199,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
-'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count; if somebody asked for its
-end, it ends.';
+'Gives a run back to the queue, by a worker that was asked to stop; this attempt does not count; if its cancellation was
+requested, it is cancelled.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -209,7 +209,7 @@ AS $$
     SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
 COMMENT ON FUNCTION dbanon_internal.went_away() IS
-'The error of a run whose worker went away for the last time.';
+'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -218,7 +218,7 @@ AS $$
 DECLARE
     dead dbanon.run;
 BEGIN
-    -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
+    -- Rows of runs that are being worked on are not locked: the caller may have a transaction open for long.
     SELECT r.* INTO dead FROM dbanon.run r
         WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by)
         FOR UPDATE SKIP LOCKED;
@@ -230,7 +230,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_run(bigint) IS
-'Takes a run from a worker that went away.';
+'Takes a run from a worker whose session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -255,8 +255,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
-'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the
-last attempt, or cancelled where that was asked for; forgets workers that went away; in a transaction that may only
+'Looks for runs whose worker''s session has ended, and deletes what they wrote: they go back to the queue, or are failed after the
+last attempt, or cancelled where that was requested; deletes the workers whose session has ended; in a transaction that may only
 read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
@@ -275,7 +275,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
-'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away.';
+'Keeps others from a run''s row until the transaction ends, after having looked whether its worker''s session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -339,7 +339,7 @@ $$;
 COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
 'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in
 dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
-computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
+computed; DA013 if a worker works on it. Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

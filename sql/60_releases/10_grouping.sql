@@ -108,7 +108,7 @@ AS $$
 DECLARE
     bare bigint;
 BEGIN
-    -- Whoever is hidden at a time must be hidden among somebody then.
+    -- A record that is hidden at a time must have a hiding set for that time.
     SELECT count(DISTINCT c.record_id) INTO bare
         FROM ONLY dbanon.cloak c
         LEFT JOIN (SELECT h.record_id, range_agg(coalesce(h.period, tstzrange(NULL, NULL))) AS period
@@ -187,7 +187,7 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.record_id, g.period;
     ELSIF hidden_by = 'region' THEN
-        -- Whoever has the same region is one group; all who are published as they are share a row here.
+        -- People with the same region in a period are one group; all who are published exactly then share a row here.
         RETURN QUERY
         SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
@@ -245,7 +245,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
--- Nobody knows how many subjects an array holds. Sorting keeps to work_mem whatever the planner believes.
+-- The planner cannot know how many subjects an array holds. Sorting keeps to work_mem whatever it estimates.
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET enable_hashagg = off
@@ -300,7 +300,7 @@ AS $$
             ARRAY(SELECT DISTINCT b FROM unnest(s.now) b ORDER BY b) AS now
         FROM seen s WHERE cardinality(s.before) > 1 OR cardinality(s.now) > 1
     ), named AS MATERIALIZED (
-        -- Whoever was in the same several groups gets the least of their lines as a name.
+        -- People who were in the same several groups share a name: the least of their lines.
         SELECT v.line, min(v.line) OVER (PARTITION BY v.before) AS before, min(v.line) OVER (PARTITION BY v.now) AS now
         FROM several v
     ), placed AS MATERIALIZED (
@@ -358,7 +358,7 @@ AS $$
     ), audience AS (
         SELECT 0::bigint AS reader, e.* FROM earlier e
         UNION ALL
-        -- What was let through for a reason may be read by people who have nothing from before it, or by nobody else.
+        -- A release that was allowed for a reason may have readers of its own, who read nothing from before it.
         SELECT -1, e.* FROM earlier e WHERE NOT e.overridden
         UNION ALL
         SELECT o.release_id, e.*
@@ -428,7 +428,7 @@ BEGIN
                   HINT = 'Publish a run of another time span.';
     END IF;
     IF cardinality(near) > 0 THEN
-        -- What was shown before tells nobody more, whatever it crosses: that was measured, or allowed, when it was first shown.
+        -- What was shown before reveals nothing more, whatever it crosses: that was measured, or allowed, when it was first shown.
         SELECT array_agg(DISTINCT p.period), array_agg(DISTINCT p.release_id) INTO aside, repeated
             FROM dbanon_internal.repeated_periods(run.run_id, near) p;
     END IF;
@@ -436,7 +436,7 @@ BEGIN
     FROM dbanon_internal.audiences(run.run_id, near) a
     CROSS JOIN LATERAL dbanon_internal.intersect_grouping(run.run_id, a.read, coalesce(aside, '{}')) i
     WHERE i.relation <> 'disjoint'
-    -- Worst is whoever tells the fewest people apart; then whoever learns anything at all.
+    -- The worst adversary narrows a person down to the fewest people; then one that learns anything at all.
     ORDER BY i.below > 0 DESC, i.relation <> 'crossing', i.smallest_crowd, i.people DESC, i.below DESC,
         i.relation = 'same', cardinality(a.read) DESC, a.read
     LIMIT 1;
@@ -457,8 +457,8 @@ $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of
 all the sets of releases that an adversary may have read, the one that leaves the least. Periods whose very groups were published before count as the
-same and are left aside. Time is cut where groups begin or end; a class is everybody who was in the same group, or left out,
-in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same;
+same and are left aside. Time is cut where groups begin or end; a class is all the people who were in the same group, or left out,
+in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: no person is in both at a time; same;
 coarser: every class stays together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the
 largest k promised there, below: how many intersections have fewer, people: how many people are in these, releases: names of
 those involved. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';

@@ -156,7 +156,7 @@ BEGIN
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
         target, region_type, srid, definitions);
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
-    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers tell nothing of the run's own.
+    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, c.seq), s.record_id, c.seq, c.period, %s, '
         'c.crowd, c.subjects, lower(c.period), upper(c.period)%s '
         'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
@@ -264,7 +264,7 @@ DECLARE
     overlap jsonb;
     copied bigint;
     figures jsonb;
-    told record;
+    figure record;
 BEGIN
     PERFORM dbanon_internal.check_transaction();
     PERFORM dbanon_internal.check_name(publish.name);
@@ -275,7 +275,7 @@ BEGIN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
-    -- From here to the end nobody loads into the dataset, publishes another run of it or writes its rows. The rows are
+    -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
         UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
@@ -295,7 +295,7 @@ BEGIN
 
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon_internal.copy_release(publish.run_id, new_release);
-    -- Whoever publishes or withdraws under this name meanwhile comes first or last, not in between.
+    -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
     BEGIN
@@ -316,18 +316,18 @@ BEGIN
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
-    EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- somebody else took the name meanwhile
+    EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
-    FOR told IN
+    FOR figure IN
         SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence
         FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'notices') n
         WHERE m.name = run.method AND jsonb_typeof(figures -> n.key) = 'number'
     LOOP
-        IF told.number > 0 THEN
-            RAISE NOTICE '%', format(told.sentence, told.number);
+        IF figure.number > 0 THEN
+            RAISE NOTICE '%', format(figure.sentence, figure.number);
         END IF;
     END LOOP;
     RETURN copied;
@@ -337,7 +337,7 @@ COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
 verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an
 immutable table, and lets @analyst@ read the view. Takes: run_id; name (lower-case letters, digits and underscores);
-replace: take the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
+replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
 earlier releases leaves fewer than k; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what

@@ -1,4 +1,4 @@
--- Taking a release from those who read it: to withdraw it, or to put another in its place.
+-- Taking a release from its readers: to withdraw it, or to replace it by another.
 --
 -- A withdrawn release's view loses its grants, its rows and its name, in this order, and what is left is dropped then or later:
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
@@ -43,7 +43,7 @@ AS $$
         OR k.locktype = 'tuple' AND k.relation = w.of AND (k.page, k.tuple) = (w.page, w.tuple)
             AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     UNION
-    -- A savepoint that was released holds no lock of its own: its transaction is one of the analysts' that are older.
+    -- A savepoint that was released holds no lock: its transaction is one of the analysts' that are older.
     SELECT k.pid, k.virtualtransaction
     FROM changed w
     JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
@@ -121,7 +121,7 @@ COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.execute_exclusively(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
--- While this waits for those who read the view now, everybody else waits for this.
+-- While this waits for the present readers of the view, all later readers wait for this.
 SET lock_timeout = '5s'
 AS $$
 DECLARE
@@ -232,7 +232,7 @@ BEGIN
         LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
         GROUP BY v.ord ORDER BY v.ord);
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
-    -- A session that may not be ended keeps the release: then nobody else is ended for nothing.
+    -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
@@ -247,7 +247,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
-'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others;
+'Puts the table of a new release behind the view of an old one; or replaces the view, if its columns differ;
 views on it and grants stay where they are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
@@ -348,7 +348,7 @@ BEGIN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    -- Once the table is closed nobody reads it: then a session that may not be ended keeps only the rest, for a while.
+    -- Once the rights on the table are revoked no analyst reads it: a session that may not be ended then delays only the rest.
     WHILE done < cardinality(steps)
         AND dbanon_internal.execute_exclusively(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;

@@ -10,7 +10,7 @@ BEGIN
     IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
         RETURN false;
     END IF;
-    -- With it nobody takes the run; and a publication that has it comes to its end first.
+    -- The row lock keeps workers from taking the run, and waits for a publication that already holds it.
     PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
 END
@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
-'Deletes a run with its cloaks, members and verifications, if it was never published and nobody works on it or will. Takes:
+'Deletes a run with its cloaks, members and verifications, if it was never published and no worker works on it or will. Takes:
 run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being
 worked on. Example: SELECT dbanon.drop_run(1).';
 
@@ -153,7 +153,7 @@ AS $$
         UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
             WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
     ), grouping_ AS (
-        -- In order again: the place where the name was would tell where in the alphabet it is.
+        -- In order again: the place where the name was would reveal where in the alphabet it is.
         UPDATE dbanon.grouping g
             SET subjects = ARRAY(SELECT s FROM unnest(array_replace(g.subjects, erase_subject.subject, stand_in)) s ORDER BY s)
             WHERE erase_subject.subject = ANY (g.subjects) AND g.release_id IN (
@@ -166,7 +166,7 @@ AS $$
         ('places in groups of releases', (SELECT count(*) FROM grouping_)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
 COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint[], text) IS
-'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their
+'Deletes what a dataset has of a subject, and replaces its name by another text in the groupings of releases, so that their
 sizes stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
@@ -182,14 +182,14 @@ BEGIN
             USING ERRCODE = 'DA015', DETAIL = 'It would not see runs that were made since it began.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
-    -- The lock of loads; and the row, without which nobody submits, publishes or loads by other ways.
+    -- The lock of loads; and the row, which every submission, publication and other kind of load needs.
     PERFORM dbanon_internal.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT name FROM dbanon.dataset.';
     END IF;
-    -- Nobody takes a run with nothing to do: its row is enough.
+    -- No worker takes a run with nothing to do: its row is enough.
     PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
         WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
@@ -240,7 +240,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
-that were never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live
+that were never published; in the groupings of releases a random text replaces its name, so that their sizes stay. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
 backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
 such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.

@@ -1,7 +1,7 @@
 """User locations near sensitive sites: k users are hidden with each site, in one rectangle.
 
 Decides who is hidden with which site, by least total area along a Hilbert curve (BK) and the baselines it is compared
-with. Invariant, but for `local`: every site has at least k users, nobody has two sites, and nobody who stands on
+with. Invariant, but for `local`: every site has at least k users, no user has two sites, and no user who stands on
 a site is published as they are.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
@@ -163,7 +163,7 @@ def anonymise(
     Raises
     ------
     ParameterError
-        If somebody has several fixes and `at` is not given, or is no slot.
+        If a user has several fixes and `at` is not given, or is no slot.
     DataError
         If there is no site, or users and sites lie too far apart.
     InfeasibleError

@@ -92,7 +92,7 @@ def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -
     plain = _owners(scene, start[:, None] + np.arange(k))
     if not params.improve:
         return _Mapping(site=plain)
-    # The search only goes downhill, so it begins with the smaller of the two mappings at hand.
+    # The search only goes downhill, so it begins with the smaller of the two mappings.
     other = _monochromatic.windows(users, sites, k)
     if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
         start = other
