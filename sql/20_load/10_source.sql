@@ -118,6 +118,7 @@ DECLARE
     blurred boolean;
     missing text;
 BEGIN
+    -- What kind of relation it is, under the name that every later statement uses, and whether rows of it are hidden.
     SELECT format('%I.%I', n.nspname, c.relname), row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE')
     INTO qualified, filtered, reached
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -133,6 +134,7 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = 'Rows that it may not see would be left out without notice.',
                   HINT = 'Import it as a login that sees all of them.';
     END IF;
+    -- Types of the columns, that of a domain being what it is made of; and whether equal subjects may differ in bytes.
     SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
         bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)),
         bool_or(NOT c.collisdeterministic OR format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '(^|\.)citext$')
@@ -175,6 +177,7 @@ BEGIN
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
                   HINT = 'Have its owner convert it in a separate table, or drop that cast, and import again.';
     END IF;
+    -- Only now: a login that may not read the table learns first what is wrong with its call, which is in the catalog.
     IF NOT (reached AND readable) THEN
         RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
             USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
@@ -526,6 +529,7 @@ DECLARE
     counts text;
     known boolean;
 BEGIN
+    -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
     SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
         bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix')
     INTO lost, counts, known
@@ -577,6 +581,7 @@ BEGIN
         SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), file_rows - coalesce(sum(r.n), 0)
         INTO quarantined, rows_kept
         FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 GROUP BY j.reason) r;
+        -- The record of the source first, since its rows in the quarantine refer to it.
         INSERT INTO dbanon.load AS l (dataset_id, kind, source, rows_read, rows_kept, quarantined)
         VALUES (write_load.dataset_id, write_load.kind, sources[nth], file_rows, write_load.rows_kept, write_load.quarantined)
         RETURNING l.load_id INTO write_load.load_id;
@@ -598,6 +603,7 @@ AS $$
 DECLARE
     shifted @postgis@.geometry;
 BEGIN
+    -- PROJ either refuses a place that it cannot show, or returns one at infinity: both are null here.
     shifted := @postgis@.ST_Transform(place, target);
     RETURN CASE WHEN @postgis@.ST_XMin(@postgis@.Box3D(shifted)) > -1e12 AND @postgis@.ST_YMin(@postgis@.Box3D(shifted)) > -1e12
                  AND @postgis@.ST_XMax(@postgis@.Box3D(shifted)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(shifted)) < 1e12
@@ -640,6 +646,7 @@ DECLARE
     xs double precision[];
     ys double precision[];
 BEGIN
+    -- A sample of at most 100,000 trajectories decides, the same one each time.
     SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = trajectory_bounds.dataset_id;
     WITH box AS (
         SELECT @postgis@.Box3D(coalesce(t.shape, t.path)) AS b
@@ -653,6 +660,7 @@ BEGIN
         SELECT DISTINCT round(x / 100) * 100 AS x, round(y / 100) * 100 AS y FROM corner
     )
     SELECT array_agg(x), array_agg(y) INTO xs, ys FROM place;
+    -- A dataset without trajectories has no bounds: nothing lies outside.
     west := '-Infinity';
     east := 'Infinity';
     south := '-Infinity';

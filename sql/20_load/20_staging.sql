@@ -65,6 +65,7 @@ BEGIN
         END IF;
         RETURN old;
     END IF;
+    -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
     IF releases > 0 THEN
         RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
@@ -95,6 +96,7 @@ BEGIN
     IF mode = 'append' THEN
         RETURN known.dataset_id;
     END IF;
+    -- Sites stay, and are stored in metres of the dataset's reference system.
     SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
     IF sites > 0 AND srid <> known.srid THEN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
@@ -102,6 +104,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
                   HINT = format('Give srid => %s, or load trajectories and sites into a new dataset.', known.srid);
     END IF;
+    -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
     UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s,
@@ -251,6 +254,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
+    -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone);
     meant := dbanon_internal.reference_system(crs);
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
@@ -261,6 +265,7 @@ BEGIN
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
+    -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_suspect;
     END IF;

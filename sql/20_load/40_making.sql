@@ -9,6 +9,7 @@ BEGIN
     IF to_regclass('pg_temp.dbanon_ordered') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_ordered;
     END IF;
+    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart.
     EXECUTE format(
         'CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS '
         'SELECT file, line, subject, trip, %s AS day, t, x, y, shape, place, nth = 1 AS kept, 0 AS part, '
@@ -69,10 +70,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- Most loads cut nothing; then the rows are read as they are, without two window functions over all of them.
     IF split_gap_s IS NULL AND NOT EXISTS (
         SELECT FROM pg_temp.dbanon_ordered o WHERE o.kept GROUP BY o.subject, o.trip HAVING count(*) > most) THEN
         RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
     END IF;
+    -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
     RETURN format(
         '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
         '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
@@ -107,6 +110,7 @@ BEGIN
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
         dataset_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
     INTO trajectories, subjects, off_the_map;
+    -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
         RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', target
             USING ERRCODE = 'internal_error', DETAIL = format('%s trajectories have one.', off_the_map),
@@ -141,6 +145,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine.
     PERFORM dbanon_internal.order_staged(shaped, day_zone);
     IF append THEN
         PERFORM dbanon_internal.mark_stored(dataset_id, source_srid, target, shaped);
@@ -199,6 +204,7 @@ SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
 BEGIN
+    -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
         PERFORM dbanon_internal.place_staged(source_srid, target, content);
     END IF;

@@ -26,26 +26,32 @@ DECLARE
     copies text;
     zone text := day_zone;
 BEGIN
+    -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
     PERFORM dbanon_internal.require_usable_rows(every, remedy);
     PERFORM dbanon_internal.report_stage('looking for wild positions');
+    -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
     sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
     shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
     middle := dbanon_internal.survey_place(shape, crs, swap_remedy);
     target := coalesce(CASE WHEN mode = 'append' THEN (dbanon_internal.known_dataset(dataset)).srid ELSE srid END,
                        dbanon_internal.utm_zone(middle.lon, middle.lat));
     PERFORM dbanon_internal.check_axes(crs, target, middle.lon, middle.lat, swap_remedy);
+    -- Then the same question for single rows, after which most of a file may turn out to be swapped.
     PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
     into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone);
+    -- What is added is cut into days as the dataset is, whatever the call said.
     IF mode = 'append' THEN
         zone := (dbanon_internal.known_dataset(dataset)).day_zone;
     END IF;
+    -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
     PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
         into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone) m;
     PERFORM dbanon_internal.require_usable_rows(every, remedy);
+    -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
     copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
     IF zone IS NOT NULL THEN
@@ -124,6 +130,8 @@ DECLARE
         WHERE c.name IS NOT NULL));
     rows_read bigint;
 BEGIN
+    -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
+    -- keeps the planner from computing an expression once for each use of it.
     rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
@@ -214,6 +222,7 @@ DECLARE
     -- Midnight is that of the zone of times that name none.
     day_zone CONSTANT text := CASE WHEN subject_per_day THEN coalesce(tz, 'UTC') END;
 BEGIN
+    -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
     PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.check_days(subject, subject_per_day);

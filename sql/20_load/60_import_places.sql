@@ -156,6 +156,7 @@ DECLARE
 BEGIN
     PERFORM dbanon_internal.check_differ(named, CASE kind WHEN 'pois' THEN 'category and geometry'
         WHEN 'sites' THEN 'geometry and name' ELSE 'name and geometry' END);
+    -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     described := dbanon_internal.describe_source(source, named);
@@ -164,6 +165,7 @@ BEGIN
     meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
     PERFORM dbanon_internal.check_cells(kind, known, replace);
+    -- Files and tables differ in what the caller can correct, so each brings its own remedies.
     usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
     remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
@@ -172,6 +174,7 @@ BEGIN
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    -- Reprojection may leave more rows out, and show that most of a file has its axes swapped.
     PERFORM dbanon_internal.report_stage('placing ' || kind);
     PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
@@ -180,6 +183,7 @@ BEGIN
         PERFORM dbanon_internal.report_stage('making cells');
         PERFORM dbanon_internal.make_cells(known, area, meant.srid);
     END IF;
+    -- What the dataset has already is left out here, last, since it is compared as it is stored.
     PERFORM dbanon_internal.report_stage('storing ' || kind);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
@@ -288,6 +292,7 @@ DECLARE
 BEGIN
     called := rows.called;
     PERFORM dbanon_internal.report_stage('reading ' || called);
+    -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
         string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
     INTO contents, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
@@ -349,6 +354,7 @@ BEGIN
     staged := dbanon_internal.stage_events(source, subject, "time", tz, columns, keys);
     PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
     PERFORM dbanon_internal.report_stage('storing requests');
+    -- The same request of the same sender and time is there already; loading a file again adds nothing.
     PERFORM dbanon_internal.leave_out(format(
         'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),

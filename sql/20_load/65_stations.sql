@@ -33,6 +33,7 @@ BEGIN
     IF area IS NULL THEN
         RETURN NULL;
     END IF;
+    -- An area without a reference system is in that of the stations. What is wrong is looked for in the order of this list.
     clip := dbanon_internal.reproject(@postgis@.ST_Force2D(CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);
     wrong := CASE WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(area)) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'another kind of geometry'
         WHEN @postgis@.ST_IsEmpty(area) THEN 'an empty one'
@@ -100,6 +101,7 @@ BEGIN
     PERFORM dbanon_internal.leave_out('line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY @postgis@.ST_X(geom), @postgis@.ST_Y(geom) '
                              'ORDER BY line) AS nth FROM pg_temp.dbanon_staged) numbered WHERE nth > 1)', '''duplicate-station''', 'content');
     SELECT @postgis@.ST_Collect(s.geom ORDER BY s.line) INTO stations FROM pg_temp.dbanon_staged s;
+    -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
         RAISE EXCEPTION 'At least one station must stand within the hull of the area. Got %, none of which does.',
                 CASE @postgis@.ST_NumGeometries(stations) WHEN 1 THEN '1 station'
@@ -109,6 +111,7 @@ BEGIN
     END IF;
     clip := coalesce(clip, dbanon_internal.hull_with_margin(stations));
     CREATE INDEX ON pg_temp.dbanon_staged USING gist (geom);
+    -- A concave area, or one with holes, may cut a cell into several faces: each belongs to its nearest station.
     WITH face AS MATERIALIZED (SELECT f.geom FROM dbanon_internal.voronoi_faces(stations, clip) f (geom)),
     owned AS (
         SELECT n.line, @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(f.geom)) AS geom

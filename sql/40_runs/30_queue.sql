@@ -76,6 +76,7 @@ BEGIN
         RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
     END IF;
+    -- Parameters were checked above, by the registry: a worker may still refuse them for the data, never for their form.
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
         VALUES ((dbanon_internal.known_dataset(dataset)).dataset_id, method, dbanon_internal.checked_algorithm(method, algorithm), checked,
                 -- 48 bits from the operating system's cryptographic source: JSON readers with doubles can hold them.
@@ -102,12 +103,14 @@ DECLARE
     next dbanon.run;
     held dbanon.session;
 BEGIN
+    -- The oldest first; a row that another worker is taking at this moment is skipped instead of waited for.
     SELECT r.* INTO next FROM dbanon.run r
         WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
         ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF next.run_id IS NULL THEN
         RETURN;
     END IF;
+    -- The lock is taken before the row names the worker: a worker without its lock counts as dead.
     held := dbanon_internal.hold_lock();
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, held_by = held, attempts = r.attempts + 1,
@@ -132,9 +135,11 @@ DECLARE
     state dbanon.run;
 BEGIN
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = watch_run.run_id;
+    -- The verdict was committed, perhaps by this very worker, whose connection was lost before it heard of it.
     IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN
         RETURN 'done';
     END IF;
+    -- Dropped, given back to the queue, or taken by another worker since: this one must write nothing more.
     IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN
         RETURN 'lost';
     END IF;
@@ -155,9 +160,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- A half-computed run has rows that no digest covers. A verification writes none, and its run keeps its rows.
     IF run.todo = 'compute' THEN
         PERFORM dbanon_internal.delete_rows(run.run_id);
     END IF;
+    -- What a run becomes: a verification leaves its status; a computation is cancelled if asked, failed if over, else queued.
     UPDATE dbanon.run r
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
             todo = CASE WHEN NOT over THEN r.todo END,
@@ -174,6 +181,7 @@ BEGIN
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
                          WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
         WHERE r.run_id = run.run_id;
+    -- Another worker may take it at once.
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
     END IF;
@@ -189,6 +197,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
+    -- The attempt is given back as well: a worker that is stopped on purpose says nothing about the run.
     UPDATE dbanon.run r SET most_attempts = r.most_attempts + 1
         WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL RETURNING r.* INTO state;
     IF NOT FOUND THEN
@@ -240,9 +249,11 @@ DECLARE
     candidate bigint;
     reaped integer := 0;
 BEGIN
+    -- On a standby nothing can be written; its primary looks after the runs.
     IF current_setting('transaction_read_only')::boolean THEN
         RETURN 0;
     END IF;
+    -- Looked for without locks first; each run found is then locked and looked at again.
     FOR candidate IN
         SELECT r.run_id FROM dbanon.run r
         WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) ORDER BY r.run_id
@@ -266,6 +277,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
+    -- Before the row is locked: a run of a dead worker goes back to the queue first, and is then what it appears to be.
     PERFORM dbanon_internal.reap_run(lock_run.run_id);
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
@@ -285,10 +297,11 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
     IF state.todo IS NULL THEN
-        RAISE EXCEPTION 'A run to be cancelled must be queued or worked on. Run % is %.', state.run_id, state.status
+        RAISE EXCEPTION 'A run to cancel must be queued or worked on. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
                   HINT = format('Nothing is to be done. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
     END IF;
+    -- No worker has it: it can be ended here. A waiting verification is taken back and leaves the run what it was.
     IF state.worker IS NULL AND state.todo = 'compute' THEN
         UPDATE dbanon.run r
             SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('Run %s was cancelled by %s.', r.run_id, session_user),
@@ -301,6 +314,7 @@ BEGIN
             WHERE r.run_id = state.run_id;
         RETURN state.status;
     END IF;
+    -- A worker has it and alone may undo what it wrote: it is asked to. The first request is the one on record.
     UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
         WHERE r.run_id = state.run_id AND r.cancel_requested_at IS NULL;
     PERFORM dbanon_internal.wake_workers();

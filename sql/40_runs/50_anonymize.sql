@@ -30,7 +30,7 @@ BEGIN
                          'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
-        RAISE EXCEPTION 'No worker is up to compute the run, so nothing was submitted.'
+        RAISE EXCEPTION 'No worker is up to compute the run: there is none, and nothing was submitted.'
             USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;

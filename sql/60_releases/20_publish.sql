@@ -33,6 +33,7 @@ BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT a.value INTO algorithm FROM jsonb_array_elements(method.algorithms) a WHERE a.value ->> 'name' = run.algorithm;
+    -- The registry, not the run, says whether an algorithm gives the guarantee; one that it does not know gives none.
     IF algorithm IS NULL OR (algorithm ->> 'comparison_only')::boolean IS NOT FALSE THEN
         RAISE EXCEPTION 'A run must use an algorithm that gives the guarantee of % to be published. Run % used %, which does not.',
                 run.method, run.run_id, run.algorithm
@@ -45,6 +46,7 @@ BEGIN
                   HINT = CASE run.status WHEN 'computed' THEN format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id)
                                          ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
+    -- An earlier verdict that passed does not count once a later one did not.
     SELECT v.* INTO verdict FROM ONLY dbanon.verification v
         WHERE v.run_id = run.run_id AND v.attack = method.attack
         ORDER BY v.verification_id DESC LIMIT 1;
@@ -54,6 +56,7 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
+    -- The verdict is on rows with a certain digest; any change of them since shows here, whoever made it.
     digest := dbanon_internal.run_digest(run.run_id);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
@@ -77,6 +80,7 @@ AS $$
 DECLARE
     written text;
 BEGIN
+    -- An older snapshot hides releases committed since, with which the run would have to be intersected.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'A run must be published in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
             USING ERRCODE = 'DA015', DETAIL = 'It would not see what others have changed or published since it began.',
@@ -144,6 +148,7 @@ BEGIN
     SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
         FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = copy_release.run_id;
+    -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
     IF region_type = 'MultiPolygon' THEN
         region_value := '@postgis@.ST_Multi(c.region)';
     END IF;
@@ -155,6 +160,7 @@ BEGIN
         'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
         target, region_type, srid, definitions);
+    -- Default privileges of the database may have given rights on it; readers come through the view.
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
     -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, c.seq), s.record_id, c.seq, c.period, %s, '
@@ -165,10 +171,12 @@ BEGIN
         'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
         'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
+    -- Indexes are made after the rows, which is faster; they serve keys, periods and places of the view.
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
     EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
     EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
+    -- From here on the rows are fixed: not even the owner changes them by mistake.
     EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
         'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
@@ -191,6 +199,7 @@ BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    -- A new name gets a new view; a replaced release keeps its view, so that what others built on it goes on working.
     IF replaced IS NULL THEN
         EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
     ELSE
@@ -266,6 +275,7 @@ DECLARE
     figures jsonb;
     figure record;
 BEGIN
+    -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.check_transaction();
     PERFORM dbanon_internal.check_name(publish.name);
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
@@ -290,9 +300,11 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
+    -- From now on nothing changes under it: verdict and digest, then what an adversary gains by intersecting releases.
     digest := dbanon_internal.check_publishable(publish.run_id);
     overlap := dbanon_internal.check_overlap(publish.run_id, publish.allow_overlap);
 
+    -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon_internal.copy_release(publish.run_id, new_release);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
@@ -303,6 +315,7 @@ BEGIN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
                 WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
         END IF;
+        -- Readers of the replaced release get data of another method or dataset: allowed, but said.
         SELECT format('%s of dataset %s', o.method, d.name) INTO before
             FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
             WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
@@ -312,6 +325,7 @@ BEGIN
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
                     CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
+        -- What the next publication is intersected with; kept for as long as adversaries know the release, that is always.
         INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
@@ -320,6 +334,7 @@ BEGIN
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
+    -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
     FOR figure IN
         SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence

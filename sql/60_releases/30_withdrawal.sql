@@ -102,6 +102,7 @@ DECLARE
     readers text;
     by_hand text;
 BEGIN
+    -- Who is named may have ended since the lock was refused: the sentence says so instead of naming none.
     SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
         FROM dbanon_internal.readers_of(refuse_readers.name) r;
     RAISE EXCEPTION 'Release % is in use by % and cannot be withdrawn yet.',
@@ -130,6 +131,7 @@ DECLARE
     taken boolean := false;
     ended text[] := '{}';
 BEGIN
+    -- To end readers, try for a moment, end those who are there, and try again until the time is over.
     IF end_readers THEN
         PERFORM set_config('lock_timeout', '100ms', true);
     END IF;
@@ -171,6 +173,7 @@ AS $$
 DECLARE
     given record;
 BEGIN
+    -- Rights of the relation and of each column, to roles and to PUBLIC; CASCADE takes what was passed on.
     FOR given IN
         SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
         FROM pg_class c
@@ -202,6 +205,7 @@ BEGIN
     IF no_rows IS NULL THEN  -- dropped by hand
         RETURN;
     END IF;
+    -- First the rows, then the rights, then the name: whatever fails in between, nothing is shown any more.
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
     PERFORM dbanon_internal.revoke_rights(format('published.%I', release_name));
     -- No release can be called this, nor anything in schema dbanon.
@@ -231,6 +235,7 @@ BEGIN
         FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', release.name))) v (ord, relation)
         LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
         GROUP BY v.ord ORDER BY v.ord);
+    -- With the same columns the view can be redefined where it is, and what was built on it stays.
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
     -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
@@ -240,6 +245,7 @@ BEGIN
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason)), end_readers);
     END IF;
+    -- The old view was moved away above; what was built on it went with it, which its owners have to know.
     IF NOT in_place THEN
         EXECUTE 'CREATE ' || query;
         RAISE NOTICE 'The columns of % have changed: views on it, and grants on it to roles other than @analyst@, were dropped.', release.name;
@@ -258,6 +264,7 @@ AS $$
 DECLARE
     others text;
 BEGIN
+    -- The mode conflicts with itself and with writers of the table, not with readers of it.
     LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, k.pid), ', ') INTO others
@@ -304,6 +311,7 @@ BEGIN
                 (3, 'DROP TABLE dbanon.release_%s', 'dbanon.release_%s', '2s')) v (ord, statement, relation, patience)
             ORDER BY v.ord
         LOOP
+            -- Steps that an earlier attempt finished are skipped. A failed step is reported, and the next call tries it again.
             CONTINUE WHEN to_regclass(step.relation) IS NULL;
             PERFORM set_config('lock_timeout', step.patience, true);
             BEGIN
@@ -353,6 +361,7 @@ BEGIN
         AND dbanon_internal.execute_exclusively(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
+    -- Without end_readers it is all or nothing; with it, the first step suffices: analysts have no rights any more.
     IF done = 0 OR (done < cardinality(steps) AND unpublish.end_readers IS NOT TRUE) THEN
         PERFORM dbanon_internal.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);

@@ -31,6 +31,7 @@ BEGIN
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(drop_run.run_id);
     END IF;
+    -- The groups of a published run are needed to measure every later release, withdrawn or not.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
             USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
@@ -103,6 +104,7 @@ DECLARE
     withdraw_exact text;
     number bigint;
 BEGIN
+    -- In one pass: how many live releases there are, their names, which of them show the subject exactly, and what to type.
     SELECT count(*), string_agg(l.name, ', ' ORDER BY l.name), string_agg(l.name, ', ' ORDER BY l.name) FILTER (WHERE x.exact),
             string_agg(x.withdraw, '; ' ORDER BY l.name), string_agg(x.withdraw, '; ' ORDER BY l.name) FILTER (WHERE x.exact)
         INTO number, live, exact, withdraw, withdraw_exact
@@ -135,6 +137,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH run AS (
+        -- One statement, so that all of it sees the rows as they were: each part names the subject in another table.
         DELETE FROM dbanon.run r WHERE r.run_id = ANY (dropped_runs) RETURNING 1
     ), trajectory AS (
         DELETE FROM dbanon.trajectory t
@@ -221,6 +224,7 @@ DECLARE
     counts json;
     source text;
 BEGIN
+    -- Runs that were published stay, with their groups; a random text takes over the subject's place in these.
     SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who,
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), gen_random_uuid()::text) e;
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN

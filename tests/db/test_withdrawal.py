@@ -79,7 +79,7 @@ def test_a_release_that_is_being_read_is_not_withdrawn_and_the_reader_is_named(
     assert value(connection, PATIENCE) == "5s"
     connection.execute(IMPATIENT)
     before = connection.execute(STATE).fetchone()
-    with refusal("DA013", "release ten", "read by", reader.info.user):
+    with refusal("DA013", "release ten", "in use by", reader.info.user):
         operator.execute(UNPUBLISH)
     assert connection.execute(STATE).fetchone() == before
     assert value(reader, "SELECT count(*) FROM published.ten") == 4
