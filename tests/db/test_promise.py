@@ -295,7 +295,13 @@ def test_a_release_that_never_was_has_no_card(own: psycopg.Connection, name: str
 def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     prepare(own)
     text = report.card_text(card(own))
-    for words in ("Promise: An adversary who knows", "Adversary: An adversary who", "crowd-size  holds", "parameter k", "32610"):
+    for words in (
+        "Promise: An adversary who knows",
+        "Adversary: A reader who",
+        "crowd-size  holds",
+        "parameter k",
+        "32610",
+    ):
         assert words in text
     assert re.search(r"2008-06-04T08:00Z +window_below_k +4", text)
     assert re.search(r"in all +absent_at_some_instant +5", text)

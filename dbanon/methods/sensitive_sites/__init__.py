@@ -85,7 +85,7 @@ METHOD = Method(
         "people: each site's rectangle holds it and at least k people, and no person counts for two sites."
     ),
     adversary=(
-        "An adversary who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
+        "A reader who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
     ),
     row_meaning=(
         "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "

@@ -74,8 +74,8 @@ METHOD = Method(
         "who may have sent any published request."
     ),
     adversary=(
-        "An adversary who knows where every subject was at every instant, how the groups were made and even who "
-        "is in which, and asks who sent a request."
+        "A reader who knows where every subject was at every instant, how the groups were made and even who is in "
+        "which, and asks who sent a request."
     ),
     row_meaning=(
         "Each row is a group of people at one instant: all of them were in this region when last seen, and any of "
