@@ -181,7 +181,6 @@ BEGIN
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
                          WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
         WHERE r.run_id = run.run_id;
-    -- Another worker may take it at once.
     IF NOT over THEN
         PERFORM dbanon_internal.wake_workers();
     END IF;

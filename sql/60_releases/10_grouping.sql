@@ -30,7 +30,6 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
             SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = refuse_unknown_members.run_id)
         WHERE m.run_id = refuse_unknown_members.run_id;
-    -- Records that name no person at all.
     SELECT count(DISTINCT d.record_id) INTO bare
         FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
         WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
@@ -239,7 +238,6 @@ AS $$
         SELECT g.release_id, g.period, md5(g.alone::text || g.subjects::text)
         FROM ONLY dbanon.grouping g WHERE g.release_id = ANY (repeated_periods.releases)
     ), span AS (
-        -- All groups of a period together, in an order that both sides share.
         SELECT g.release_id, g.period, md5(string_agg(g.mark, '' ORDER BY g.mark)) AS mark FROM grouped g GROUP BY g.release_id, g.period
     )
     SELECT n.period, o.release_id
@@ -268,7 +266,6 @@ AS $$
         SELECT row_number() OVER (), g.release_id, g.period, g.alone, g.subjects
         FROM ONLY dbanon.grouping g WHERE g.release_id = ANY (intersect_grouping.releases)
     ), span AS MATERIALIZED (
-        -- Every period of the run and of the releases, then every instant at which one begins or ends.
         SELECT DISTINCT g.release_id, g.period FROM grouped g
     ), cut AS MATERIALIZED (
         SELECT b.at, row_number() OVER (ORDER BY b.at) AS place
@@ -293,7 +290,6 @@ AS $$
         FROM held h JOIN promise p ON p.release_id = h.release_id
         GROUP BY h.piece HAVING bool_or(h.release_id = 0) AND bool_or(h.release_id > 0)
     ), member AS (
-        -- Every group is taken apart into its people, a row for each piece of its time.
         SELECT u.subject COLLATE "C" AS subject, h.piece, g.number, g.alone
         FROM shared s
         JOIN held h ON h.piece = s.piece
@@ -341,7 +337,6 @@ AS $$
         SELECT z.*, s.k, CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
         FROM sized z JOIN shared s ON s.piece = z.piece
     ), worst AS MATERIALIZED (
-        -- The worst intersection: first one below k, then the smallest, then the one that promised most.
         SELECT j.piece, j.n, j.k FROM judged j WHERE j.parted ORDER BY j.n < j.k DESC, j.n, j.k DESC, j.piece LIMIT 1
     )
     -- disjoint: no person is in both; crossing: a class was split; same: classes and crowds agree; coarser: classes were merged.
@@ -528,7 +523,6 @@ BEGIN
     END IF;
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
-    -- Too few are left, and no reason was given why that is acceptable.
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'An adversary who intersects a run with earlier releases must still find at least % people in every crowd. '
                         'Run % with % leaves %.', found.k, check_overlap.run_id, others, found.smallest_crowd

@@ -171,7 +171,6 @@ BEGIN
         'JOIN dbanon.cloak c ON c.run_id = $1 AND c.record_id = s.was '
         'ORDER BY s.record_id, c.seq', target, region_value, own) USING copy_release.run_id;
     GET DIAGNOSTICS copied = ROW_COUNT;
-    -- Indexes are made after the rows, which is faster; they serve keys, periods and places of the view.
     EXECUTE format('CREATE UNIQUE INDEX ON %s (cloak_id)', target);
     EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
     EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
