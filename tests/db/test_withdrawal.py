@@ -670,7 +670,7 @@ def test_analysts_and_workers_end_nobody(
         for statement in (
             END_READERS,
             REPLACE_AND_END,
-            "SELECT dbanon_internal.execute_exclusively('SELECT 1', 1, true)",
+            "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
             "SELECT * FROM dbanon_internal.readers_of('ten')",
             "SELECT dbanon_internal.hide_view(1)",
             "SELECT dbanon_internal.revoke_rights('published.ten')",
@@ -687,7 +687,7 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
     operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     for statement in (
-        "SELECT dbanon_internal.execute_exclusively('SELECT 1', 1, true)",
+        "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
         "SELECT dbanon_internal.hide_view(1)",
         f"SELECT pg_terminate_backend({reader.info.backend_pid})",
         "SET ROLE pg_signal_backend",
