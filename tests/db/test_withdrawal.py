@@ -671,7 +671,6 @@ def test_analysts_and_workers_end_nobody(
             END_READERS,
             REPLACE_AND_END,
             "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
-            "SELECT * FROM dbanon_internal.readers_of('ten')",
             "SELECT dbanon_internal.hide_view(1)",
             "SELECT dbanon_internal.revoke_rights('published.ten')",
             f"SELECT pg_terminate_backend({reader.info.backend_pid})",
