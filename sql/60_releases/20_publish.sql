@@ -221,11 +221,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
-        RAISE EXCEPTION 'There is a live release ''%'' already, and nothing was published.', name
+        RAISE EXCEPTION 'The name of a release is not free: there is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
                   HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.';
     END IF;
-    RAISE EXCEPTION 'There is a ''%'' in schema published already, which is no live release, and nothing was published.', name
+    RAISE EXCEPTION 'The name of a release is not free: there is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
               HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
                      'SELECT dbanon.clear_withdrawn() says who is reading it still.';
