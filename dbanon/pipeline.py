@@ -19,10 +19,7 @@ from dbanon._background import in_background
 from dbanon.attacks import Clause, Verdict, attacker
 from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, translate
-from dbanon.errors import (
-    DbanonError,
-    StoreError,
-)
+from dbanon.errors import DataError, DbanonError, StoreError
 from dbanon.trajectory import Trajectories
 from dbanon.watch import Watch
 
@@ -209,7 +206,7 @@ def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
     try:
         with reading.open_reader(url) as reader:
             evidence = reader.evidence(run_id)
-        return attacker(family.attack).attack(evidence)
+        return _demand_sound(attacker(family.attack).attack(evidence), family)
     except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
         raise
     except DbanonError as error:  # its sentence names no subject and no place
@@ -218,6 +215,16 @@ def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
         why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
     clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
     return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
+
+
+def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
+    """Raise `DataError` unless a verdict is the family's, follows from its clauses and can be stored."""
+    clauses, figures = verdict.clauses, np.array([*verdict.figures.values()], float)
+    follows = verdict.passed == all(clause.passed for clause in clauses)
+    counted = all(clause.passed == (clause.violations == 0) for clause in clauses)
+    if verdict.attack != family.name or not (clauses and follows and counted and np.isfinite(figures).all()):
+        raise DataError("A verdict must follow from its clauses, at least one; this is a defect of the attack.")
+    return verdict
 
 
 # ---- ending a run early ----------------------------------------------------------------------------------------------

@@ -155,7 +155,15 @@ AS $$
 DECLARE
     last boolean := false;
 BEGIN
+    -- One writer of a run at a time: all rows of a record are one row of dbanon.record, which is read, changed and written.
+    PERFORM FROM ONLY dbanon.run r WHERE r.run_id IN (OLD.run_id, NEW.run_id) ORDER BY r.run_id FOR NO KEY UPDATE;
     IF TG_OP <> 'INSERT' THEN
+        IF OLD::text IS DISTINCT FROM (SELECT c::text FROM dbanon.cloak c
+                                       WHERE (c.run_id, c.record_id, c.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
+            RAISE EXCEPTION 'A row of dbanon.cloak must be as the statement read it. It was changed or deleted meanwhile.'
+                USING ERRCODE = 'serialization_failure', DETAIL = format('Record %s of run %s.', OLD.record_id, OLD.run_id),
+                      HINT = 'Run the statement again.';
+        END IF;
         last := dbanon_internal.take_row(OLD);
     END IF;
     IF TG_OP <> 'DELETE' THEN

@@ -15,7 +15,12 @@ AS $$
     SELECT sha256(
         record_send(ROW(
             convert_to('dbanon digest 1', 'UTF8'), convert_to(r.method, 'UTF8'), convert_to(r.algorithm, 'UTF8'),
-            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision))
+            convert_to(r.params::text, 'UTF8'), convert_to(r.suppressed::text, 'UTF8'), convert_to(r.program_version, 'UTF8'), d.dataset_id, d.srid, d.grid_m, d.grid_s, d.revision,
+            -- How the method's rows are read: what a release makes of them, and who is taken for hidden with whom. No words.
+            convert_to(m.region_type, 'UTF8'),
+            convert_to((SELECT jsonb_agg(k.value - 'comment' ORDER BY k.ord)
+                        FROM jsonb_array_elements(m.columns) WITH ORDINALITY k (value, ord))::text, 'UTF8'),
+            convert_to((m.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8')))
         -- The tables as they are stored: each region and period once, each record as its numbers of them. Row by row, because no
         -- value may be larger than 1 GB.
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(
@@ -46,10 +51,11 @@ AS $$
                   GROUP BY h.record_id) x))
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    JOIN ONLY dbanon.method m ON m.name = r.method
     WHERE r.run_id = run_digest.run_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
-'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
+'SHA-256 over a run''s method and how rows of it are read, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
 that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
 about.';

@@ -87,6 +87,12 @@ SET search_path = pg_catalog, pg_temp
 -- Rows are read right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 SET join_collapse_limit = 1
+-- Its callers have switched off what suits them.
+SET enable_hashjoin = on
+SET enable_mergejoin = on
+SET enable_seqscan = on
+SET enable_bitmapscan = on
+SET enable_sort = on
 SET jit = off
 SET work_mem = '128MB'
 AS $$

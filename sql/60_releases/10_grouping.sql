@@ -50,6 +50,9 @@ SET jit = off
 SET enable_nestloop = off
 -- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
 SET join_collapse_limit = 1
+-- Its callers have switched off what suits them.
+SET enable_hashjoin = on
+SET enable_mergejoin = on
 AS $$
     -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
     SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
@@ -70,6 +73,8 @@ SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
 SET join_collapse_limit = 1
+SET enable_hashjoin = on
+SET enable_mergejoin = on
 AS $$
     WITH span AS MATERIALIZED (
         SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
@@ -112,6 +117,8 @@ SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
 SET join_collapse_limit = 1
+SET enable_hashjoin = on
+SET enable_mergejoin = on
 AS $$
 DECLARE
     bare bigint;
@@ -178,6 +185,7 @@ SET enable_nestloop = off
 SET join_collapse_limit = 1
 -- Along the index on trajectories: three times as fast as to read all of them.
 SET enable_hashjoin = off
+SET enable_mergejoin = on
 AS $$
 DECLARE
     run dbanon.run;

@@ -1,5 +1,6 @@
 """How a run may end: by the right logins, refused in its middle, published or not, interrupted."""
 
+import dataclasses
 import signal
 import threading
 import time
@@ -203,6 +204,35 @@ def test_an_attack_that_cannot_decide_says_why(
     assert [(c.name, c.passed, c.sentence) for c in clauses] == [
         ("decidable", False, "Every path must be a line of 3 fixes. Got 2.")
     ]
+
+
+BROKEN = attacks.Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
+HELD = attacks.Clause(name="crowd", passed=True, violations=0, sentence="None is too few.")
+UNSOUND: dict[str, attacks.Verdict | None] = {
+    "without clauses": attacks.Verdict(attack="tp-aware", passed=True, figures={}, clauses=()),
+    "against its clauses": attacks.Verdict(attack="tp-aware", passed=True, figures={}, clauses=(HELD, BROKEN)),
+    "of a clause against its count": attacks.Verdict(
+        attack="tp-aware", passed=True, figures={}, clauses=(dataclasses.replace(BROKEN, passed=True),)
+    ),
+    "of another attack": attacks.Verdict(attack="sensitive-sites", passed=True, figures={}, clauses=(HELD,)),
+    "that cannot be stored": attacks.Verdict(
+        attack="tp-aware", passed=True, figures={"mean": float("nan")}, clauses=(HELD,)
+    ),
+    "that is none": None,
+}
+
+
+@pytest.mark.parametrize("verdict", UNSOUND.values(), ids=UNSOUND)
+def test_a_verdict_that_does_not_follow_from_clauses_is_a_refusal(
+    verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch, verdict: attacks.Verdict | None
+) -> None:
+    database, run_id = verified_city
+    monkeypatch.setattr(tp_aware, "attack", lambda _: verdict)
+    result = database.verify(run_id)
+    assert result.status == "refused"
+    assert [(c.name, c.passed) for c in result.verdict.clauses] == [("decidable", False)]
+    with pytest.raises(VerificationFailed):
+        database.publish(run_id, "unsound")
 
 
 def test_a_verdict_is_about_the_rows_as_they_were_before_the_attack(

@@ -3,6 +3,7 @@
 `tests.db.written` has them as docs/contracts.md does.
 """
 
+import threading
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,6 +13,7 @@ from psycopg import sql
 
 from dbanon import _arrow, _rows
 from dbanon.cloaks import Cloaks
+from tests.acceptance.workers import until
 from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, mob, semantic, write
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
@@ -263,6 +265,49 @@ def test_two_rows_of_one_place_are_refused(scratch: psycopg.Connection) -> None:
             scratch.execute(statement)
 
 
+INSERTED = """INSERT INTO dbanon.cloak
+    SELECT 1, 1, {}, period, region, crowd, subjects FROM dbanon.cloak WHERE (record_id, seq) = (2, 1)"""
+GROWN = "UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE (record_id, seq) = (1, 1)"
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("statements", "sqlstate", "rows"),
+    [
+        ((INSERTED.format(3), INSERTED.format(4)), None, [1, 2, 3, 4]),
+        ((GROWN, "DELETE FROM dbanon.cloak WHERE (record_id, seq, crowd) = (1, 1, 5)"), "40001", [1, 2]),
+        ((GROWN, INSERTED.format(3)), None, [1, 2, 3]),
+        (("DELETE FROM dbanon.cloak WHERE record_id = 1", GROWN), "40001", None),
+    ],
+)
+def test_two_who_write_rows_of_one_record_lose_none(
+    connection: psycopg.Connection,
+    database: str,
+    statements: tuple[str, str],
+    sqlstate: str | None,
+    rows: list[int] | None,
+) -> None:
+    raised: list[str | None] = []
+
+    def write_second(other: psycopg.Connection) -> None:
+        try:
+            other.execute(statements[1])
+            raised.append(None)
+        except psycopg.Error as error:
+            raised.append(error.sqlstate)
+
+    with psycopg.connect(database, autocommit=True) as other, psycopg.connect(database) as one:
+        one.execute(statements[0])
+        writer = threading.Thread(target=write_second, args=[other])
+        writer.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        until(lambda: bool(raised) or value(connection, waiting, other.info.backend_pid) == 1)
+        one.commit()
+        writer.join()
+    assert raised == [sqlstate]
+    assert value(connection, "SELECT array_agg(seq ORDER BY seq) FROM dbanon.cloak WHERE record_id = 1") == rows
+
+
 def test_undoing_a_change_leaves_what_was_there(scratch: psycopg.Connection) -> None:
     before = value(scratch, "SELECT dbanon_internal.run_digest(1)")
     day = "period = tstzrange(lower(period) {0} interval '1 day', upper(period) {0} interval '1 day')"
@@ -271,6 +316,37 @@ def test_undoing_a_change_leaves_what_was_there(scratch: psycopg.Connection) -> 
         assert value(scratch, "SELECT dbanon_internal.run_digest(1)") != before, change
         scratch.execute("UPDATE dbanon.cloak SET " + change.format("-"))
         assert value(scratch, "SELECT dbanon_internal.run_digest(1)") == before, change
+
+
+READ_OTHERWISE = {
+    "another default": "columns = jsonb_set(columns, '{0,default}', '\"true\"')",
+    "another type": "columns = jsonb_set(columns, '{0,sql_type}', '\"text\"')",
+    "another column": """columns = columns || '{"name": "more", "sql_type": "text", "default": "", "comment": ""}'""",
+    "another region type": "region_type = 'MultiPolygon'",
+    "hidden by records": """traits = traits || '{"hidden_by": "record"}'""",
+    "another secret": """traits = traits || '{"hides": "sender"}'""",
+    "positions of another age": """traits = traits || '{"instant": "k", "oldest": "k"}'""",
+}
+
+
+@pytest.mark.parametrize("change", READ_OTHERWISE.values(), ids=READ_OTHERWISE)
+def test_rows_that_would_be_read_otherwise_than_they_were_verified_are_not_published(
+    ten: psycopg.Connection, change: str
+) -> None:
+    run = write(ten, CONTRACTS["mob"])
+    ten.execute(f"UPDATE dbanon.method SET {change} WHERE name = 'mob'")
+    with pytest.raises(psycopg.Error) as caught:
+        ten.execute("SELECT dbanon.publish(%s, 'made')", [run])
+    assert caught.value.sqlstate == "DA005"
+
+
+def test_words_about_a_method_may_change(ten: psycopg.Connection) -> None:
+    run = write(ten, CONTRACTS["mob"])
+    ten.execute(
+        "UPDATE dbanon.method SET summary = 'other', columns = jsonb_set(columns, '{0,comment}', '\"other\"'),"
+        """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'mob'"""
+    )
+    assert value(ten, "SELECT dbanon.publish(%s, 'made')", run) == 20
 
 
 # --- from release to nothing ------------------------------------------------------------------------------------------

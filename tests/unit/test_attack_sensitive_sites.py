@@ -406,6 +406,12 @@ def test_absurd_parameters_are_refused_as_undecidable(params):
     assert broken(with_params(honest(), **params)) == {"decidable"}
 
 
+@pytest.mark.parametrize("time", [{"until": 100}, {"until": 95}, {"since": 105}, {"since": 105, "until": 100}])
+def test_an_instant_outside_the_time_considered_is_refused(time):
+    assert broken(with_params(honest("100"), **time)) == {"decidable"}
+    assert "decidable" not in broken(with_params(honest("100"), since=20, until=105))
+
+
 @pytest.mark.parametrize("name", ["k", "at", "max_gap_s", "guard_m", "guard_inside"])
 def test_a_parameter_not_stored_is_refused(name):
     evidence = honest()

@@ -401,6 +401,12 @@ def test_nothing_to_attack_is_refused():
     assert broken(dataclasses.replace(honest(), trajectories=trajectories({}))) == {"decidable"}
 
 
+def test_a_record_without_rows_is_refused():
+    evidence = honest()
+    more = {"record_id": np.append(evidence.record_id, 999), "offset": np.append(evidence.offset, evidence.offset[-1])}
+    assert broken(dataclasses.replace(evidence, **more)) == {"decidable"}
+
+
 def test_times_that_cannot_be_unix_seconds_are_refused():
     data = trajectories({1: (0, [(1e300, 0.0, 0.0)])})
     assert broken(dataclasses.replace(honest(), trajectories=data)) == {"decidable"}

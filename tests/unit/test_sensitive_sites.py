@@ -463,6 +463,14 @@ def test_who_has_several_fixes_may_have_one_in_the_time_considered():
         run(data, sites([(0, 0)]), k=2)
 
 
+@pytest.mark.parametrize("time", [{"until": 120}, {"until": 60}, {"since": 180}], ids=str)
+def test_an_instant_outside_the_time_considered_is_refused(time):
+    data = users([(0, 0), (1, 0), (2, 0)], t=[30, 30, 30], grid_s=60)
+    assert run(data, sites([(0, 0)]), k=2, at=120, until=180).end.max() == 180
+    with refusal(ParameterError, "'at'", "'until'", "120"):
+        run(data, sites([(0, 0)]), k=2, at=120, **time)
+
+
 def test_a_shape_outside_the_time_considered_is_nobodys():
     data = users([(0, 0), (5, 5), (6, 5)], t=[0, 600, 600], grid_s=60)
     cloaks = run(data, sites([(5, 5)], shapes={5: (0, 0, 50, 50)}), k=2, since=600)

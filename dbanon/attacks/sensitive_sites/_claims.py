@@ -10,6 +10,7 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.attacks.shared.claims import (
     Hours,
     considered,
+    considered_slots,
     demand_sane,
     get,
     in_slots,
@@ -82,6 +83,9 @@ def read_rules(evidence: SiteEvidence) -> Rules:
     _demand_pairs(evidence)
     params, data = evidence.params, considered(evidence).trajectories
     at = None if get(params, "at") is None else in_slots(moment(params, "at"), "at", data.grid_s)
+    since, until = considered_slots(params, data.grid_s)
+    within = at is None or ((since is None or at >= since) and (until is None or at < until))
+    must(within, "The instant 'at' must lie in the time from 'since' to 'until'; it does not.")
     single = at is not None or bool((np.bincount(data.subject, weights=np.diff(data.offset)) <= 1).all())
     must(single, "Without 'at' every subject must have exactly one fix; some have more.")
     return Rules(

@@ -34,6 +34,7 @@ def demand_sane(evidence: Evidence) -> None:
     data = evidence.trajectories
     must(len(data.trajectory_id) > 0, "The dataset must hold a trajectory to attack with; it holds none.")
     must(evidence.rows > 0, "The run must hold a row to attack; it holds none.")
+    must(bool((np.diff(evidence.offset) > 0).all()), "Every record must have a row; some have none.")
     grids = math.isfinite(data.grid_m) and data.grid_m > 0 and data.grid_s > 0
     must(grids, "The dataset's grids must be positive; they are not.")
     times = max(-float(data.t.min()), float(data.t.max())) <= LATEST

@@ -34,6 +34,7 @@ _LARGEST_COST = 2**62
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites) -> Cloaks:
     """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
     data = considered("sensitive-sites", data, params.since, params.until)
+    _demand_within(params)
     align.demand_sane_times(data)
     seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, sites, seen, params.curve_order)
@@ -45,6 +46,17 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     if algorithm == "local":
         return _shared(data, scene, seen, params)
     return _disjoint(data, scene, seen, params, ALGORITHMS[algorithm](scene, params, rng))
+
+
+def _demand_within(params: Parameters) -> None:
+    """Raise `ParameterError` where the rows would lie outside the time considered."""
+    early = params.at is not None and params.since is not None and params.at < params.since
+    late = params.at is not None and params.until is not None and params.at >= params.until
+    if early or late:
+        raise ParameterError(
+            "The 'at' parameter of sensitive-sites must not lie before 'since', and must lie before 'until'. "
+            f"Got {params.at}, {params.since} and {params.until}."
+        )
 
 
 def prepare(params: Parameters, algorithm: str) -> None:
