@@ -56,7 +56,7 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
-    -- The verdict is on rows with a certain digest; any change of them since shows here, whoever made it.
+    -- The verdict is on rows with a certain digest; any change of them since, by any login, shows here.
     digest := dbanon_internal.run_digest(run.run_id);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
