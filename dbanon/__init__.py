@@ -1,4 +1,4 @@
-"""Publish trajectories from PostGIS as cloaked views that are attacked before anyone may read them."""
+"""Publish trajectories from PostGIS as cloaked views that are attacked before an analyst may read them."""
 
 from typing import TYPE_CHECKING
 

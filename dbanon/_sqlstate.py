@@ -36,8 +36,8 @@ _DATA = {
 _SENTENCES = {
     "53100": "The server has no room left on its disk. Unfinished work was undone; free some and run it again.",
     "53200": "The server ran out of memory. Unfinished work was undone; lower work_mem or free some.",
-    "42501": "The login must have the rights for this. It has not; have dbanon_operator (load, publish), dbanon_worker "
-    "(run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
+    "42501": "The login must have the rights for this. It does not; have dbanon_operator (load, publish), "
+    "dbanon_worker (run, verify) or dbanon_admin granted to it, or this database's roles of another prefix.",
     CANCELLED: "The statement was cancelled and its work rolled back. Run it again.",
     "57P03": "The server is starting, stopping or recovering. Nothing was done; run it again in a moment.",
     "55P03": "Another session holds the rows. Nothing was done; try again when it has finished.",

@@ -23,10 +23,10 @@ class Stopping:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._heeding = False
+        self._active = False
 
     def __enter__(self) -> Self:
-        self._heeding = True
+        self._active = True
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has it ignored
@@ -36,10 +36,10 @@ class Stopping:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._heeding = False
+        self._active = False
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self._heeding:  # not SIG_IGN from now on: Python complains of a signal that is on its way then
-            self._heeding = False
+        if self._active:  # not SIG_IGN from now on: Python complains of a signal that is on its way then
+            self._active = False
             self.number = number
             raise KeyboardInterrupt

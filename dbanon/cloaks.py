@@ -70,7 +70,7 @@ class Regions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hiding:
-    """Among whom records are hidden, where such sets overlap: each the records that one record is hidden among.
+    """The sets of records that records are hidden among, where such sets overlap, one set an entry.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Hiding:
     def __post_init__(self) -> None:
         _demand(_is_ragged(self.offset, len(self.record), len(self.other)), "every hiding set must have others")
         owner = np.repeat(self.record, np.diff(self.offset))
-        _demand(not (owner == self.other).any(), "nobody can be hidden in their own record")
+        _demand(not (owner == self.other).any(), "the others of a hiding set must not include its owner")
         _demand_stretches(self.start, self.end, len(self.record))
         _freeze(self)
 

@@ -202,7 +202,7 @@ class Database(Datasets):
                     time.sleep(_POLL_S)
                 return runs.stored_result(self.connection, run_id, after=after)
             except KeyboardInterrupt:
-                # On a connection of its own: the interrupted one may still be in the middle of a statement.
+                # On a separate connection: the interrupted one may still be in the middle of a statement.
                 with suppress(DbanonError, psycopg.Error), connect(self.target.url) as fresh:
                     queue.cancel_run(fresh, run_id)
                 raise

@@ -274,7 +274,7 @@ class Membership(Base):
 
 
 class Hiding(Base):
-    """Among whom a record is hidden; the table has no key, the mapper's is record and others."""
+    """The records that a record is hidden among; the table has no key, the mapper's is record and others."""
 
     __tablename__ = "hiding"
     run_id: Mapped[int] = mapped_column(ForeignKey("dbanon.run.run_id"), primary_key=True)

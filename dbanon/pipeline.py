@@ -210,7 +210,7 @@ def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
         with reading.open_reader(url) as reader:
             evidence = reader.evidence(run_id)
         return attacker(family.attack).attack(evidence)
-    except StoreError:  # the server went away: nothing was decided, and nothing is recorded
+    except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
         raise
     except DbanonError as error:  # its sentence names no subject and no place
         why = str(error)

@@ -70,7 +70,7 @@ def set_status(connection: Connection, claim: Claim, status: str | None, **colum
     CancelledError
         If the run was cancelled, and `status` is another.
     StoreError
-        If another process has the run by now: its lock was lost, or it has ended.
+        If another process has the run: its lock was lost, or it has ended.
     """
     unknown = set(columns) - set(_RUN_COLUMNS)
     if unknown:
@@ -224,5 +224,5 @@ def may_compute(connection: Connection) -> bool:
 
 
 def reap_runs(connection: Connection) -> int:
-    """Requeue or fail every run whose worker went away; returns how many."""
+    """Requeue or fail every run whose worker's session has ended; returns how many."""
     return cast("int", one(connection, "SELECT dbanon_internal.reap_runs()"))

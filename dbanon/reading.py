@@ -316,7 +316,7 @@ def open_reader(url: str) -> Iterator[Reader]:
     Parameters
     ----------
     url : str
-        A connection of its own is opened. While it is open the server keeps what the snapshot sees, so close it before
+        A separate connection is opened. While it is open the server keeps what the snapshot sees, so close it before
         a long computation.
     """
     with errors_translated(), connect(url) as connection, _arrow.snapshot(connection) as snapshot:

@@ -300,8 +300,8 @@ def _demand_closed_schema(connection: Connection, schema: str, names: _roles.Nam
         owner = "".join(f"`ALTER SCHEMA {schema} OWNER TO pg_database_owner`" for _, owns, _ in rows if owns)
         revoke = f"`REVOKE CREATE ON SCHEMA {schema} FROM {others}`" if others else ""
         raise StoreError(
-            f"Only superusers, the database's owner and {names.admin} may create in the schema of PostGIS, or others "
-            f"could put functions in the place of its own. In {schema} {', '.join(name for name, *_ in rows)} may as "
+            f"Only superusers, the database's owner and {names.admin} may create in the schema of PostGIS, or other "
+            f"logins could shadow its functions. In {schema} {', '.join(name for name, *_ in rows)} may as "
             f"well; run {' and '.join(filter(None, (owner, revoke)))}."
         )
 
@@ -453,5 +453,5 @@ def _failure(error: BaseException | None) -> StoreError:
             sqlstate,
         )
     return StoreError(
-        f"The upgrade failed and was undone. The server said: {said}. Mend that and run it again.", sqlstate
+        f"The upgrade failed and was undone. The server said: {said}. Correct that and run it again.", sqlstate
     )

@@ -18,6 +18,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -403,11 +404,14 @@ class EmbeddedServer:
 
     def _make_private(self, directory: Path) -> None:
         """Make a 0700 directory of the server's user; refuse one that another user could have put there."""
-        try:
-            directory.mkdir(mode=0o700)
-            os.chown(directory, self._account.uid, self._account.gid, follow_symlinks=False)
-        except FileExistsError:
-            pass
+        if not os.path.lexists(directory):
+            # It gets its name when it has its owner: another process that starts at the same time sees it whole.
+            fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+            os.chown(fresh, self._account.uid, self._account.gid)
+            try:
+                fresh.rename(directory)
+            except OSError:  # the other process was first, and has put something into it
+                fresh.rmdir()
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._account.uid or found.st_mode & 0o077:
             raise StoreError(

@@ -169,8 +169,8 @@ def demand_image(image: str | None = None) -> str:
                 _build(docker, client, name)
     except docker.errors.DockerException as error:
         raise StoreError(
-            f"The image {name} must be there, or be built from docker/, or be pulled. Got: {str(error)[:200]}; mend "
-            "that, or name another image in DBANON_TEST_IMAGE."
+            f"The image {name} must be there, or be built from docker/, or be pulled. Got: {str(error)[:200]}; "
+            "correct that, or name another image in DBANON_TEST_IMAGE."
         ) from None
     finally:
         client.close()
@@ -191,7 +191,7 @@ def _engine() -> tuple[Any, Any]:
     """Return the docker module and a client of an engine that answers."""
     from dbanon.errors import StoreError
 
-    absent = StoreError("A Docker engine must answer. Got none; start one or set DBANON_TEST_SERVER=embedded.")
+    absent = StoreError("No Docker engine answered. Start one or set DBANON_TEST_SERVER=embedded.")
     if not _answers(os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"):
         raise absent
     try:
@@ -332,7 +332,7 @@ def template_database(server: "Target") -> Iterator[str]:
     Yields
     ------
     str
-        Name of the database, to which nobody can connect.
+        Name of the database, to which no login can connect.
     """
     from dbanon import schema
 

@@ -19,7 +19,7 @@ Float = NDArray[np.float64]
 
 
 def _finite(values: Float) -> bool:
-    """Whether all are: the extremes of an array tell, and take no memory."""
+    """Whether all are: the extremes of an array decide it, and take no memory."""
     return not values.size or bool(np.isfinite(values.min()) and np.isfinite(values.max()))
 
 

@@ -75,7 +75,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
         if not queue.may_compute(database.connection):
             raise StoreError(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
-                "one has not; GRANT it."
+                "one does not; GRANT it."
             )
     settings = Settings(dsn=dsn, grace_s=grace_s, parent=os.getpid())
     context = multiprocessing.get_context("spawn")
@@ -93,7 +93,7 @@ def serve(dsn: str | None, *, jobs: int, grace_s: float, say: Callable[[str], No
     if useless == _READ_ONLY:
         raise _sqlstate.read_only()
     if useless:
-        raise SchemaMismatch("The schema must stay at the revision this worker needs. It changed; start a worker anew.")
+        raise SchemaMismatch("The schema left the revision that this worker needs. The worker ended; start it again.")
 
 
 def _catch_signals() -> list[int]:

@@ -1,6 +1,6 @@
 """Runs the revisions, then every file of ``sql/``, in one transaction, as the role that owns everything.
 
-The caller hands over an open connection in a transaction of its own (``config.attributes["connection"]``), which has
+The caller hands over an open connection in a separate transaction (``config.attributes["connection"]``), which has
 become the admin role and has the search_path ``pg_catalog, pg_temp``; the folder of SQL files (``"sql"``); and what is
 filled in for the marks in revisions and files (``"marks"``). A broken revision or file rolls everything back.
 """

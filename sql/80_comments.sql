@@ -41,7 +41,7 @@ COMMENT ON COLUMN dbanon.fix.subject IS 'Its subject.';
 COMMENT ON COLUMN dbanon.fix.seq IS 'Place within the trajectory, from 1.';
 COMMENT ON COLUMN dbanon.fix.t IS 'When.';
 COMMENT ON COLUMN dbanon.fix.position IS 'Where: a POINT in the dataset''s SRID.';
-COMMENT ON VIEW dbanon.subject_day IS 'Where a dataset is cut into days: which day of which subject a trajectory is. A day is a record of its own, its person is the subject.';
+COMMENT ON VIEW dbanon.subject_day IS 'Where a dataset is cut into days: which day of which subject a trajectory is. A day is a separate record, its person is the subject.';
 COMMENT ON COLUMN dbanon.subject_day.dataset_id IS 'The dataset.';
 COMMENT ON COLUMN dbanon.subject_day.trajectory_id IS 'The trajectory; it crosses no midnight of the dataset''s day_zone.';
 COMMENT ON COLUMN dbanon.subject_day.subject IS 'The person.';
@@ -72,10 +72,10 @@ COMMENT ON COLUMN dbanon.request.subject IS 'The sender.';
 COMMENT ON COLUMN dbanon.request.sent_at IS 'When it was sent.';
 COMMENT ON COLUMN dbanon.request.content IS 'Its name-value pairs, an object.';
 
-COMMENT ON TABLE dbanon.site IS 'A sensitive site: a place that nobody may be tied to.';
+COMMENT ON TABLE dbanon.site IS 'A sensitive site: a place to which no subject may be tied.';
 COMMENT ON COLUMN dbanon.site.site_id IS 'Key.';
 COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (held by a trigger).';
-COMMENT ON COLUMN dbanon.site.name IS 'What it is called; null where nobody said.';
+COMMENT ON COLUMN dbanon.site.name IS 'What it is called; null where the source has no name.';
 COMMENT ON COLUMN dbanon.site.geom IS 'Where it is, in the dataset''s SRID: a point, or a shape, whose bounding rectangle counts.';
 
 COMMENT ON TABLE dbanon.poi IS 'A point of interest, such as a cafe.';
@@ -87,7 +87,7 @@ COMMENT ON COLUMN dbanon.poi.geom IS 'Where it is, in the dataset''s SRID.';
 COMMENT ON TABLE dbanon.cell IS 'The area a base station covers.';
 COMMENT ON COLUMN dbanon.cell.cell_id IS 'Key.';
 COMMENT ON COLUMN dbanon.cell.dataset_id IS 'The dataset it belongs to (held by a trigger).';
-COMMENT ON COLUMN dbanon.cell.name IS 'What the station is called; null where nobody said.';
+COMMENT ON COLUMN dbanon.cell.name IS 'What the station is called; null where the source has no name.';
 COMMENT ON COLUMN dbanon.cell.geom IS 'The area, a polygon or several, in the dataset''s SRID.';
 
 COMMENT ON TABLE dbanon.quasi_identifier IS 'A time at which an adversary may know where a subject was.';
@@ -167,15 +167,15 @@ COMMENT ON COLUMN dbanon.run.finished_at IS 'When it ended.';
 
 COMMENT ON COLUMN dbanon.run.todo IS 'What a worker still has to do: compute (and verify), or verify; null: nothing.';
 COMMENT ON COLUMN dbanon.run.attempts IS 'How often a worker has begun what is to do. A later one finishes nothing an earlier one began.';
-COMMENT ON COLUMN dbanon.run.most_attempts IS 'After this many attempts whose worker went away it is given up.';
-COMMENT ON COLUMN dbanon.run.worker IS 'Who works on it now: host and process; null: nobody.';
+COMMENT ON COLUMN dbanon.run.most_attempts IS 'After this many attempts whose worker ended early it is given up.';
+COMMENT ON COLUMN dbanon.run.worker IS 'The worker that works on it now: host and process; null: none.';
 COMMENT ON COLUMN dbanon.run.held_by IS 'Session of the one who works on it, or last did: it lives as long as it holds its lock.';
 COMMENT ON COLUMN dbanon.run.stage IS 'What is being done now.';
 COMMENT ON COLUMN dbanon.run.stage_done IS 'How much of the stage is done.';
-COMMENT ON COLUMN dbanon.run.stage_total IS 'How much the stage is in all; null where nobody knows.';
+COMMENT ON COLUMN dbanon.run.stage_total IS 'How much the stage is in all; null where that is not known.';
 COMMENT ON COLUMN dbanon.run.rows IS 'Cloaks written.';
 COMMENT ON COLUMN dbanon.run.error_kind IS 'What was wrong: parameter, data, infeasible, store (the server) or other.';
-COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When somebody asked for its end.';
+COMMENT ON COLUMN dbanon.run.cancel_requested_at IS 'When its cancellation was requested.';
 COMMENT ON COLUMN dbanon.run.cancel_requested_by IS 'Login that asked.';
 
 COMMENT ON VIEW dbanon.runs IS 'Every run: what it is, how far it is, how it ended.';
@@ -249,7 +249,7 @@ COMMENT ON COLUMN dbanon.membership.record_id IS 'The record of that run.';
 COMMENT ON COLUMN dbanon.membership.trajectory_id IS 'The trajectory (checked by the attack).';
 COMMENT ON COLUMN dbanon.membership.period IS 'The stretch it is carried for; null: the whole record.';
 
-COMMENT ON TABLE dbanon.hiding IS 'Among whom a record is hidden, where such sets overlap. Private; every verification needs it.';
+COMMENT ON TABLE dbanon.hiding IS 'The records that a record is hidden among, where such sets overlap. Private; every verification needs it.';
 COMMENT ON COLUMN dbanon.hiding.run_id IS 'The run (held by a trigger).';
 COMMENT ON COLUMN dbanon.hiding.record_id IS 'The record that is hidden.';
 COMMENT ON COLUMN dbanon.hiding.period IS 'When it is; null: the whole record.';
@@ -266,7 +266,7 @@ COMMENT ON COLUMN dbanon.verification.checked_at IS 'When.';
 COMMENT ON COLUMN dbanon.verification.checked_by IS 'Login that verified.';
 COMMENT ON COLUMN dbanon.verification.clauses IS 'What must hold, one by one: [{name, passed, violations, sentence}].';
 
-COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: whoever read a withdrawn release still knows it.';
+COMMENT ON TABLE dbanon.release IS 'What was ever published, append-only: readers of a withdrawn release still know it.';
 COMMENT ON COLUMN dbanon.release.release_id IS 'Key; the rows are in dbanon.release_<release_id> until withdrawn.';
 COMMENT ON COLUMN dbanon.release.name IS 'The view in schema published; free again once withdrawn.';
 COMMENT ON COLUMN dbanon.release.run_id IS 'The run it is a copy of.';
@@ -278,7 +278,7 @@ COMMENT ON COLUMN dbanon.release.withdrawn_at IS 'When it was withdrawn; null wh
 COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
 
 COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it; null where none overlapped.';
-COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
+COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
@@ -295,9 +295,9 @@ COMMENT ON COLUMN dbanon.releases.published_by IS 'Login that published.';
 COMMENT ON COLUMN dbanon.releases.withdrawn_at IS 'When it was withdrawn; null while live.';
 COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
 COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
-COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where nobody had to say.';
+COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 
-COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: an adversary knows it for ever.';
+COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: it stays known to an adversary permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
 COMMENT ON COLUMN dbanon.grouping.alone IS 'False: the subjects are one group; true: each of them was published by itself.';

@@ -48,13 +48,14 @@ BEGIN
             ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
              'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),
             ('refuse_delete', 'grouping', 'BEFORE', 'DELETE OR TRUNCATE', 'refuse_change', 'STATEMENT'),
+            ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
         ) w (name, relation, moment, event, calls, firing)
     LOOP
         EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON dbanon.%I %s EXECUTE FUNCTION dbanon_internal.%I()',
                        trigger.name, trigger.moment, trigger.event, trigger.relation, trigger.firing, trigger.calls);
     END LOOP;
-    -- Those of releases' own tables too, where somebody has changed them; those of views cannot be switched off.
+    -- Those of releases' own tables too, where an administrator has changed them; those of views cannot be switched off.
     FOR trigger IN
         SELECT t.tgrelid::regclass AS relation, t.tgname AS name
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid

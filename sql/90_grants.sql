@@ -9,7 +9,7 @@ GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
--- Workers compute and verify; they load nothing and publish nothing. Nobody reads the channels of the workers.
+-- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.run, dbanon.runs,
     dbanon.workers, dbanon.verification, dbanon.release, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
@@ -31,7 +31,7 @@ BEGIN
     FOREACH thing IN ARRAY dbanon_internal.run_tables() || 'cloak'::text LOOP
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON dbanon.%I TO @worker@', thing);
     END LOOP;
-    -- A function that runs with the rights of its caller gives nobody a right.
+    -- A function that runs with the rights of its caller gives no caller a right.
     FOR thing IN
         SELECT p.oid::regprocedure::text FROM pg_proc p
         WHERE p.pronamespace IN ('dbanon'::regnamespace, 'dbanon_internal'::regnamespace) AND NOT p.prosecdef

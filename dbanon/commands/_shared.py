@@ -19,7 +19,7 @@ def _group(help_text: str) -> typer.Typer:
     return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
-app = _group("Publish trajectories from PostGIS as cloaked views that are attacked before anyone may read them.")
+app = _group("Publish trajectories from PostGIS as cloaked views that are attacked before an analyst may read them.")
 db_app = _group("The embedded server, and the schema on any server.")
 load_app = _group("Load data files into a dataset.")
 app.add_typer(db_app, name="db", epilog=GLOBAL)

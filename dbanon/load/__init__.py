@@ -47,7 +47,7 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TableColumns:
-    """Which column of a table holds what; `geom` is a point or shape, `trip` tells a subject's trajectories apart."""
+    """Which column of a table holds what; `geom` is a point or shape, `trip` separates a subject's trajectories."""
 
     subject: str
     time: str
@@ -78,7 +78,7 @@ class Options:
     drop_outliers : bool
         Leave out what lies far outside the rest, in place or time, and not only count it.
     subject_per_day : bool
-        Cut subjects at each midnight of `tz`, UTC unless given: each day is a record of its own, of the same person.
+        Cut subjects at each midnight of `tz`, UTC unless given: each day is a separate record, of the same person.
     """
 
     dataset: str
@@ -137,7 +137,7 @@ def load_trajectories(
         In the order that decides between contradicting fixes.
     options : Options
     columns : Columns, optional
-        Subject ``-`` makes every row a subject of its own.
+        Subject ``-`` makes every row a separate subject.
     progress : callable, optional
         Called with a stage, what is done and the total or None.
 
@@ -159,7 +159,7 @@ def load_trajectories(
     _trajectories.refuse_names_of_each_other(columns.x, columns.y)
     source = Files(tuple(files), columns, options.tz, options.bbox)
     arguments = {**options.arguments(), "crs": options.crs or "EPSG:4326"}
-    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_days(%s, %s)", [columns.subject, options.subject_per_day])
         begun = connection.execute(_BEGIN, arguments).fetchone()
         geographic, first = cast("tuple[bool, int]", begun)
@@ -197,7 +197,7 @@ def import_trajectories(
         As in SQL, with its schema where the search path does not lead to it.
     options : Options
     columns : TableColumns
-        Subject ``-`` makes every row a subject of its own.
+        Subject ``-`` makes every row a separate subject.
     progress : callable, optional
 
     Returns
@@ -213,7 +213,7 @@ def import_trajectories(
     """
     progress = progress or silent
     arguments = {**options.arguments(), **vars(columns)}
-    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         arguments["table"] = _found(connection, table)
         with connection.cursor(row_factory=dict_row) as cursor:
             loads = cursor.execute(_IMPORT, arguments).fetchall()
@@ -224,7 +224,7 @@ def import_trajectories(
 
 
 def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]], notices: Sequence[str]) -> LoadReport:
-    """Tell what became of trajectories: `loads` has a row for each source."""
+    """Report what became of trajectories: `loads` has a row for each source."""
     quarantined, kept = _staging.totals([(load["rows_kept"], load["quarantined"]) for load in loads])
     made = loads[0]
     first, last = (cast("datetime", made[name]).replace(tzinfo=UTC) for name in ("first_time", "last_time"))

@@ -1,6 +1,6 @@
 """Rows of CSV and Parquet files in batches of bounded size.
 
-A file that is no table at all is an error, told in one sentence that quotes no cell.
+A file that is no table at all is an error, reported in one sentence that quotes no cell.
 """
 
 import csv
@@ -30,7 +30,7 @@ _KINDS = {
     stat.S_IFSOCK: "a socket; write what it says to a file first",
 }
 _SEPARATORS = ",;\t|"
-_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is told of a header, which may hold somebody's data
+_NAME = re.compile(r"\s*[^\W\d][\w .()/-]{0,39}\s*")  # what is quoted of a header, which may hold a person's data
 _VALUE = re.compile(r"\d\.\d|\d{3}")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -72,7 +72,7 @@ def _demand_single_lines(path: Path, name: str, column: pa.Array, first: int) ->
     if at >= 0:
         raise DataError(
             f"A cell in column '{name}' of {path.name} must be on one line. The one of line {first + at} is not; a "
-            "quote may be open there, mend it."
+            "quote may be open there, correct it."
         )
 
 
@@ -116,7 +116,7 @@ def _complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
         cells = "1 cell" if row[3] == "1" else f"{row[3]} cells"
-        return f"Line {row[1]} has {cells} where the header has {row[2]}; mend or remove it."
+        return f"Line {row[1]} has {cells} where the header has {row[2]}; correct or remove it."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8; convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):
@@ -161,7 +161,7 @@ def _csv(
 
 
 def _stream(path: Path, *, zipped: bool) -> tuple[Any, Any]:
-    """Open a file; returns the stream of its text, and the file whose position tells how far it was read."""
+    """Open a file; returns the stream of its text, and the file whose position is how far it was read."""
     file = pa.OSFile(str(path))
     return (pa.CompressedInputStream(file, "gzip") if zipped else file), file
 
@@ -184,7 +184,7 @@ def _first_line(path: Path, head: bytes) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether what a file calls a column looks like a name, and not like somebody's data."""
+    """Whether what a file calls a column looks like a name, and not like a person's data."""
     return bool(_NAME.fullmatch(text)) and not _VALUE.search(text)
 
 

@@ -1,7 +1,7 @@
 """Features of GeoJSON, GeoPackage and Shapefile: what a file of these says, checked before GDAL sees it.
 
 Invariants: only a file of this machine is opened, by its real path, and only one that begins as one of the three kinds
-does; GDAL runs in a process of its own (`_gis_reader`). No message quotes a value.
+does; GDAL runs in a separate process (`_gis_reader`). No message quotes a value.
 """
 
 import json
@@ -113,10 +113,10 @@ def _epsg(path: Path, crs: str) -> str:
 def _fault(path: Path, said: bytes, *, layer: str | None, label: str | None) -> DataError:
     """Say in one sentence what `_gis_reader` found wrong; a process that was ended said nothing."""
     try:
-        told: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(said)
     except ValueError:
-        told = {"fault": "broken"}
-    layers, columns = _names(told.get("layers", [])), _names(told.get("columns", []))
+        answer = {"fault": "broken"}
+    layers, columns = _names(answer.get("layers", [])), _names(answer.get("columns", []))
     return DataError(
         {
             "layer": f"{path.name} must have a layer '{layer}'. It has{layers}; name the right one.",
@@ -126,7 +126,7 @@ def _fault(path: Path, said: bytes, *, layer: str | None, label: str | None) -> 
             "memory": f"{path.name} must fit into memory. It does not; split it.",
             "drivers": "GDAL must be limited to three kinds of files. This pyogrio cannot be; install another version.",
         }.get(
-            str(told.get("fault")),
+            str(answer.get("fault")),
             f"{path.name} must be a whole {_KINDS}. Got a file that breaks off or is of another kind; check it.",
         )
     )

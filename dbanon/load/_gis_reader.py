@@ -1,4 +1,4 @@
-"""Reads a geographic file in a process of its own: ``python -I _gis_reader.py FILE LAYER COLUMN``.
+"""Reads a geographic file in a separate process: ``python -I _gis_reader.py FILE LAYER COLUMN``.
 
 Invariants: GDAL has three drivers, none of which follows an address, and no more memory than `MOST_BYTES`; what it does
 to a hostile file, it does to this process. Standard output holds the features as an Arrow stream (``wkb`` and

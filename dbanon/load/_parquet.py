@@ -51,11 +51,11 @@ class _Column:
             self.dictionary = max(self.dictionary, size)
             return 0
         # Those of the second version name their encoding after the counts of nulls and rows.
-        told, encoding = (header[8], 4) if 8 in header else (header[5], 2)
-        self.encodings.add(told[encoding])
+        counts, encoding = (header[8], 4) if 8 in header else (header[5], 2)
+        self.encodings.add(counts[encoding])
         self.page = max(self.page, size)
-        self.width = max(self.width, size / max(told[1], 1))
-        return int(told[1])
+        self.width = max(self.width, size / max(counts[1], 1))
+        return int(counts[1])
 
     @property
     def is_shared(self) -> bool:

@@ -100,8 +100,8 @@ class Times:
 
     Notes
     -----
-    Numbers are taken to be of one unit, told by the median of the first of them: a stray huge number among seconds is a
-    wrong time, not a right one in another unit.
+    Numbers are taken to be of one unit, decided by the median of the first of them: a stray huge number among seconds
+    is a wrong time, not a right one in another unit.
     """
 
     def __init__(self, tz: str | None) -> None:
@@ -148,7 +148,7 @@ class Times:
 
 
 def per_second(size: float) -> float:
-    """How many units make a second, told by the size of a typical number of them since 1970.
+    """How many units make a second, by the size of a typical number of them since 1970.
 
     Raises
     ------

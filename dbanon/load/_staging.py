@@ -21,7 +21,7 @@ from dbanon._progress import Progress
 
 Connection = psycopg.Connection[Any]
 
-_SAID = "DA018"  # SQLSTATE of what dbanon's own functions tell
+_SAID = "DA018"  # SQLSTATE of the notices of dbanon's own functions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class LoadReport:
 class Staging:
     """Temporary tables of one load; `columns` are those of ``dbanon_staged``, `read` counts the rows of each source.
 
-    `cells` names, for each column of the source, the column that tells what was read from it, for the quarantine.
+    `cells` names, for each column of the source, the column that holds what was read from it, for the quarantine.
     `remedy` is what to do where no row is usable.
     """
 
@@ -82,7 +82,7 @@ def totals(loads: Sequence[tuple[int, Mapping[str, int]]]) -> tuple[dict[str, in
 
 
 @contextmanager
-def telling(connection: Connection, progress: Progress) -> Iterator[list[str]]:
+def notices_of(connection: Connection, progress: Progress) -> Iterator[list[str]]:
     """Pass on what the SQL functions of a load say, for a block in a transaction: stages to `progress`.
 
     Yields

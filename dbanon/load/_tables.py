@@ -124,7 +124,7 @@ def load_places(
         If the file is no table or no row is usable and new; nothing is stored then.
     """
     columns, progress = columns or PlaceColumns(), progress or silent
-    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         srid = _claimed(connection, dataset)
         if _gis.is_gis(file):
             rows, crs = _features(file, columns, layer, crs)
@@ -184,7 +184,7 @@ def _features(file: Path, columns: PlaceColumns, layer: str | None, crs: str | N
     """Read places from a geographic file; their lines are the numbers of its features."""
     if (columns.x, columns.y, columns.geom) != (None, None, None):
         raise ParameterError(
-            f"{file.name} has geometries of its own. Got columns for them; leave out --x, --y and --geom."
+            f"{file.name} holds its own geometries. Got columns for them; leave out --x, --y and --geom."
         )
     found = _gis.features(file, layer=layer, label=columns.name)
     return _feature_rows(found.parts, columns.name), _gis.system(file, found.crs, crs)
@@ -277,7 +277,7 @@ def load_requests(
 ) -> LoadReport:
     """Load LBS requests; the named columns become a JSON object of name-value texts, without empty cells.
 
-    Requests are kept whenever they were sent and whoever sent them: a run counts those it cannot use.
+    Requests are kept whatever their time and sender: a run counts those it cannot use.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ def load_requests(
     """
     columns, progress = tuple(columns), progress or silent
     _parse.check_zone(tz)
-    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         connection.execute(
             "SELECT dbanon_internal.check_request_columns(%s, %s, %s::text[])", [subject, time, list(columns)]
         )
@@ -353,7 +353,7 @@ def load_quasi_identifiers(
     """
     progress, kind = progress or silent, "quasi-identifiers"
     _parse.check_zone(tz)
-    with errors_translated(), connection.transaction(), _staging.telling(connection, progress) as notices:
+    with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_differ(%s::text[], 'subject and time')", [[subject, time]])
         srid = _claimed(connection, dataset)
         _copy(connection, file, 0, _events(file, [subject, time], tz, progress, "--subject or --time"))

@@ -18,7 +18,7 @@ from dbanon.load._bbox import Box
 
 MB = 1024**2
 ITS_OWN = "-"
-"""As the name of the subject column: every row is a subject of its own."""
+"""As the name of the subject column: every row is a separate subject."""
 OPTIONS = "--subject, --time, --x, --y or --trip"
 _SWAPPED = "swapped-axes"
 _LATITUDES = {"lat", "latitude", "northing", "north"}
@@ -146,16 +146,16 @@ def check_files(paths: Sequence[Path]) -> None:
         raise ParameterError(f"Each file must be named once. Got {twice.name} more than once; leave out the others.")
 
 
-def check_differ(named: list[str], told: str) -> None:
+def check_differ(named: list[str], what: str) -> None:
     """Raise `ParameterError` if a column is named twice."""
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
-        raise ParameterError(f"The columns of {told} must differ. Got '{twice}' twice; name each as it is called.")
+        raise ParameterError(f"The columns of {what} must differ. Got '{twice}' twice; name each as it is called.")
 
 
-def check_named(named: list[str], trip: str | None, told: str) -> None:
+def check_named(named: list[str], trip: str | None, what: str) -> None:
     """Raise `ParameterError` if a column is named twice, or any but the first is `ITS_OWN`."""
-    check_differ(named, told)
+    check_differ(named, what)
     if ITS_OWN in [*named[1:], trip]:
         raise ParameterError(f"Only the subject can be '{ITS_OWN}'. Got it for another column; name that column.")
 
@@ -163,7 +163,7 @@ def check_named(named: list[str], trip: str | None, told: str) -> None:
 def tracked(
     path: Path, names: list[str], progress: Progress, *, options: str, may_break: Collection[str] = ()
 ) -> Iterator[_files.Batch]:
-    """Read the batches of a file and tell how much of it is done, in MB; `options` are those that name columns."""
+    """Read the batches of a file and report how much of it is done, in MB; `options` are those that name columns."""
     stage = f"reading {path.name}, MB"
     progress(stage, 0, None)
     for batch in _files.batches(path, names, options=options, may_break=may_break):

@@ -1,6 +1,6 @@
 """A dataset that is loaded into: whose turn it is, whether it may be, and its row; the SQL functions decide.
 
-Invariant: nobody else loads into the dataset until the transaction that claimed it ends.
+Invariant: no other session loads into the dataset until the transaction that claimed it ends.
 """
 
 from typing import Literal, cast

@@ -44,7 +44,7 @@ def parameter(
     default : object
         Its default; ``None`` means "derived from the data", and the help says how.
     help : str
-        One sentence for someone who has not read the paper.
+        One sentence for a reader who has not read the paper.
     type : {"integer", "number", "choice", "switch", "instant", "name"}
         An instant is given as ISO 8601 with a zone or as unix seconds, and held as unix seconds. A name is that of a
         set or category of the data.
@@ -82,16 +82,16 @@ class Algorithm:
 
 def since() -> Any:
     """Describe the parameter `since`, which every family has."""
-    told = (
+    help = (
         "First time considered, ISO 8601 with a zone or unix seconds, a multiple of grid_s; by default all of the data."
     )
-    return parameter(None, told, type="instant")
+    return parameter(None, help, type="instant")
 
 
 def until() -> Any:
     """Describe the parameter `until`, which every family has."""
-    told = "Time before which all rows end, a multiple of grid_s; later data are not considered. By default all are."
-    return parameter(None, told, type="instant")
+    help = "Time before which all rows end, a multiple of grid_s; later data are not considered. By default all are."
+    return parameter(None, help, type="instant")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +110,8 @@ class Method:
     hides : {"sender", "place"}
         The secret it keeps: who sent a request, or where people were.
     hidden_by : {"record", "region", "hiding"}
-        Among whom its people are hidden: the members of a record; those whose rows have one region and period; stored
-        hiding sets.
+        What hides its people among one another: the members of a record; those whose rows have one region and period;
+        stored hiding sets.
     reads, joins : tuple of str
         Inputs beside the trajectories (`requests`, `sites`, `quasi_identifiers`, `cells`): given to `anonymise`, which
         needs them, or to `attach`.
@@ -128,7 +128,7 @@ class Method:
     totals : mapping
         By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
     reasons : mapping
-        By reason for leaving somebody or something out, as in ``suppressed``: what it means.
+        By reason for leaving people or requests out, as in ``suppressed``: what it means.
     example : mapping
         Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
@@ -183,7 +183,7 @@ class Method:
     def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
         """Make parameters from names and values (text or JSON), checked: all checks that need no data.
 
-        Of several faults it is told the same one in whatever order they are given, as
+        Of several faults the same one is reported in whatever order they are given, as
         `dbanon_internal.check_params` does.
 
         Raises

@@ -346,7 +346,7 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     if slow:
         raise DataError(
             f"A speed limit must be at least {SLOWEST_KMH:g} km/h. Got {slow} edges of {table.path.name} with a lower "
-            "one; mend them, or see --limits."
+            "one; correct them, or see --limits."
         )
     return kmh / 3.6
 
@@ -411,13 +411,13 @@ class _Table:
             values = self.columns[name].cast(pa.float64()).to_numpy()
         except pa.ArrowInvalid:
             raise DataError(
-                f"Column '{name}' of {self.path.name} must hold numbers. Got text or an empty cell; mend the file."
+                f"Column '{name}' of {self.path.name} must hold numbers. Got text or an empty cell; correct the file."
             ) from None
         bad = int((~np.isfinite(values)).sum())
         if bad:
             raise DataError(
                 f"Column '{name}' of {self.path.name} must hold finite numbers. Got {bad} that are NaN or infinite; "
-                "mend or remove these rows."
+                "correct or remove these rows."
             )
         return np.asarray(values, dtype=np.float64)
 
@@ -434,7 +434,7 @@ def _parsed(path: Path, text: str, names: list[str], cut: str = ",") -> list[pa.
         )
     except pa.ArrowInvalid:
         raise DataError(
-            f"Every line of {path.name} must have as many cells as its first. Got one that has not; mend the file."
+            f"Every line of {path.name} must have as many cells as its first. Got one with others; correct the file."
         ) from None
     return [pc.utf8_trim_whitespace(column.combine_chunks()) for column in table.columns]
 

@@ -298,7 +298,7 @@ CREATE TABLE dbanon.release (
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 
--- Who was hidden with whom in a release: known to an adversary for ever, whatever becomes of run and data.
+-- Who was hidden with whom in a release: known to an adversary permanently, whatever becomes of run and data.
 CREATE TABLE dbanon.grouping (
     release_id bigint NOT NULL REFERENCES dbanon.release,
     period tstzrange NOT NULL CHECK (NOT isempty(period)),

@@ -180,9 +180,6 @@ COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
 'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are
 written to the tables.';
 
-CREATE OR REPLACE TRIGGER write_cloak INSTEAD OF INSERT OR UPDATE OR DELETE ON dbanon.cloak
-    FOR EACH ROW EXECUTE FUNCTION dbanon_internal.write_cloak();
-
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
     run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

@@ -22,7 +22,7 @@
 --         for dbanon.publish one that wrote to data or runs
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
---   DA018 not an error: what is told while something is done
+--   DA018 not an error: a notice of what is being done
 
 CREATE OR REPLACE FUNCTION dbanon_internal.data_tables() RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -150,7 +150,7 @@ DECLARE
     found_some boolean;
 BEGIN
     FOREACH source IN ARRAY dbanon_internal.run_tables() LOOP
-        -- Mostly there are none; then this waits for nobody who has locked the tables.
+        -- Mostly there are none; then this waits for no session that has locked the tables.
         EXECUTE format('SELECT EXISTS (SELECT FROM dbanon.%I s WHERE s.run_id = $1)', source) INTO found_some USING run_id;
         IF found_some THEN
             EXECUTE format('DELETE FROM dbanon.%I s WHERE s.run_id = $1', source) USING run_id;
@@ -229,7 +229,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_run_rows() IS
 'Keeps what a run that was ever published wrote as it was: an adversary keeps what was published, so its grouping must
-be known for ever.';
+stay known permanently.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -255,15 +255,15 @@ BEGIN
     PERFORM FROM ONLY dbanon.dataset d WHERE d.dataset_id = OLD.dataset_id FOR SHARE;  -- a publication that has begun comes first
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The subjects of a dataset that was ever published must keep their names. Got an UPDATE of them.'
-            USING ERRCODE = 'DA007', DETAIL = 'Whom one release hides with whom is held against the next by their names.',
-                  HINT = 'To erase somebody, call dbanon.forget_subject.';
+            USING ERRCODE = 'DA007', DETAIL = 'The groups of one release are compared with those of the next by the names of their subjects.',
+                  HINT = 'To erase a subject, call dbanon.forget_subject.';
     END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.guard_subject() IS
-'Keeps who is who in a dataset that was ever published: under another name, everybody would look new to the measure of
-what two releases tell together.';
+'Keeps who is who in a dataset that was ever published: under another name, a subject would look new to the measure of
+what two releases reveal together.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_release() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -279,7 +279,7 @@ BEGIN
         END IF;
     END IF;
     RAISE EXCEPTION 'Table dbanon.release must only grow, and a release be withdrawn once. Got another %.', TG_OP
-        USING ERRCODE = 'DA006', DETAIL = 'What was published is known to an adversary for ever.',
+        USING ERRCODE = 'DA006', DETAIL = 'What was published stays known to an adversary permanently.',
               HINT = 'Use dbanon.publish and dbanon.unpublish.';
 END
 $$;

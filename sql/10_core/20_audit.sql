@@ -1,6 +1,6 @@
 -- Who did what: triggers write dbanon.audit, so that no way of doing it leaves no line.
 --
--- A line is there for ever, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file.
+-- A line stays permanently, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_audit() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -92,7 +92,7 @@ DECLARE
         WHEN 'UPDATE' THEN format(counting || ' UNION ALL ' || counting, 'changed', 'added')
         ELSE 'SELECT NULL::bigint AS dataset_id, NULL::bigint AS rows' END;
 BEGIN
-    -- Also where our own functions do it: whether they do cannot be told for certain, since callers write into the stack of calls.
+    -- Also where our own functions do it: whether they do cannot be determined, since callers write into the stack of calls.
     EXECUTE format(
         'INSERT INTO dbanon.audit (action, dataset, detail) '
         'SELECT ''change'', d.name, jsonb_strip_nulls(jsonb_build_object( '

@@ -11,7 +11,7 @@ SELECT
 FROM ONLY dbanon.trajectory t
 CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) p;
 
--- Where a dataset is cut into days, which day of which subject a trajectory is: a record of its own, of the same person.
+-- Where a dataset is cut into days, which day of which subject a trajectory is: a separate record, of the same person.
 CREATE OR REPLACE VIEW dbanon.subject_day AS
 SELECT
     t.dataset_id,

@@ -48,7 +48,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.is_number(text) IS
 'Whether a text is a number as people write it: digits, perhaps with sign, point and exponent.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.shown(value jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.format_value(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -62,7 +62,7 @@ AS $$
         ELSE value #>> '{}'
     END
 $$;
-COMMENT ON FUNCTION dbanon_internal.shown(jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.format_value(jsonb) IS
 'A value as an error shows it: as it was given, texts that are no numbers in quotes, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.as_number(value jsonb) RETURNS numeric
@@ -190,7 +190,7 @@ BEGIN
     converted := dbanon_internal.as_parameter(about, value);
     IF converted IS NULL THEN
         RAISE EXCEPTION 'The ''%'' parameter of % must be %. Got % instead.', about ->> 'name', method,
-                about ->> 'requirement', coalesce(dbanon_internal.shown(value), 'null')
+                about ->> 'requirement', coalesce(dbanon_internal.format_value(value), 'null')
             USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', about ->> 'help', about ->> 'default_text');
     END IF;
     RETURN converted;
@@ -214,11 +214,11 @@ DECLARE
 BEGIN
     IF jsonb_typeof(given) <> 'object' THEN
         RAISE EXCEPTION 'The parameters must be an object of names and values. Got % instead.',
-                coalesce(dbanon_internal.shown(given), 'null')
+                coalesce(dbanon_internal.format_value(given), 'null')
             USING ERRCODE = 'DA011', DETAIL = format('%s has %s parameters.', method, cardinality(known)),
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
-    -- Of several faults the same one is told, in whatever order they are given: JSON keeps none.
+    -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.
     unknown := (SELECT min(k COLLATE "C") FROM jsonb_object_keys(given) k WHERE k <> ALL (known));
     IF unknown IS NOT NULL THEN
         PERFORM dbanon_internal.refuse_name('parameter of ' || method, unknown, known);

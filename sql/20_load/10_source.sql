@@ -2,7 +2,7 @@
 --
 -- Staged rows are in pg_temp.dbanon_staged (its first columns are file, line), those left out in pg_temp.dbanon_rejected (file,
 -- line, reason, content); files are counted from 0, and a table is file 0. Steps over millions of rows are single statements: a
--- function a row would cost more than all the rest, so what a column means is told by functions that write expressions.
+-- function a row would cost more than all the rest, so functions that write expressions say what a column means.
 
 -- ---- the dataset
 
@@ -37,7 +37,7 @@ COMMENT ON FUNCTION dbanon_internal.known_dataset(text) IS
 
 -- ---- arguments
 
-CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], told text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.check_differ(named text[], what text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -45,14 +45,14 @@ DECLARE
     twice text;
 BEGIN
     IF array_position(named, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', told
+        RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', what
             USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
                   HINT = 'Name each as it is called.';
     END IF;
     SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
     GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', told, twice
+        RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
             USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
                   HINT = 'Name each as it is called.';
     END IF;
@@ -118,6 +118,7 @@ DECLARE
     blurred boolean;
     missing text;
 BEGIN
+    -- What kind of relation it is, under the name that every later statement uses, and whether rows of it are hidden.
     SELECT format('%I.%I', n.nspname, c.relname), row_security_active(c.oid), has_schema_privilege(n.oid, 'USAGE')
     INTO qualified, filtered, reached
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -130,9 +131,10 @@ BEGIN
     END IF;
     IF filtered THEN
         RAISE EXCEPTION 'The table must be read whole. Row-level security keeps rows of % from this login.', qualified
-            USING ERRCODE = 'DA012', DETAIL = 'What is missing would be missed by nobody.',
+            USING ERRCODE = 'DA012', DETAIL = 'Rows that it may not see would be left out without notice.',
                   HINT = 'Import it as a login that sees all of them.';
     END IF;
+    -- Types of the columns, that of a domain being what it is made of; and whether equal subjects may differ in bytes.
     SELECT jsonb_object_agg(a.attname, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL)),
         bool_and(has_column_privilege(a.attrelid, a.attnum, 'SELECT')) FILTER (WHERE a.attname = ANY (columns)),
         bool_or(NOT c.collisdeterministic OR format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL) ~ '(^|\.)citext$')
@@ -173,8 +175,9 @@ BEGIN
         RAISE EXCEPTION 'Column ''%'' must be of a type whose conversions come with the server or an extension. A cast of its type '
                         'calls another function.', missing
             USING ERRCODE = 'DA012', DETAIL = 'The cast would run with the rights of the login that imports.',
-                  HINT = 'Have its owner convert it in a table of its own, or drop that cast, and import again.';
+                  HINT = 'Have its owner convert it in a separate table, or drop that cast, and import again.';
     END IF;
+    -- Only now: a login that may not read the table learns first what is wrong with its call, which is in the catalog.
     IF NOT (reached AND readable) THEN
         RAISE EXCEPTION 'The login must be allowed to read the table. It may not read %.', qualified
             USING ERRCODE = 'DA014', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
@@ -184,7 +187,7 @@ BEGIN
                       CASE WHEN NOT readable THEN format('GRANT SELECT ON %s TO %I;', qualified, current_user) END);
     END IF;
     IF blurred THEN
-        RAISE EXCEPTION 'Column ''%'' must tell one subject from another byte by byte. Its type takes different spellings for the '
+        RAISE EXCEPTION 'Column ''%'' must distinguish subjects byte by byte. Its type takes different spellings for the '
                         'same.', subject
             USING ERRCODE = 'DA012', DETAIL = format('It is %s.', types ->> subject),
                   HINT = 'Bring them into one in a view, with lower(x)::text, and import it.';
@@ -397,7 +400,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.counted_expression(text, text, text, text) IS
-'Writes a time that is a number as unix seconds; the unit is told by the median of the first of them.';
+'Writes a time that is a number as unix seconds; the median of the first of them decides the unit.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.time_expression(argument text, qualified text, types jsonb, time_column text, tz text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -517,32 +520,33 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.leave_out(text, text, text) IS
 'Moves staged rows to those left out.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.demand_some(rows_read bigint, remedy text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.require_usable_rows(rows_read bigint, remedy text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     lost bigint;
-    told text;
+    counts text;
     known boolean;
 BEGIN
+    -- Rows left out by reason. If all were left out as repetitions, the same file was loaded before.
     SELECT coalesce(sum(r.n), 0), string_agg(format('%s %s', r.n, r.reason), ', ' ORDER BY r.reason),
         bool_and(r.reason LIKE 'duplicate-%' OR r.reason = 'contradicting-fix')
-    INTO lost, told, known
+    INTO lost, counts, known
     FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j GROUP BY j.reason) r;
     IF lost < rows_read THEN
         RETURN;
     ELSIF known THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has something for % (%).',
-                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, told
+                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, counts
             USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = 'It was loaded before.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
-            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || told || ')', '')
+            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || counts || ')', '')
         USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.demand_some(bigint, text) IS
+COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text) IS
 'Refuses a load of which nothing is left, and counts the reasons.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_swapped(rows_read bigint[], remedy text) RETURNS void
@@ -577,6 +581,7 @@ BEGIN
         SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), file_rows - coalesce(sum(r.n), 0)
         INTO quarantined, rows_kept
         FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 GROUP BY j.reason) r;
+        -- The record of the source first, since its rows in the quarantine refer to it.
         INSERT INTO dbanon.load AS l (dataset_id, kind, source, rows_read, rows_kept, quarantined)
         VALUES (write_load.dataset_id, write_load.kind, sources[nth], file_rows, write_load.rows_kept, write_load.quarantined)
         RETURNING l.load_id INTO write_load.load_id;
@@ -591,13 +596,14 @@ COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[]) I
 
 -- ---- places
 
-CREATE OR REPLACE FUNCTION dbanon_internal.moved(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
+CREATE OR REPLACE FUNCTION dbanon_internal.reproject(place @postgis@.geometry, target integer) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     shifted @postgis@.geometry;
 BEGIN
+    -- PROJ either refuses a place that it cannot show, or returns one at infinity: both are null here.
     shifted := @postgis@.ST_Transform(place, target);
     RETURN CASE WHEN @postgis@.ST_XMin(@postgis@.Box3D(shifted)) > -1e12 AND @postgis@.ST_YMin(@postgis@.Box3D(shifted)) > -1e12
                  AND @postgis@.ST_XMax(@postgis@.Box3D(shifted)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(shifted)) < 1e12
@@ -606,7 +612,7 @@ EXCEPTION WHEN internal_error THEN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.moved(@postgis@.geometry, integer) IS
+COMMENT ON FUNCTION dbanon_internal.reproject(@postgis@.geometry, integer) IS
 'Reprojects a geometry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.middle_span(places double precision[], narrowest double precision, OUT low double precision,
@@ -629,7 +635,7 @@ COMMENT ON FUNCTION dbanon_internal.middle_span(double precision[], double preci
 'Finds what does not lie far outside the rest on one axis: the middle 96 percent of the places and three times its extent around
 them.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.reach(
+CREATE OR REPLACE FUNCTION dbanon_internal.trajectory_bounds(
     dataset_id bigint, OUT west double precision, OUT east double precision, OUT south double precision, OUT north double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -640,11 +646,12 @@ DECLARE
     xs double precision[];
     ys double precision[];
 BEGIN
-    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = reach.dataset_id;
+    -- A sample of at most 100,000 trajectories decides, the same one each time.
+    SELECT count(*) INTO trajectories FROM dbanon.trajectory t WHERE t.dataset_id = trajectory_bounds.dataset_id;
     WITH box AS (
         SELECT @postgis@.Box3D(coalesce(t.shape, t.path)) AS b
         FROM dbanon.trajectory t TABLESAMPLE BERNOULLI (least(100, 100 * most / greatest(trajectories, 1))) REPEATABLE (1)
-        WHERE t.dataset_id = reach.dataset_id
+        WHERE t.dataset_id = trajectory_bounds.dataset_id
     ), corner (x, y) AS (
         SELECT @postgis@.ST_XMin(b), @postgis@.ST_YMin(b) FROM box
         UNION ALL SELECT @postgis@.ST_XMax(b), @postgis@.ST_YMax(b) FROM box
@@ -653,6 +660,7 @@ BEGIN
         SELECT DISTINCT round(x / 100) * 100 AS x, round(y / 100) * 100 AS y FROM corner
     )
     SELECT array_agg(x), array_agg(y) INTO xs, ys FROM place;
+    -- A dataset without trajectories has no bounds: nothing lies outside.
     west := '-Infinity';
     east := 'Infinity';
     south := '-Infinity';
@@ -663,5 +671,5 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.reach(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.trajectory_bounds(bigint) IS
 'Finds what does not lie far outside where the trajectories of a dataset are.';

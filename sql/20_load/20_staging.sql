@@ -65,6 +65,7 @@ BEGIN
         END IF;
         RETURN old;
     END IF;
+    -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
     IF releases > 0 THEN
         RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
@@ -95,6 +96,7 @@ BEGIN
     IF mode = 'append' THEN
         RETURN known.dataset_id;
     END IF;
+    -- Sites stay, and are stored in metres of the dataset's reference system.
     SELECT count(*) INTO sites FROM dbanon.site s WHERE s.dataset_id = known.dataset_id;
     IF sites > 0 AND srid <> known.srid THEN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
@@ -102,6 +104,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
                   HINT = format('Give srid => %s, or load trajectories and sites into a new dataset.', known.srid);
     END IF;
+    -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
     UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s,
@@ -202,7 +205,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.staged_content(jsonb) IS
 'Writes the JSON of a staged row: the columns of the source and what was read from them.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.say(stage text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.report_stage(stage text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -210,19 +213,19 @@ BEGIN
     RAISE DEBUG USING MESSAGE = stage, ERRCODE = 'DA018';
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.say(text) IS
-'Says what is being done now, to whoever set client_min_messages to debug1.';
+COMMENT ON FUNCTION dbanon_internal.report_stage(text) IS
+'Reports the stage of a load, to callers that set client_min_messages to debug1.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.grouped(n bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.format_count(n bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT btrim(to_char(n, '999,999,999,999,999,990'))
 $$;
-COMMENT ON FUNCTION dbanon_internal.grouped(bigint) IS
+COMMENT ON FUNCTION dbanon_internal.format_count(bigint) IS
 'Writes a count with a comma at each thousand.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell(notice text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.raise_notice(notice text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -232,8 +235,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell(text) IS
-'Tells somebody what to look at.';
+COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
+'Raises a notice with the text, unless it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
@@ -251,6 +254,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Paths are cut where more seconds lie between two fixes.',
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
+    -- The dataset first, so that two loads of one name do not both read a large source.
     old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone);
     meant := dbanon_internal.reference_system(crs);
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
@@ -261,6 +265,7 @@ BEGIN
     -- "C" compares bytes: the fastest order there is, and any will do.
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", trip text COLLATE "C", t float8, x float8, y float8, '
                                 'shape @postgis@.geometry, place @postgis@.geometry, reason text, content jsonb');
+    -- Two loads may be of one transaction.
     IF to_regclass('pg_temp.dbanon_suspect') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_suspect;
     END IF;

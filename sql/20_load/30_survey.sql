@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.distinct_places(double precision[], double precision[], double precision) IS
 'Finds the places among positions.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.home(x double precision[], y double precision[], unit double precision) RETURNS jsonb
+CREATE OR REPLACE FUNCTION dbanon_internal.axis_order_bounds(x double precision[], y double precision[], unit double precision) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -60,7 +60,9 @@ BEGIN
     IF NOT (3 * lesser.low + 4 * lesser.high) / 7 + 50 * unit < (4 * greatest_of.low + 3 * greatest_of.high) / 7 THEN
         RETURN NULL;
     END IF;
+    -- The order that most fixes have is taken to be the right one.
     SELECT 2 * count(*) FILTER (WHERE f.x > f.y) > count(*) INTO x_is_greater FROM unnest(x, y) f (x, y);
+    -- Bounds of those fixes alone; the others would have to lie there too, once swapped.
     SELECT dp.* INTO most
     FROM (SELECT array_agg(f.x) AS x, array_agg(f.y) AS y FROM unnest(x, y) f (x, y) WHERE (f.x > f.y) = x_is_greater) g
     CROSS JOIN LATERAL dbanon_internal.distinct_places(g.x, g.y, 100 * unit) dp;
@@ -70,7 +72,7 @@ BEGIN
                               'x_is_greater', x_is_greater);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.home(double precision[], double precision[], double precision) IS
+COMMENT ON FUNCTION dbanon_internal.axis_order_bounds(double precision[], double precision[], double precision) IS
 'Finds where the fixes are that have x and y as most have, if the two cannot be mistaken for each other.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_shape(
@@ -81,7 +83,7 @@ SET extra_float_digits = 1
 AS $$
 DECLARE
     unit double precision := CASE WHEN geographic THEN 1 / 111000.0 ELSE 1 END;
-    home jsonb := dbanon_internal.home(x, y, unit);
+    home jsonb := dbanon_internal.axis_order_bounds(x, y, unit);
     xs double precision[] := x;
     ys double precision[] := y;
     centre double precision;
@@ -90,6 +92,7 @@ DECLARE
     late record;
     middle record;
 BEGIN
+    -- Single fixes with swapped axes are turned round for the survey, so that they do not widen the middle.
     IF home IS NOT NULL THEN
         SELECT array_agg(CASE WHEN w.swapped THEN w.y ELSE w.x END), array_agg(CASE WHEN w.swapped THEN w.x ELSE w.y END) INTO xs, ys
         FROM (SELECT f.x, f.y, f.y BETWEEN h.west AND h.east AND f.x BETWEEN h.south AND h.north
@@ -104,9 +107,11 @@ BEGIN
         SELECT degrees(atan2(avg(sin(radians(u.x))), avg(cos(radians(u.x))))) INTO centre FROM unnest(xs) u (x);
         xs := ARRAY(SELECT u.x - 360 * round((u.x - centre) / 360) FROM unnest(xs) u (x));
     END IF;
+    -- Places of 100 m are counted in space, and minutes in time; see the top of this file.
     SELECT w.low, w.high INTO wide FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.xs, 1000 * unit) w;
     SELECT h.low, h.high INTO high FROM dbanon_internal.distinct_places(xs, ys, 100 * unit) p, dbanon_internal.middle_span(p.ys, 1000 * unit) h;
     late := dbanon_internal.middle_span(ARRAY(SELECT DISTINCT floor(u.t / 60) * 60 FROM unnest(t) u (t)), 86400);
+    -- The median of what lies in the middle: its longitude and latitude decide the reference system.
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY f.x) AS x, percentile_cont(0.5) WITHIN GROUP (ORDER BY f.y) AS y INTO middle
     FROM unnest(xs, ys) f (x, y) WHERE f.x BETWEEN wide.low AND wide.high AND f.y BETWEEN high.low AND high.high;
     RETURN jsonb_build_object(
@@ -118,7 +123,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.survey_shape(double precision[], double precision[], double precision[], boolean) IS
 'Finds the bounds of what is not far outside the rest.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.within(staged text, span jsonb, turns boolean) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.span_condition(staged text, span jsonb, turns boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -127,7 +132,7 @@ AS $$
                                             (span -> 1)::float8 + turn), ' OR '))
     FROM unnest(CASE WHEN turns THEN '{-360,0,360}'::integer[] ELSE '{0}' END) turn
 $$;
-COMMENT ON FUNCTION dbanon_internal.within(text, jsonb, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.span_condition(text, jsonb, boolean) IS
 'Writes that a value lies in a span.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.survey_conditions(shape jsonb, OUT swapped text, OUT far text, OUT late text)
@@ -139,12 +144,13 @@ DECLARE
     turns boolean := shape -> 'turns';
     home jsonb := nullif(shape -> 'home', 'null');
 BEGIN
-    far := format('NOT (%s AND %s)', dbanon_internal.within('x', shape -> 'x', turns), dbanon_internal.within('y', shape -> 'y', false));
-    late := format('NOT %s', dbanon_internal.within('t', shape -> 't', false));
+    -- A fix is far if either axis is; where the axes cannot be mistaken, swapped ones are found by their order.
+    far := format('NOT (%s AND %s)', dbanon_internal.span_condition('x', shape -> 'x', turns), dbanon_internal.span_condition('y', shape -> 'y', false));
+    late := format('NOT %s', dbanon_internal.span_condition('t', shape -> 't', false));
     swapped := CASE WHEN home IS NULL
-        THEN format('(%s AND %s AND %s)', far, dbanon_internal.within('y', shape -> 'x', turns), dbanon_internal.within('x', shape -> 'y', false))
+        THEN format('(%s AND %s AND %s)', far, dbanon_internal.span_condition('y', shape -> 'x', turns), dbanon_internal.span_condition('x', shape -> 'y', false))
         ELSE format('(%s AND %s AND %s)', CASE WHEN (home -> 'x_is_greater')::boolean THEN 'x < y' ELSE 'x > y' END,
-                    dbanon_internal.within('y', home -> 'x', false), dbanon_internal.within('x', home -> 'y', false)) END;
+                    dbanon_internal.span_condition('y', home -> 'x', false), dbanon_internal.span_condition('x', home -> 'y', false)) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.survey_conditions(jsonb) IS
@@ -210,6 +216,7 @@ DECLARE
 BEGIN
     SELECT d.lon, d.lat INTO lon, lat
     FROM dbanon_internal.try_degrees((middle ->> 0)::float8, (middle ->> 1)::float8, meant.srid, meant.geographic) d;
+    -- Metres far from the meridian of their reference system, and near it if swapped: the axes are swapped.
     IF NOT meant.geographic AND (lon IS NULL OR dbanon_internal.degrees_apart(lon, meant.meridian) > 15) THEN
         swapped := dbanon_internal.try_degrees((middle ->> 1)::float8, (middle ->> 0)::float8, meant.srid, meant.geographic);
         IF dbanon_internal.degrees_apart(swapped.lon, meant.meridian) < 6 THEN
@@ -244,6 +251,7 @@ AS $$
 DECLARE
     meridian double precision := (dbanon_internal.reference_system('EPSG:' || target)).meridian;
 BEGIN
+    -- Swapped degrees are valid degrees elsewhere. The dataset's reference system says where they should be.
     IF (dbanon_internal.reference_system(crs)).geographic AND abs(lon) <= 90
         AND dbanon_internal.degrees_apart(lat, meridian) < 6 AND dbanon_internal.degrees_apart(lon, meridian) > 15 THEN
         PERFORM dbanon_internal.refuse_axes(remedy);
@@ -299,7 +307,7 @@ SET extra_float_digits = 1
 AS $$
     SELECT format(CASE n WHEN 1 THEN '%s %s lies far outside the rest and was kept; load with drop_outliers => true to leave it out'
                          ELSE '%s %ss lie far outside the rest and were kept; load with drop_outliers => true to leave them out' END,
-                  dbanon_internal.grouped(n), what)
+                  dbanon_internal.format_count(n), what)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;
@@ -319,11 +327,12 @@ BEGIN
     IF NOT (dbanon_internal.reference_system(crs)).geographic THEN
         RETURN NULL;
     END IF;
+    -- The share of positions in the sample outside the zone, of those whose latitude lies in the middle.
     SELECT avg((abs(f.x - meridian - 360 * floor((f.x - meridian + 180) / 360)) > 6)::integer) INTO share
     FROM unnest(x, y) f (x, y) WHERE f.y BETWEEN (shape #> '{y,0}')::float8 AND (shape #> '{y,1}')::float8;
     RETURN CASE WHEN share > 0.01 THEN format(
         '%s%% of the positions lie more than 6 degrees from the meridian of SRID %s, where its metres are too long; load each '
-        'area as a dataset of its own, or choose another (srid => ...).', round(100 * share), target) END;
+        'area as a separate dataset, or choose another (srid => ...).', round(100 * share), target) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stretched_notice(double precision[], double precision[], jsonb, text, integer) IS

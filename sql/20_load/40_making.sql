@@ -9,6 +9,7 @@ BEGIN
     IF to_regclass('pg_temp.dbanon_ordered') IS NOT NULL THEN
         DROP TABLE pg_temp.dbanon_ordered;
     END IF;
+    -- The first row of a subject and time is kept; later ones repeat it or contradict it, which is reported apart.
     EXECUTE format(
         'CREATE TEMP TABLE dbanon_ordered ON COMMIT DROP AS '
         'SELECT file, line, subject, trip, %s AS day, t, x, y, shape, place, nth = 1 AS kept, 0 AS part, '
@@ -69,10 +70,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- Most loads cut nothing; then the rows are read as they are, without two window functions over all of them.
     IF split_gap_s IS NULL AND NOT EXISTS (
         SELECT FROM pg_temp.dbanon_ordered o WHERE o.kept GROUP BY o.subject, o.trip HAVING count(*) > most) THEN
         RETURN '(SELECT * FROM pg_temp.dbanon_ordered WHERE kept)';
     END IF;
+    -- A part ends where a gap is too long, or after `most` fixes, which bounds the size of a line.
     RETURN format(
         '(SELECT subject, trip, day, t, x, y, count(*) FILTER (WHERE gap > %L::float8 OR nth %% %s = 0) '
         '    OVER (PARTITION BY subject, trip, day ORDER BY t) AS part '
@@ -107,6 +110,7 @@ BEGIN
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
         dataset_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
     INTO trajectories, subjects, off_the_map;
+    -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
         RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', target
             USING ERRCODE = 'internal_error', DETAIL = format('%s trajectories have one.', off_the_map),
@@ -141,6 +145,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- Order within what is added; then, for an append, against what is stored; what was found in either goes to the quarantine.
     PERFORM dbanon_internal.order_staged(shaped, day_zone);
     IF append THEN
         PERFORM dbanon_internal.mark_stored(dataset_id, source_srid, target, shaped);
@@ -165,11 +170,11 @@ BEGIN
     -- By thousands first, one by one only where a thousand failed.
     EXECUTE format(
         'WITH blocks AS MATERIALIZED ('
-        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.moved('
+        '  SELECT file, line / 1000 AS block FROM pg_temp.dbanon_staged GROUP BY file, line / 1000 HAVING dbanon_internal.reproject('
         '    @postgis@.ST_SetSRID(@postgis@.ST_Collect(@postgis@.ST_MakePoint(x, y)), %1$s), %2$s) IS NULL), '
         'gone AS ('
         '  DELETE FROM pg_temp.dbanon_staged s USING blocks b WHERE s.file = b.file AND s.line / 1000 = b.block '
-        '    AND dbanon_internal.moved(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
+        '    AND dbanon_internal.reproject(@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(s.x, s.y), %1$s), %2$s) IS NULL RETURNING s.*) '
         'INSERT INTO pg_temp.dbanon_rejected SELECT file, line, ''position-out-of-range'', %3$s FROM gone', source_srid, target, content);
 END
 $$;
@@ -182,7 +187,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.moved(
+    UPDATE pg_temp.dbanon_staged s SET place = @postgis@.ST_Envelope(dbanon_internal.reproject(
         @postgis@.ST_SetSRID(coalesce(s.shape, @postgis@.ST_MakePoint(s.x, s.y)), source_srid), target));
     PERFORM dbanon_internal.leave_out('place IS NULL', '''position-out-of-range''', content);
 END
@@ -199,6 +204,7 @@ SET extra_float_digits = 1
 SET work_mem = '256MB'
 AS $$
 BEGIN
+    -- Shapes are reprojected one by one before the rest, since each keeps its own rectangle.
     IF shaped THEN
         PERFORM dbanon_internal.place_staged(source_srid, target, content);
     END IF;
@@ -246,17 +252,17 @@ BEGIN
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
         RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the % rows, each of which would be one '
-                        'more person.', dbanon_internal.grouped(counted.again), dbanon_internal.grouped(counted.added)
-            USING ERRCODE = 'DA012', DETAIL = 'Every row is a subject of its own here.', HINT = 'Leave out what was loaded before.';
+                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.format_count(counted.added)
+            USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate subject here.', HINT = 'Leave out what was loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL
-        WHEN 1 THEN '1 row repeats the time and place of another. It is a person of its own here; if it is a copy of the same row, '
+        WHEN 1 THEN '1 row repeats the time and place of another. It counts as a separate person here; if it is a copy of the same row, '
                     'people would hide among copies of themselves: load without them.'
-        ELSE format('%s rows repeat the time and place of others. Each is a person of its own here; if they are copies of the same rows, '
-                    'people would hide among copies of themselves: load without them.', dbanon_internal.grouped(repeats)) END;
+        ELSE format('%s rows repeat the time and place of others. Each counts as a separate person here; if they are copies of the same rows, '
+                    'people would hide among copies of themselves: load without them.', dbanon_internal.format_count(repeats)) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS
-'Says how many trajectories of a load, each a row that is a subject of its own, repeat the time and place of an earlier row of the
-dataset: whom a copy hides, nobody hides.';
+'Says how many trajectories of a load, each a row that is a separate subject, repeat the time and place of an earlier row of the
+dataset: a subject hidden only by its own copy is not hidden.';

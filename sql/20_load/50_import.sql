@@ -1,5 +1,5 @@
 -- From a table, or from what was staged of files, to trajectories; all of it in the transaction and with the rights of
--- whoever calls. A row is either part of what is stored or in dbanon.quarantine with a reason, never neither and never both. No message
+-- the caller. A row is either part of what is stored or in dbanon.quarantine with a reason, never neither and never both. No message
 -- holds a coordinate or a subject.
 
 -- ---- trajectories
@@ -26,38 +26,44 @@ DECLARE
     copies text;
     zone text := day_zone;
 BEGIN
+    -- What staging left out may already be too much: rows outside the box with swapped axes, or all of them.
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    PERFORM dbanon_internal.demand_some(every, remedy);
-    PERFORM dbanon_internal.say('looking for wild positions');
+    PERFORM dbanon_internal.require_usable_rows(every, remedy);
+    PERFORM dbanon_internal.report_stage('looking for wild positions');
+    -- Where the fixes are decides the reference system, which axis is which, and what lies far outside the rest.
     sample := dbanon_internal.draw_sample((SELECT count(*) FROM pg_temp.dbanon_staged));
     shape := dbanon_internal.survey_shape(sample.x, sample.y, sample.t, meant.geographic);
     middle := dbanon_internal.survey_place(shape, crs, swap_remedy);
     target := coalesce(CASE WHEN mode = 'append' THEN (dbanon_internal.known_dataset(dataset)).srid ELSE srid END,
                        dbanon_internal.utm_zone(middle.lon, middle.lat));
     PERFORM dbanon_internal.check_axes(crs, target, middle.lon, middle.lat, swap_remedy);
+    -- Then the same question for single rows, after which most of a file may turn out to be swapped.
     PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
     into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone);
+    -- What is added is cut into days as the dataset is, whatever the call said.
     IF mode = 'append' THEN
         zone := (dbanon_internal.known_dataset(dataset)).day_zone;
     END IF;
-    PERFORM dbanon_internal.say('making trajectories');
+    -- Twins and rows that are there already go in this step, so there must be usable rows left after it, too.
+    PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
         into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone) m;
-    PERFORM dbanon_internal.demand_some(every, remedy);
+    PERFORM dbanon_internal.require_usable_rows(every, remedy);
+    -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
     copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
     SELECT to_timestamp(min(o.t)), to_timestamp(max(o.t)) INTO first_time, last_time FROM pg_temp.dbanon_ordered o WHERE o.kept;
     IF zone IS NOT NULL THEN
         SELECT count(*) INTO days FROM (SELECT DISTINCT o.subject, o.day FROM pg_temp.dbanon_ordered o WHERE o.kept) d;
-        PERFORM dbanon_internal.tell(format('Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', zone));
+        PERFORM dbanon_internal.raise_notice(format('Each day of a subject is its own, from midnight to midnight in %s; people are counted once.', zone));
     END IF;
     far := dbanon_internal.kept_far(shape);
-    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
-    PERFORM dbanon_internal.tell(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
-    PERFORM dbanon_internal.tell(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
-    PERFORM dbanon_internal.tell(dbanon_internal.shapes_notice(shapes));
-    PERFORM dbanon_internal.tell(copies);
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-position')::bigint, 'position'));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_notice((far ->> 'far-time')::bigint, 'time'));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
+    PERFORM dbanon_internal.raise_notice(copies);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;
@@ -71,8 +77,8 @@ CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Somebody's lines may have been meant as trajectories.
-    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.grouped(shapes) || ' rows hold lines or areas; each' END
+    -- The owner of the table may have meant lines as trajectories.
+    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.format_count(shapes) || ' rows hold lines or areas; each' END
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
 $$;
@@ -118,12 +124,14 @@ AS $$
 DECLARE
     described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
     place text := format('jsonb_build_object(%s)', (
-        SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.told), ', ')
+        SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
         FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
-                     (CASE WHEN trip <> subject THEN trip END, 'raw_trip')) c (name, told)
+                     (CASE WHEN trip <> subject THEN trip END, 'raw_trip')) c (name, value)
         WHERE c.name IS NOT NULL));
     rows_read bigint;
 BEGIN
+    -- From inside out: the raw row with its number; what each column means; what is wrong with it; where it goes. OFFSET 0
+    -- keeps the planner from computing an expression once for each use of it.
     rows_read := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged (file, line, subject, trip, t, x, y, shape, reason, content) '
         'SELECT 0, line, subject, trip, t, x, y, CASE WHEN NOT is_point THEN raw_geom END, reason, '
@@ -160,7 +168,7 @@ BEGIN
     PERFORM dbanon_internal.check_differ(ARRAY[subject, "time", geom], 'subject, time and geometry');
     IF '-' IN ("time", geom, trip) THEN
         RAISE EXCEPTION 'Only the subject can be ''-''. Got it for another column.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a subject of its own.', HINT = 'Name that column.';
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.', HINT = 'Name that column.';
     END IF;
 END
 $$;
@@ -190,7 +198,7 @@ AS $$
 BEGIN
     IF subject_per_day AND subject = '-' THEN
         RAISE EXCEPTION 'Days are those of subjects that are named. Got ''-'' for the column of subjects.'
-            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a subject of its own.',
+            USING ERRCODE = 'DA011', DETAIL = 'It makes every row a separate subject.',
                   HINT = 'Name the column of subjects, or leave out subject_per_day => true.';
     END IF;
 END
@@ -214,6 +222,7 @@ DECLARE
     -- Midnight is that of the zone of times that name none.
     day_zone CONSTANT text := CASE WHEN subject_per_day THEN coalesce(tz, 'UTC') END;
 BEGIN
+    -- What was asked for is checked before the dataset is locked, and the source before anything of it is read.
     PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.check_days(subject, subject_per_day);
@@ -221,7 +230,7 @@ BEGIN
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
     begun := dbanon_internal.begin_load(dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox, day_zone);
-    PERFORM dbanon_internal.say('reading ' || described.qualified);
+    PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
     PERFORM dbanon_internal.check_uncut(trip, split_gap_s);
     RETURN QUERY SELECT * FROM dbanon_internal.finish_load(
@@ -258,16 +267,16 @@ $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
     boolean, boolean) IS
-'Loads one fix a row from a table or view, which it reads with the rights of whoever calls it. Takes: source; dataset, its
+'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
 name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
 date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
-counts; trip, that which tells a subject''s trajectories apart; crs, the reference system of the geometries, else their own;
+counts; trip, that which separates a subject''s trajectories; crs, the reference system of the geometries, else their own;
 srid, a metric one for the dataset, else the UTM zone of the data; grid_m and grid_s, its grid in metres and seconds; mode:
 create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
-day is a record of its own, of the same person (dbanon.subject_day). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+day is a separate record, of the same person (dbanon.subject_day). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
 zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
-stored; notices of what somebody should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
+stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>
 ''taxi'', subject => ''cab'', "time" => ''t'', geom => ''position'').';

@@ -1,6 +1,6 @@
 -- Imports of what methods read beside trajectories: points of interest, sites, cells, base stations, requests, quasi-identifiers.
 --
--- Each goes into a dataset that exists, in the session and with the rights of whoever calls it. A row of the source is either stored
+-- Each goes into a dataset that exists, in the session and with the rights of the caller. A row of the source is either stored
 -- or in dbanon.quarantine with a reason, and one that is there already adds nothing. A file comes the same way: the command line copies
 -- it into pg_temp.dbanon_file, whose columns line and content (the row as it was read) then number the rows (dbanon_internal.describe_rows).
 
@@ -31,7 +31,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    told CONSTANT record := dbanon_internal.describe_rows(source, qualified);
+    rows CONSTANT record := dbanon_internal.describe_rows(source, qualified);
     rows_read bigint;
 BEGIN
     PERFORM dbanon_internal.make_staging('label text, shape @postgis@.geometry, geom @postgis@.geometry, reason text, content jsonb');
@@ -50,7 +50,7 @@ BEGIN
         source_srid, dbanon_internal.place_reasons(kind, source_srid, geographic, bbox), coalesce(label, ''), geom,
         dbanon_internal.text_expression('raw_label'),
         dbanon_internal.middle_expression('raw_geom', 'x', geographic), dbanon_internal.middle_expression('raw_geom', 'y', geographic),
-        told.line, told.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
+        rows.line, rows.content, CASE WHEN label IS NULL THEN 'NULL::text' ELSE format('%I::text', label) END, geom, qualified), qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
     RETURN rows_read;
 END
@@ -74,11 +74,11 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    r CONSTANT record := dbanon_internal.reach(dataset_id);
+    r CONSTANT record := dbanon_internal.trajectory_bounds(dataset_id);
 BEGIN
-    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.moved(s.shape, target);
+    UPDATE pg_temp.dbanon_staged s SET geom = dbanon_internal.reproject(s.shape, target);
     UPDATE pg_temp.dbanon_staged s SET reason = CASE
-        WHEN dbanon_internal.lies_within(dbanon_internal.moved(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
+        WHEN dbanon_internal.lies_within(dbanon_internal.reproject(@postgis@.ST_FlipCoordinates(s.shape), target), r.west, r.east, r.south, r.north)
             THEN 'swapped-axes'
         WHEN s.geom IS NULL THEN 'position-out-of-range' ELSE 'far-position' END
     WHERE dbanon_internal.lies_within(s.geom, r.west, r.east, r.south, r.north) IS NOT TRUE;
@@ -132,7 +132,7 @@ AS $$
     SELECT CASE far WHEN 0 THEN NULL
         WHEN 1 THEN '1 site lies far outside where the trajectories are and was kept, though its rectangle would reach from there to the '
                     'users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...).'
-        ELSE dbanon_internal.grouped(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
+        ELSE dbanon_internal.format_count(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
                     'from there to the users; load with drop_outliers => true to leave them out, or keep to an area (bbox => ...).' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.far_sites_notice(bigint) IS
@@ -150,46 +150,50 @@ DECLARE
     usable text;
     known dbanon.dataset;
     described record;
-    told record;
+    rows record;
     meant record;
     remedy text;
 BEGIN
     PERFORM dbanon_internal.check_differ(named, CASE kind WHEN 'pois' THEN 'category and geometry'
         WHEN 'sites' THEN 'geometry and name' ELSE 'name and geometry' END);
+    -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     described := dbanon_internal.describe_source(source, named);
-    told := dbanon_internal.describe_rows(source, described.qualified);
+    rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
     PERFORM dbanon_internal.check_cells(kind, known, replace);
-    usable := coalesce(told.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
+    -- Files and tables differ in what the caller can correct, so each brings its own remedies.
+    usable := coalesce(rows.check_remedy, CASE kind WHEN 'sites' THEN 'Check which column holds the geometries, crs and bbox.'
         ELSE 'Check which columns are named, and crs.' END);
-    remedy := coalesce(told.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
+    remedy := coalesce(rows.swap_remedy, format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
                     'import that.', geom));
-    PERFORM dbanon_internal.say('reading ' || told.called);
+    PERFORM dbanon_internal.report_stage('reading ' || rows.called);
     rows_read := dbanon_internal.stage_places(kind, source, described.qualified, label, geom, meant.srid, meant.geographic, bbox);
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
-    PERFORM dbanon_internal.say('placing ' || kind);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
+    -- Reprojection may leave more rows out, and show that most of a file has its axes swapped.
+    PERFORM dbanon_internal.report_stage('placing ' || kind);
     PERFORM dbanon_internal.settle_places(kind, known.dataset_id, known.srid, coalesce(drop_outliers, false));
     PERFORM dbanon_internal.refuse_swapped(ARRAY[rows_read], remedy);
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     IF kind = 'stations' THEN
-        PERFORM dbanon_internal.say('making cells');
+        PERFORM dbanon_internal.report_stage('making cells');
         PERFORM dbanon_internal.make_cells(known, area, meant.srid);
     END IF;
-    PERFORM dbanon_internal.say('storing ' || kind);
+    -- What the dataset has already is left out here, last, since it is compared as it is stored.
+    PERFORM dbanon_internal.report_stage('storing ' || kind);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
-    PERFORM dbanon_internal.demand_some(rows_read, usable);
+    PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[told.called], ARRAY[rows_read]) w;
+    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read]) w;
     IF kind = 'sites' THEN
         SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
-        PERFORM dbanon_internal.tell(dbanon_internal.far_sites_notice(far));
+        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_sites_notice(far));
     ELSIF kind IN ('cells', 'stations') THEN
-        PERFORM dbanon_internal.tell_cells(kind, known.dataset_id, quarantined);
+        PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
     END IF;
     RETURN NEXT;
 END
@@ -225,7 +229,7 @@ AS $$
     FROM dbanon_internal.import_places('sites', source, dataset, import_sites.name, geom, crs, replace, bbox, drop_outliers) p
 $$;
 COMMENT ON FUNCTION dbanon.import_sites(regclass, text, text, text, text, double precision[], boolean, boolean) IS
-'Imports one sensitive site a row from a table or view, which it reads with the rights of whoever calls it, into a dataset that
+'Imports one sensitive site a row from a table or view, which it reads with the rights of the caller, into a dataset that
 exists, beside those it has. Takes: source; dataset, its name; geom, the column of the site: a point, or a shape without
 curves, whose bounding rectangle counts; name, that of its name; crs, the reference system of the geometries, else their own;
 bbox, {xmin,ymin,xmax,ymax} in units of the source: sites whose middle lies outside are left out; drop_outliers: leave out
@@ -284,13 +288,14 @@ DECLARE
     described CONSTANT record := dbanon_internal.describe_source(source, named, subject);
     rows CONSTANT record := dbanon_internal.describe_rows(source, described.qualified);
     cells text;
-    told text;
+    contents text;
 BEGIN
     called := rows.called;
-    PERFORM dbanon_internal.say('reading ' || called);
+    PERFORM dbanon_internal.report_stage('reading ' || called);
+    -- Columns are numbered as c1, c2, ...: the subject, the time, then the values; their names are data, and may repeat ours.
     SELECT string_agg(format('raw.c%s', n.ord), ', ' ORDER BY n.ord),
         string_agg(dbanon_internal.text_expression(format('c%s', n.ord)), ', ' ORDER BY n.ord) FILTER (WHERE n.ord > 2)
-    INTO told, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
+    INTO contents, cells FROM unnest(named) WITH ORDINALITY n (name, ord);
     PERFORM dbanon_internal.make_staging('subject text COLLATE "C", at timestamptz, pairs jsonb, reason text, content jsonb');
     counted := dbanon_internal.stage_source(format(
         'INSERT INTO pg_temp.dbanon_staged SELECT 0, line, subject, CASE WHEN t >= -62135596800 AND t < 1e11 THEN to_timestamp(t) END, '
@@ -302,7 +307,7 @@ BEGIN
         dbanon_internal.time_expression('raw_time', described.qualified, described.types, "time", tz),
         CASE WHEN cells IS NULL THEN 'NULL::jsonb'
              ELSE format('jsonb_strip_nulls(jsonb_object(%L::text[], ARRAY[%s]))', keys, cells) END,
-        named, told, rows.line, rows.content, "time",
+        named, contents, rows.line, rows.content, "time",
         (SELECT string_agg(format('%I::text AS c%s', n.name, n.ord), ', ' ORDER BY n.ord)
          FROM unnest(named) WITH ORDINALITY n (name, ord)), described.qualified), described.qualified);
     PERFORM dbanon_internal.leave_out('reason IS NOT NULL', 'reason', 'content');
@@ -347,13 +352,14 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     staged := dbanon_internal.stage_events(source, subject, "time", tz, columns, keys);
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.say('storing requests');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.report_stage('storing requests');
+    -- The same request of the same sender and time is there already; loading a file again adds nothing.
     PERFORM dbanon_internal.leave_out(format(
         'EXISTS (SELECT FROM dbanon.request q WHERE q.dataset_id = %s AND q.subject = dbanon_staged.subject '
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
         '''duplicate-request''', 'content');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
     INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
     SELECT known.dataset_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
@@ -380,7 +386,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.import_requests(regclass, text, text[], text, text, text) IS
 'Imports requests to location based services from a table or view into a dataset that exists; adds to those that are there.
-They are kept whenever they were sent and whoever sent them: a run counts those it cannot use. Takes: source; dataset, its
+They are kept whatever their time and sender: a run counts those it cannot use. Takes: source; dataset, its
 name; columns, those that become name-value pairs, empty ones left out; subject and time, the columns that say who sent it
 and when; tz, the zone of times that name none. Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out
 by reason; subjects, how many sent what was kept. Raises: DA001, DA011, DA012, DA014. Example: SELECT * FROM
@@ -422,8 +428,8 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
     staged := dbanon_internal.stage_events(source, subject, "time", tz, '{}', '{}');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
-    PERFORM dbanon_internal.say('storing quasi-identifiers');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.report_stage('storing quasi-identifiers');
     IF replace THEN
         DELETE FROM dbanon.quasi_identifier q
         WHERE q.dataset_id = known.dataset_id AND q.set_name = import_quasi_identifiers.set_name;
@@ -434,7 +440,7 @@ BEGIN
         'WHERE dataset_id = %s AND set_name = %L '
         'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
         '''duplicate-quasi-identifier''', 'content');
-    PERFORM dbanon_internal.demand_some(staged.counted, 'Check which columns are named, and the times.');
+    PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
     INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at)
     SELECT known.dataset_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;

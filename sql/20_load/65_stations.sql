@@ -13,7 +13,7 @@ BEGIN
     SELECT count(*) INTO cells FROM dbanon.cell c WHERE c.dataset_id = known.dataset_id;
     IF cells > 0 THEN
         RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has % cells.', known.name,
-                dbanon_internal.grouped(cells)
+                dbanon_internal.format_count(cells)
             USING ERRCODE = 'DA011', DETAIL = 'Cells of further stations would overlap those that are there.',
                   HINT = 'Give replace => true to delete the cells that are there first.';
     END IF;
@@ -33,7 +33,8 @@ BEGIN
     IF area IS NULL THEN
         RETURN NULL;
     END IF;
-    clip := dbanon_internal.moved(@postgis@.ST_Force2D(CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);
+    -- An area without a reference system is in that of the stations. What is wrong is looked for in the order of this list.
+    clip := dbanon_internal.reproject(@postgis@.ST_Force2D(CASE @postgis@.ST_SRID(area) WHEN 0 THEN @postgis@.ST_SetSRID(area, source_srid) ELSE area END), target);
     wrong := CASE WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(area)) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'another kind of geometry'
         WHEN @postgis@.ST_IsEmpty(area) THEN 'an empty one'
         WHEN clip IS NULL OR dbanon_internal.is_endless(area) THEN format('one that SRID %s cannot show', target)
@@ -41,7 +42,7 @@ BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION 'The area must be one valid polygon or several. Got %.', wrong
             USING ERRCODE = 'DA012', DETAIL = 'The cells of the stations divide it among themselves.',
-                  HINT = 'Mend it, for example with ST_MakeValid, or leave it out for the hull of the stations with a margin.';
+                  HINT = 'Correct it, for example with ST_MakeValid, or leave it out for the hull of the stations with a margin.';
     END IF;
     RETURN clip;
 END
@@ -100,15 +101,17 @@ BEGIN
     PERFORM dbanon_internal.leave_out('line IN (SELECT line FROM (SELECT line, row_number() OVER (PARTITION BY @postgis@.ST_X(geom), @postgis@.ST_Y(geom) '
                              'ORDER BY line) AS nth FROM pg_temp.dbanon_staged) numbered WHERE nth > 1)', '''duplicate-station''', 'content');
     SELECT @postgis@.ST_Collect(s.geom ORDER BY s.line) INTO stations FROM pg_temp.dbanon_staged s;
+    -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
         RAISE EXCEPTION 'At least one station must stand within the hull of the area. Got %, none of which does.',
                 CASE @postgis@.ST_NumGeometries(stations) WHEN 1 THEN '1 station'
-                    ELSE dbanon_internal.grouped(@postgis@.ST_NumGeometries(stations)) || ' stations' END
+                    ELSE dbanon_internal.format_count(@postgis@.ST_NumGeometries(stations)) || ' stations' END
             USING ERRCODE = 'DA012', DETAIL = 'The cells of the stations divide the area among themselves.',
                   HINT = 'Check the area and its reference system.';
     END IF;
     clip := coalesce(clip, dbanon_internal.hull_with_margin(stations));
     CREATE INDEX ON pg_temp.dbanon_staged USING gist (geom);
+    -- A concave area, or one with holes, may cut a cell into several faces: each belongs to its nearest station.
     WITH face AS MATERIALIZED (SELECT f.geom FROM dbanon_internal.voronoi_faces(stations, clip) f (geom)),
     owned AS (
         SELECT n.line, @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(f.geom)) AS geom
@@ -168,7 +171,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.cell_faults(bigint) IS
 'Measures how far the cells of a dataset are from covering one area once.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_cells(kind text, dataset_id bigint, quarantined jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.report_cells(kind text, dataset_id bigint, quarantined jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -179,31 +182,31 @@ DECLARE
     faults record;
 BEGIN
     IF merged > 0 THEN
-        PERFORM dbanon_internal.tell(format('Stations that stand where another does share its cell: %s.', dbanon_internal.grouped(merged)));
+        PERFORM dbanon_internal.raise_notice(format('Stations that stand where another does share its cell: %s.', dbanon_internal.format_count(merged)));
     END IF;
     IF beyond > 0 THEN
-        PERFORM dbanon_internal.tell(format('Stations to which no place of the area is nearest have no cell: %s.', dbanon_internal.grouped(beyond)));
+        PERFORM dbanon_internal.raise_notice(format('Stations to which no place of the area is nearest have no cell: %s.', dbanon_internal.format_count(beyond)));
     END IF;
     IF kind = 'cells' THEN
         faults := dbanon_internal.cell_faults(dataset_id);
         IF faults.overlap_m2 > 0 THEN
-            PERFORM dbanon_internal.tell(format('Cells overlap: %s m² are covered more than once. A place there belongs to the cell with the lowest '
-                                       'cell_id.', dbanon_internal.grouped(round(faults.overlap_m2)::bigint)));
+            PERFORM dbanon_internal.raise_notice(format('Cells overlap: %s m² are covered more than once. A place there belongs to the cell with the lowest '
+                                       'cell_id.', dbanon_internal.format_count(round(faults.overlap_m2)::bigint)));
         END IF;
         IF faults.gaps > 0 THEN
-            PERFORM dbanon_internal.tell(format('Cells leave gaps: %s of together %s m² are enclosed by cells and belong to none.',
-                                       dbanon_internal.grouped(faults.gaps), dbanon_internal.grouped(round(faults.gap_m2)::bigint)));
+            PERFORM dbanon_internal.raise_notice(format('Cells leave gaps: %s of together %s m² are enclosed by cells and belong to none.',
+                                       dbanon_internal.format_count(faults.gaps), dbanon_internal.format_count(round(faults.gap_m2)::bigint)));
         END IF;
         IF faults.pieces > 1 THEN
-            PERFORM dbanon_internal.tell(format('The cells make %s areas that do not touch; methods that let regions grow from cell to cell need one.',
-                                       dbanon_internal.grouped(faults.pieces)));
+            PERFORM dbanon_internal.raise_notice(format('The cells make %s areas that do not touch; methods that let regions grow from cell to cell need one.',
+                                       dbanon_internal.format_count(faults.pieces)));
         END IF;
     END IF;
     IF outside > 0 THEN
-        PERFORM dbanon_internal.tell(format('Fixes of the dataset that lie in no cell: %s. Methods that read cells leave them out and count them.',
-                                   dbanon_internal.grouped(outside)));
+        PERFORM dbanon_internal.raise_notice(format('Fixes of the dataset that lie in no cell: %s. Methods that read cells leave them out and count them.',
+                                   dbanon_internal.format_count(outside)));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_cells(text, bigint, jsonb) IS
+COMMENT ON FUNCTION dbanon_internal.report_cells(text, bigint, jsonb) IS
 'Says in notices what is to be known of cells just stored: stations merged or without a cell, overlaps, gaps, and fixes outside.';

@@ -27,6 +27,7 @@ AS $$
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
                                               ORDER BY d.record_id), ''))
             FROM ONLY dbanon.record d WHERE d.run_id = run_digest.run_id)
+        -- Members with the names of their subjects: a trajectory that is renamed, or is gone, changes the digest.
         || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
             FROM (SELECT m.record_id, sha256(string_agg(
                              record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
@@ -36,6 +37,7 @@ AS $$
                       SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_digest.run_id)
                   WHERE m.run_id = run_digest.run_id
                   GROUP BY m.record_id) x)
+        -- Hiding sets, for the families that store them; for others the digest of no rows.
         || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
             FROM (SELECT h.record_id, sha256(string_agg(
                              record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
@@ -49,5 +51,5 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_digest(bigint) IS
 'SHA-256 over a run''s method, algorithm, parameters and suppressed counts, its dataset and the dataset''s grid and
 revision now, every region, period, record, member and hiding set, and the name of the subject that each member is in
-that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor whom the rows are
+that dataset, if it is there: equal digests mean that nothing the verdict rests on has changed, nor the people the rows are
 about.';

@@ -8,7 +8,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 BEGIN ATOMIC
     SELECT
         g.region_no,
-        -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by somebody's own ST_XMin(geometry).
+        -- Box3D is what ST_XMin takes: a call that needs no cast cannot be caught by another login's ST_XMin(geometry).
         @postgis@.ST_XMin(@postgis@.Box3D(g.region)), @postgis@.ST_YMin(@postgis@.Box3D(g.region)),
         @postgis@.ST_XMax(@postgis@.Box3D(g.region)), @postgis@.ST_YMax(@postgis@.Box3D(g.region)),
         -- In the order of corners that dbanon writes, counter-clockwise: another order would mark a row among its like.
@@ -78,7 +78,7 @@ BEGIN ATOMIC
     WHERE h.run_id = hiding_evidence.run_id;
 END;
 COMMENT ON FUNCTION dbanon_internal.hiding_evidence(bigint) IS
-'Among whom each record of a run is hidden, where sets overlap.';
+'The records that each record of a run is hidden among, where sets overlap.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.shown_regions(run_id bigint) RETURNS TABLE (
     region_no integer, region @postgis@.geometry, crowd integer, subjects integer, extra jsonb, period tstzrange, rows bigint)

@@ -1,5 +1,5 @@
 -- The queue of runs: who submits, who takes, who has gone away. A worker holds an advisory lock on what it works on, on
--- a connection of its own, and registers that session: what has a worker whose session does not hold its lock is dead.
+-- a separate connection, and registers that session: what has a worker whose session does not hold its lock is dead.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_lock() RETURNS dbanon.session
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -8,7 +8,7 @@ AS $$
 DECLARE
     held dbanon.session;
 BEGIN
-    -- A new key each time, so that nobody can have taken it before.
+    -- A new key each time, so that no other session can have taken it before.
     SELECT ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 8), 'hex'))::bit(64)::bigint, a.pid, a.usesysid, a.backend_start
         INTO held FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
     PERFORM pg_advisory_lock(held.lock_key);
@@ -16,7 +16,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.hold_lock() IS
-'Takes an advisory lock with a key drawn at random, which the session holds until it lets it go or ends.';
+'Takes an advisory lock with a key drawn at random, which the session holds until it releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.is_held(held_by dbanon.session) RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
@@ -46,7 +46,7 @@ AS $$
     SELECT pg_notify(w.channel, '') FROM dbanon.worker w
 $$;
 COMMENT ON FUNCTION dbanon_internal.wake_workers() IS
-'Tells every worker that there is something to do, on a channel of its own that others cannot name.';
+'Notifies every worker that there is something to do, each on its own channel, which others cannot name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.register_worker(name text) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -76,6 +76,7 @@ BEGIN
         RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
             USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
     END IF;
+    -- Parameters were checked above, by the registry: a worker may still refuse them for the data, never for their form.
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
         VALUES ((dbanon_internal.known_dataset(dataset)).dataset_id, method, dbanon_internal.checked_algorithm(method, algorithm), checked,
                 -- 48 bits from the operating system's cryptographic source: JSON readers with doubles can hold them.
@@ -102,12 +103,14 @@ DECLARE
     next dbanon.run;
     held dbanon.session;
 BEGIN
+    -- The oldest first; a row that another worker is taking at this moment is skipped instead of waited for.
     SELECT r.* INTO next FROM dbanon.run r
         WHERE r.todo IS NOT NULL AND r.worker IS NULL AND (claim_run.run_id IS NULL OR r.run_id = claim_run.run_id)
         ORDER BY r.run_id LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF next.run_id IS NULL THEN
         RETURN;
     END IF;
+    -- The lock is taken before the row names the worker: a worker without its lock counts as dead.
     held := dbanon_internal.hold_lock();
     RETURN QUERY UPDATE dbanon.run r
         SET worker = claim_run.worker, held_by = held, attempts = r.attempts + 1,
@@ -121,7 +124,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.claim_run(text, bigint) IS
 'Takes the oldest run that waits, or a certain one, for the calling session, which holds an advisory lock on it until it
-lets it go or ends.';
+releases it or ends.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.watch_run(
     run_id bigint, attempt integer, stage text DEFAULT NULL, done bigint DEFAULT NULL, total bigint DEFAULT NULL) RETURNS text
@@ -132,14 +135,16 @@ DECLARE
     state dbanon.run;
 BEGIN
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = watch_run.run_id;
+    -- The verdict was committed, perhaps by this very worker, whose connection was lost before it heard of it.
     IF state.attempts = attempt AND state.todo IS NULL AND state.status IN ('verified', 'refused') THEN
         RETURN 'done';
     END IF;
+    -- Dropped, given back to the queue, or taken by another worker since: this one must write nothing more.
     IF state.run_id IS NULL OR state.worker IS NULL OR state.attempts <> attempt THEN
         RETURN 'lost';
     END IF;
     IF (state.stage, state.stage_done, state.stage_total) IS DISTINCT FROM (watch_run.stage, done, total) THEN
-        -- Whoever writes the run's rows holds its row for a while; progress must not wait for that.
+        -- The worker that writes the run's rows holds its row for a while; progress must not wait for that.
         UPDATE dbanon.run r SET stage = watch_run.stage, stage_done = done, stage_total = total
             WHERE r.run_id = (SELECT l.run_id FROM dbanon.run l WHERE l.run_id = watch_run.run_id AND l.attempts = attempt
                               AND l.worker IS NOT NULL FOR UPDATE SKIP LOCKED);
@@ -148,16 +153,18 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.watch_run(bigint, integer, text, bigint, bigint) IS
-'What whoever works on a run asks once in a while: writes how far it is, and says whether to go on.';
+'Writes how far a worker is with a run, and returns whether it is to go on; workers call it at intervals.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.let_go(run dbanon.run, over boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.release_run(run dbanon.run, over boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- A half-computed run has rows that no digest covers. A verification writes none, and its run keeps its rows.
     IF run.todo = 'compute' THEN
         PERFORM dbanon_internal.delete_rows(run.run_id);
     END IF;
+    -- What a run becomes: a verification leaves its status; a computation is cancelled if asked, failed if over, else queued.
     UPDATE dbanon.run r
         SET worker = NULL, stage = NULL, stage_done = NULL, stage_total = NULL,
             todo = CASE WHEN NOT over THEN r.todo END,
@@ -169,7 +176,7 @@ BEGIN
             finished_at = CASE WHEN r.todo = 'verify' THEN r.finished_at WHEN over THEN clock_timestamp() END,
             error_kind = CASE WHEN over AND r.todo = 'compute' AND r.cancel_requested_at IS NULL THEN 'other' END,
             error = CASE WHEN r.todo = 'verify' AND over AND r.cancel_requested_at IS NULL
-                         THEN coalesce(r.error, 'The last verification did not come to an end.')
+                         THEN coalesce(r.error, 'The last verification did not finish.')
                          WHEN r.todo = 'verify' THEN r.error
                          WHEN r.cancel_requested_at IS NOT NULL THEN format('Run %s was cancelled by %s.', r.run_id, r.cancel_requested_by)
                          WHEN over THEN coalesce(r.error, dbanon_internal.went_away()) END
@@ -179,7 +186,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.let_go(dbanon.run, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.release_run(dbanon.run, boolean) IS
 'Takes a run from its worker and deletes what it wrote.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.requeue_run(run_id bigint, attempt integer) RETURNS boolean
@@ -189,27 +196,28 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
+    -- The attempt is given back as well: a worker that is stopped on purpose says nothing about the run.
     UPDATE dbanon.run r SET most_attempts = r.most_attempts + 1
         WHERE r.run_id = requeue_run.run_id AND r.attempts = attempt AND r.worker IS NOT NULL RETURNING r.* INTO state;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.let_go(state, over => state.cancel_requested_at IS NOT NULL);
+    PERFORM dbanon_internal.release_run(state, over => state.cancel_requested_at IS NOT NULL);
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.requeue_run(bigint, integer) IS
-'Gives a run back to the queue, by a worker that is told to stop; this attempt does not count; if somebody asked for its
-end, it ends.';
+'Gives a run back to the queue, by a worker that was asked to stop; this attempt does not count; if its cancellation was
+requested, it is cancelled.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.went_away() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT 'The process that computes a run must stay up until it is done. It went away; start another run.'
+    SELECT 'The process that computed the run ended before the run was done, and the rows it wrote were deleted. Start another run.'
 $$;
 COMMENT ON FUNCTION dbanon_internal.went_away() IS
-'The error of a run whose worker went away for the last time.';
+'The error of a run whose worker ended early for the last time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_run(run_id bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -218,19 +226,19 @@ AS $$
 DECLARE
     dead dbanon.run;
 BEGIN
-    -- Rows of runs that are being worked on are left alone: whoever calls this may have a transaction open for long.
+    -- Rows of runs that are being worked on are not locked: the caller may have a transaction open for long.
     SELECT r.* INTO dead FROM dbanon.run r
         WHERE r.run_id = reap_run.run_id AND r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by)
         FOR UPDATE SKIP LOCKED;
     IF dead.run_id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM dbanon_internal.let_go(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
+    PERFORM dbanon_internal.release_run(dead, over => dead.cancel_requested_at IS NOT NULL OR dead.attempts >= dead.most_attempts);
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_run(bigint) IS
-'Takes a run from a worker that went away.';
+'Takes a run from a worker whose session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.reap_runs() RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -240,9 +248,11 @@ DECLARE
     candidate bigint;
     reaped integer := 0;
 BEGIN
+    -- On a standby nothing can be written; its primary looks after the runs.
     IF current_setting('transaction_read_only')::boolean THEN
         RETURN 0;
     END IF;
+    -- Looked for without locks first; each run found is then locked and looked at again.
     FOR candidate IN
         SELECT r.run_id FROM dbanon.run r
         WHERE r.todo IS NOT NULL AND r.worker IS NOT NULL AND NOT dbanon_internal.is_held(r.held_by) ORDER BY r.run_id
@@ -255,8 +265,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.reap_runs() IS
-'Looks for runs whose worker went away, and deletes what they wrote: they go back to the queue, or are failed after the
-last attempt, or cancelled where that was asked for; forgets workers that went away; in a transaction that may only
+'Looks for runs whose worker''s session has ended, and deletes what they wrote: they go back to the queue, or are failed after the
+last attempt, or cancelled where that was requested; deletes the workers whose session has ended; in a transaction that may only
 read, as on a standby, it does nothing.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_run(run_id bigint) RETURNS dbanon.run
@@ -266,6 +276,7 @@ AS $$
 DECLARE
     state dbanon.run;
 BEGIN
+    -- Before the row is locked: a run of a dead worker goes back to the queue first, and is then what it appears to be.
     PERFORM dbanon_internal.reap_run(lock_run.run_id);
     SELECT r.* INTO state FROM dbanon.run r WHERE r.run_id = lock_run.run_id FOR UPDATE;
     IF state.run_id IS NULL THEN
@@ -275,7 +286,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_run(bigint) IS
-'Keeps others from a run''s row until the transaction ends, after having looked whether its worker went away.';
+'Keeps others from a run''s row until the transaction ends, after having looked whether its worker''s session has ended.';
 
 CREATE OR REPLACE FUNCTION dbanon.cancel_run(run_id bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -285,10 +296,11 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(cancel_run.run_id);
 BEGIN
     IF state.todo IS NULL THEN
-        RAISE EXCEPTION 'A run to cancel must wait or be worked on. Run % is %.', state.run_id, state.status
+        RAISE EXCEPTION 'A run to cancel must be queued or worked on. Run % is %.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
                   HINT = format('Nothing is to be done. If it was never published, SELECT dbanon.drop_run(%s) deletes it.', state.run_id);
     END IF;
+    -- No worker has it: it can be ended here. A waiting verification is taken back and leaves the run what it was.
     IF state.worker IS NULL AND state.todo = 'compute' THEN
         UPDATE dbanon.run r
             SET status = 'cancelled', todo = NULL, finished_at = clock_timestamp(), error = format('Run %s was cancelled by %s.', r.run_id, session_user),
@@ -301,6 +313,7 @@ BEGIN
             WHERE r.run_id = state.run_id;
         RETURN state.status;
     END IF;
+    -- A worker has it and alone may undo what it wrote: it is asked to. The first request is the one on record.
     UPDATE dbanon.run r SET cancel_requested_at = clock_timestamp(), cancel_requested_by = session_user
         WHERE r.run_id = state.run_id AND r.cancel_requested_at IS NULL;
     PERFORM dbanon_internal.wake_workers();
@@ -320,7 +333,7 @@ DECLARE
     state CONSTANT dbanon.run := dbanon_internal.lock_run(verify_run.run_id);
 BEGIN
     IF state.todo IS NOT NULL THEN
-        RAISE EXCEPTION 'Nobody else may work on run % meanwhile. It is % and has work to be done; wait until it is done.', state.run_id, state.status
+        RAISE EXCEPTION 'Run % is % and still has work to be done, so no verification was queued. Wait until it is done.', state.run_id, state.status
             USING ERRCODE = 'DA013', DETAIL = format('To do: %s.', state.todo),
                   HINT = format('Watch it with SELECT * FROM dbanon.runs, or end it: SELECT dbanon.cancel_run(%s).', state.run_id);
     END IF;
@@ -339,7 +352,7 @@ $$;
 COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
 'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in
 dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
-computed; DA013 if somebody works on it. Example: SELECT dbanon.verify_run(1).';
+computed; DA013 if a worker works on it. Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

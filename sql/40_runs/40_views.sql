@@ -1,4 +1,4 @@
--- What is shown of runs and workers. A run whose worker went away is shown as what dbanon_internal.reap_runs will make of it.
+-- What is shown of runs and workers. A run whose worker's session has ended is shown as what dbanon_internal.reap_runs will make of it.
 
 CREATE OR REPLACE VIEW dbanon.runs AS
 SELECT

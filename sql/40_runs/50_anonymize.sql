@@ -13,7 +13,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refused_commit() IS
 'What this server says, in its own language, of a COMMIT within a transaction block: dbanon.anonymize compares it with
-what it is told.';
+the message it got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.demand_waiting(
     publish_as text, replace boolean, end_readers boolean, method text, algorithm text, allow_overlap boolean, reason text, within boolean)
@@ -26,12 +26,12 @@ BEGIN
     IF within THEN
         RAISE EXCEPTION 'dbanon.anonymize must be called outside a transaction block. It was called inside one.'
             USING ERRCODE = 'DA015', DETAIL = 'No worker sees a run before it is committed.',
-                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a -c of its own), and call it '
+                  HINT = 'End the transaction with COMMIT first (in psql: \set AUTOCOMMIT on, and each CALL in a separate -c), and call it '
                          'neither in a block with EXCEPTION nor in a procedure with SET; or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     IF NOT EXISTS (SELECT FROM dbanon.workers) THEN
-        RAISE EXCEPTION 'A worker must be up to compute the run. There is none.'
-            USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty; nothing was submitted.',
+        RAISE EXCEPTION 'No worker is up to compute the run: there is none, and nothing was submitted.'
+            USING ERRCODE = 'DA017', DETAIL = 'dbanon.workers is empty.',
                   HINT = 'Start one on any machine that reaches this server: dbanon worker. Or queue the run with SELECT dbanon.submit_run(...).';
     END IF;
     PERFORM dbanon_internal.check_override(allow_overlap, reason);
@@ -79,14 +79,14 @@ DECLARE
     control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
     code CONSTANT text := substring(state FROM '^[0-9A-Z]{5}$');
     -- The server's own sentences may quote data; ours do not.
-    told CONSTANT text := CASE WHEN code LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
+    explanation CONSTANT text := CASE WHEN code LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
                                ELSE format('The server refused it (SQLSTATE %s); its log says why.', code) END;
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', code, 'error', told)
+        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', code, 'error', explanation)
         FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
     BEGIN
-        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, told) WHERE r.run_id = note_refusal.run_id;
+        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, explanation) WHERE r.run_id = note_refusal.run_id;
     EXCEPTION WHEN lock_not_available THEN  -- the session that has the run's row is publishing it
         NULL;
     END;
@@ -139,7 +139,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.demand_verified(bigint) IS
 'Raises a run''s own error unless it is verified.';
 
--- The procedure has no settings of its own (with them it could not commit), so it looks up nothing by an unqualified name.
+-- The procedure has no settings (with them it could not commit), so it looks up nothing by an unqualified name.
 CREATE OR REPLACE PROCEDURE dbanon.anonymize(
     dataset text, method text, params jsonb DEFAULT '{}', publish_as text DEFAULT NULL, algorithm text DEFAULT NULL,
     seed bigint DEFAULT NULL, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
@@ -164,7 +164,7 @@ BEGIN
     END;
     IF NOT within THEN
         COMMIT;
-        -- Here and below: with a snapshot of its own for each statement, whatever the login is used to.
+        -- Here and below: with a new snapshot for each statement, whatever the login is used to.
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     END IF;
     PERFORM dbanon_internal.demand_waiting(publish_as, replace, end_readers, method, algorithm, allow_overlap, reason, within);
@@ -207,7 +207,7 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE dbanon.anonymize(text, text, jsonb, text, text, bigint, boolean, boolean, text, boolean, bigint, text, bigint) IS
-'Goes the whole way and waits: submits a run, tells how far a worker is with it, and publishes it if the attack found
+'Goes the whole way and waits: submits a run, reports how far a worker is with it, and publishes it if the attack found
 nothing. Ctrl-C ends the waiting, not the run. Takes: dataset; method (see dbanon.methods); params: its parameters as a JSON
 object (see dbanon.method_parameters); publish_as: name of the release, NULL to publish nothing; algorithm, the method''s
 first by default; seed; replace, allow_overlap, reason and end_readers: as for dbanon.publish; leave out the rest. Returns:

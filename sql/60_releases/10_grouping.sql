@@ -24,6 +24,7 @@ DECLARE
     unknown bigint;
     bare bigint;
 BEGIN
+    -- Members whose trajectory is no longer in the run's own dataset: deleted, or loaded anew under another number.
     SELECT count(*), count(*) - count(t.trajectory_id) INTO members, unknown
         FROM ONLY dbanon.membership m
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
@@ -34,7 +35,7 @@ BEGIN
         WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
     RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % records have no '
                     'member, and % of % members have no trajectory.', refuse_unknown_members.run_id, bare, unknown, members
-        USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
+        USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
               HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
 END
 $$;
@@ -53,6 +54,7 @@ SET join_collapse_limit = 1
 SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
+    -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
     SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
     FROM ONLY dbanon.record d
     CROSS JOIN LATERAL unnest(d.periods) e (period_no)
@@ -77,6 +79,7 @@ AS $$
     WITH span AS MATERIALIZED (
         SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
     ), cut AS (
+        -- A cut is where a record begins or ends, or where a member joins or leaves it within that time.
         SELECT s.record_id, c.at FROM span s CROSS JOIN LATERAL (VALUES (lower(s.period)), (upper(s.period))) c (at)
         UNION
         SELECT s.record_id, c.at
@@ -90,6 +93,7 @@ AS $$
         FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
         WHERE x.until IS NOT NULL
     )
+    -- A member without a period is in its record for the whole of the record's time, so in every piece of it.
     SELECT i.record_id, i.period, m.trajectory_id
     FROM piece i
     LEFT JOIN ONLY dbanon.membership m
@@ -119,7 +123,7 @@ AS $$
 DECLARE
     bare bigint;
 BEGIN
-    -- Whoever is hidden at a time must be hidden among somebody then.
+    -- A record that is hidden at a time must have a hiding set for that time.
     SELECT count(DISTINCT c.record_id) INTO bare
         FROM ONLY dbanon.cloak c
         LEFT JOIN (SELECT h.record_id, range_agg(coalesce(h.period, tstzrange(NULL, NULL))) AS period
@@ -128,11 +132,12 @@ BEGIN
     IF bare > 0 THEN
         RAISE EXCEPTION 'Every row of a run that hides people must have a hiding set for its time. Rows of % records of run % have none.',
                 bare, hiding_groups.run_id
-            USING ERRCODE = 'DA005', DETAIL = 'Whom the run hides with whom cannot be told, so it cannot be measured or published.',
+            USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
     RETURN QUERY
     WITH hidden AS MATERIALIZED (
+        -- One line for each hiding set and record in it, the owner's too, within the time of the owner's record.
         SELECT h.line, coalesce(h.period * s.period, s.period) AS period, u.record_id
         FROM (SELECT l.*, row_number() OVER () AS line FROM ONLY dbanon.hiding l WHERE l.run_id = hiding_groups.run_id) h
         JOIN dbanon_internal.record_spans(hiding_groups.run_id) s ON s.record_id = h.record_id
@@ -156,6 +161,7 @@ BEGIN
     JOIN piece i ON i.line = h.line
     LEFT JOIN ONLY dbanon.membership m
         ON m.run_id = hiding_groups.run_id AND m.record_id = h.record_id AND (m.period IS NULL OR m.period @> i.period)
+    -- Exact rows hide no person: they are one group of people who are alone, under number 0.
     UNION ALL
     SELECT 0, c.period, true, m.trajectory_id
     FROM ONLY dbanon.cloak c
@@ -187,6 +193,7 @@ DECLARE
     look_back interval;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_grouping.run_id;
+    -- Every group begins earlier by the age a shown position may have: it may show what an earlier release shows, too.
     look_back := dbanon_internal.look_back(run.method, run.params);
     SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
     -- Sorted by bytes: a language's order takes ten times as long.
@@ -200,7 +207,7 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.record_id, g.period;
     ELSIF hidden_by = 'region' THEN
-        -- Whoever has the same region is one group; all who are published as they are share a row here.
+        -- People with the same region in a period are one group; all who are published exactly then share a row here.
         RETURN QUERY
         SELECT tstzrange(lower(c.period) - look_back, upper(c.period)), c.crowd = 1,
             CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT t.subject COLLATE "C")
@@ -220,7 +227,7 @@ BEGIN
         LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
         GROUP BY g.number, g.period, g.alone;
     ELSE
-        RAISE EXCEPTION 'Who is hidden with whom must be known for a run to be published. It is not for the method %.', run.method
+        RAISE EXCEPTION 'A run must have stored who is hidden with whom to be published. Runs of the method % do not.', run.method
             USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
                   HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
     END IF;
@@ -237,6 +244,7 @@ SET work_mem = '256MB'
 SET jit = off
 AS $$
     WITH grouped AS (
+        -- A digest stands for a group: a join on whole arrays of subjects would take far more memory.
         SELECT 0::bigint AS release_id, g.period, md5(g.alone::text || g.subjects::text) AS mark
         FROM dbanon_internal.run_grouping(repeated_periods.run_id) g
         UNION ALL
@@ -258,7 +266,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
--- Nobody knows how many subjects an array holds. Sorting keeps to work_mem whatever the planner believes.
+-- The planner cannot know how many subjects an array holds. Sorting keeps to work_mem whatever it estimates.
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET enable_hashagg = off
@@ -283,12 +291,14 @@ AS $$
         JOIN cut t ON t.at = upper(s.period)
         CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (piece)
     ), promise AS MATERIALIZED (
+        -- The k that the run and each release promise. A piece holds the largest k of all that hold it.
         SELECT 0::bigint AS release_id, ceil((r.params ->> 'k')::numeric)::bigint AS k
         FROM ONLY dbanon.run r WHERE r.run_id = intersect_grouping.run_id
         UNION ALL
         SELECT l.release_id, ceil((r.params ->> 'k')::numeric)::bigint
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE l.release_id = ANY (intersect_grouping.releases)
     ), shared AS MATERIALIZED (
+        -- Only pieces that both the run and a release hold can be intersected.
         SELECT h.piece, max(p.k) AS k
         FROM held h JOIN promise p ON p.release_id = h.release_id
         GROUP BY h.piece HAVING bool_or(h.release_id = 0) AND bool_or(h.release_id > 0)
@@ -309,17 +319,18 @@ AS $$
               FROM member m
               GROUP BY m.subject, m.piece) x
     ), several AS MATERIALIZED (
+        -- Only few people are in several groups of one side in a piece; only their numbers have to be sorted.
         SELECT s.line, ARRAY(SELECT DISTINCT b FROM unnest(s.before) b ORDER BY b) AS before,
             ARRAY(SELECT DISTINCT b FROM unnest(s.now) b ORDER BY b) AS now
         FROM seen s WHERE cardinality(s.before) > 1 OR cardinality(s.now) > 1
     ), named AS MATERIALIZED (
-        -- Whoever was in the same several groups gets the least of their lines as a name.
+        -- People who were in the same several groups share a name: the least of their lines.
         SELECT v.line, min(v.line) OVER (PARTITION BY v.before) AS before, min(v.line) OVER (PARTITION BY v.now) AS now
         FROM several v
     ), placed AS MATERIALIZED (
-        -- A class is the groups somebody was in, a crowd those they are in now, each told by one number: 0 is being left
-        -- out, which an adversary sees as well; the group's own; or, of the other sign, a line for several groups or for
-        -- whoever is alone, which is a class or crowd of one.
+        -- A class is the groups a person was in, a crowd those they are in now, each identified by one number: 0 is being
+        -- left out, which an adversary sees as well; the number of the group; or, of the other sign, a line, for several
+        -- groups or for a person who is alone, which is a class or crowd of one.
         SELECT s.subject, s.piece,
             CASE WHEN s.before IS NULL THEN 0 WHEN s.alone_before THEN -s.line
                  WHEN cardinality(s.before) = 1 THEN s.before[1] ELSE -n.before END AS class,
@@ -327,19 +338,21 @@ AS $$
                  WHEN cardinality(s.now) = 1 THEN s.now[1] ELSE n.now END AS crowd
         FROM seen s LEFT JOIN named n ON n.line = s.line
     ), counted AS (
+        -- An intersection: the people of one class in one crowd, in one piece. Beside it, how large class and crowd are.
         SELECT p.piece, p.class, p.crowd, count(*) AS n FROM placed p GROUP BY p.piece, p.class, p.crowd
     ), sized AS (
         SELECT c.*, sum(c.n) OVER (PARTITION BY c.piece, c.class) AS of_class,
             sum(c.n) OVER (PARTITION BY c.piece, c.crowd) AS of_crowd
         FROM counted c
     ), judged AS MATERIALIZED (
-        -- A class that stays together is told nothing. Of those never published there is nothing to take apart, unless
-        -- they are mixed with others, whom intersecting takes away.
+        -- A class that stays together reveals nothing. Of those never published there is nothing to take apart, unless
+        -- they are mixed with others, which intersecting takes away.
         SELECT z.*, s.k, CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
         FROM sized z JOIN shared s ON s.piece = z.piece
     ), worst AS MATERIALIZED (
         SELECT j.piece, j.n, j.k FROM judged j WHERE j.parted ORDER BY j.n < j.k DESC, j.n, j.k DESC, j.piece LIMIT 1
     )
+    -- disjoint: no person is in both; crossing: a class was split; same: classes and crowds agree; coarser: classes were merged.
     SELECT
         CASE WHEN bool_or(j.class <> 0 AND j.crowd <> 0) IS NOT TRUE THEN 'disjoint'
              WHEN bool_or(j.parted) THEN 'crossing'
@@ -363,15 +376,17 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH earlier AS MATERIALIZED (
+        -- Each earlier release: whether its overlap was allowed for a reason, and whether it keeps the same secret as the run.
         SELECT l.release_id, l.overlap_reason IS NOT NULL AS overridden,
             m.traits -> 'hides' = (SELECT n.traits -> 'hides' FROM ONLY dbanon.run r JOIN ONLY dbanon.method n ON n.name = r.method
                                     WHERE r.run_id = audiences.run_id) AS alike
         FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.method m ON m.name = o.method
         WHERE l.release_id = ANY (audiences.releases)
     ), audience AS (
+        -- Reader 0 has read everything; reader -1 nothing that was allowed for a reason; the others begin with such a release.
         SELECT 0::bigint AS reader, e.* FROM earlier e
         UNION ALL
-        -- What was let through for a reason may be read by people who have nothing from before it, or by nobody else.
+        -- A release that was allowed for a reason may have readers who read nothing from before it.
         SELECT -1, e.* FROM earlier e WHERE NOT e.overridden
         UNION ALL
         SELECT o.release_id, e.*
@@ -426,11 +441,13 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
     END IF;
+    -- Only releases that say something about the run's time can be intersected with it; for most runs there are none.
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id WHERE o.dataset_id = run.dataset_id) THEN
         SELECT tstzrange(min(lower(p.period)) - dbanon_internal.look_back(run.method, run.params), max(upper(p.period))) INTO extent
             FROM ONLY dbanon.period p WHERE p.run_id = run.run_id HAVING count(*) > 0;
         near := ARRAY(SELECT n.release_id FROM dbanon_internal.releases_within(run.dataset_id, extent) n);
     END IF;
+    -- Without a k there is nothing to compare an intersection with.
     SELECT min(o.run_id) INTO unknown FROM ONLY dbanon.run o
         WHERE cardinality(near) > 0
             AND (o.run_id = run.run_id OR o.run_id IN (SELECT l.run_id FROM ONLY dbanon.release l WHERE l.release_id = ANY (near)))
@@ -441,18 +458,20 @@ BEGIN
                   HINT = 'Publish a run of another time span.';
     END IF;
     IF cardinality(near) > 0 THEN
-        -- What was shown before tells nobody more, whatever it crosses: that was measured, or allowed, when it was first shown.
+        -- What was shown before reveals nothing more, whatever it crosses: that was measured, or allowed, when it was first shown.
         SELECT array_agg(DISTINCT p.period), array_agg(DISTINCT p.release_id) INTO aside, repeated
             FROM dbanon_internal.repeated_periods(run.run_id, near) p;
     END IF;
+    -- Every set of releases that an adversary may have read is intersected, and the worst outcome reported.
     SELECT i.* INTO worst
     FROM dbanon_internal.audiences(run.run_id, near) a
     CROSS JOIN LATERAL dbanon_internal.intersect_grouping(run.run_id, a.read, coalesce(aside, '{}')) i
     WHERE i.relation <> 'disjoint'
-    -- Worst is whoever tells the fewest people apart; then whoever learns anything at all.
+    -- The worst adversary narrows a person down to the fewest people; then one that learns anything at all.
     ORDER BY i.below > 0 DESC, i.relation <> 'crossing', i.smallest_crowd, i.people DESC, i.below DESC,
         i.relation = 'same', cardinality(a.read) DESC, a.read
     LIMIT 1;
+    -- All that overlaps was set aside as a repetition: the same groups, with the largest k promised for them.
     IF NOT FOUND AND repeated IS NOT NULL THEN
         SELECT 'same' AS relation, NULL::bigint AS smallest_crowd, max((o.params ->> 'k')::numeric)::bigint AS k, 0::bigint AS below,
                 0::bigint AS people, repeated AS met INTO worst
@@ -470,8 +489,8 @@ $$;
 COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'What an adversary is left with who intersects a run with earlier releases of its dataset, withdrawn ones too: of
 all the sets of releases that an adversary may have read, the one that leaves the least. Periods whose very groups were published before count as the
-same and are left aside. Time is cut where groups begin or end; a class is everybody who was in the same group, or left out,
-in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: nobody is in both at a time; same;
+same and are left aside. Time is cut where groups begin or end; a class is all the people who were in the same group, or left out,
+in each release that holds a piece. Takes: run_id. Returns: one row: relation (disjoint: no person is in both at a time; same;
 coarser: every class stays together; crossing), smallest_crowd: the fewest of a parted class in one group of the run, k: the
 largest k promised there, below: how many intersections have fewer, people: how many people are in these, releases: names of
 those involved. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM dbanon.measure_overlap(2).';
@@ -518,7 +537,7 @@ BEGIN
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
-        RAISE EXCEPTION 'Whoever intersects a run with earlier releases must still find at least % people in every crowd. '
+        RAISE EXCEPTION 'An adversary who intersects a run with earlier releases must still find at least % people in every crowd. '
                         'Run % with % leaves %.', found.k, check_overlap.run_id, others, found.smallest_crowd
             USING ERRCODE = 'DA010',
                   DETAIL = format('%s is the largest k of them all; %s intersections are smaller, of %s people in all.', found.k, found.below, found.people),
@@ -526,15 +545,15 @@ BEGIN
                          'allow_overlap => true with reason => ''...''.';
     END IF;
     IF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: whoever intersects this with % is left with % where % were promised; % intersections are '
-            'smaller, of % people in all.', others, found.smallest_crowd, found.k, found.below, found.people;
+        RAISE NOTICE 'Overridden: an adversary who intersects this with % is left with % where % were promised; % intersections '
+            'are smaller, of % people in all.', others, found.smallest_crowd, found.k, found.below, found.people;
     ELSIF found.relation = 'same' THEN
-        RAISE NOTICE 'The grouping is the same as in %: intersecting them tells nobody more.', others;
+        RAISE NOTICE 'The grouping is the same as in %: intersecting them reveals nothing more.', others;
     ELSIF found.relation = 'coarser' THEN
-        RAISE NOTICE 'The grouping is coarser than what is known from %: whom nobody can tell apart by now stay together, and '
-            'intersecting them tells nobody more.', others;
+        RAISE NOTICE 'The grouping is coarser than what is known from %: people whom those releases do not separate stay together, and '
+            'intersecting them reveals nothing more.', others;
     ELSE
-        RAISE NOTICE 'Whoever intersects this with % still finds at least % people in every crowd; % are enough.',
+        RAISE NOTICE 'An adversary who intersects this with % still finds at least % people in every crowd; % are enough.',
             others, found.smallest_crowd, found.k;
     END IF;
     RETURN to_jsonb(found);

@@ -33,6 +33,7 @@ BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = check_publishable.run_id;
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT a.value INTO algorithm FROM jsonb_array_elements(method.algorithms) a WHERE a.value ->> 'name' = run.algorithm;
+    -- The registry, not the run, says whether an algorithm gives the guarantee; one that it does not know gives none.
     IF algorithm IS NULL OR (algorithm ->> 'comparison_only')::boolean IS NOT FALSE THEN
         RAISE EXCEPTION 'A run must use an algorithm that gives the guarantee of % to be published. Run % used %, which does not.',
                 run.method, run.run_id, run.algorithm
@@ -45,6 +46,7 @@ BEGIN
                   HINT = CASE run.status WHEN 'computed' THEN format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id)
                                          ELSE 'Start another run: CALL dbanon.anonymize(...).' END;
     END IF;
+    -- An earlier verdict that passed does not count once a later one did not.
     SELECT v.* INTO verdict FROM ONLY dbanon.verification v
         WHERE v.run_id = run.run_id AND v.attack = method.attack
         ORDER BY v.verification_id DESC LIMIT 1;
@@ -54,6 +56,7 @@ BEGIN
             USING ERRCODE = 'DA004', DETAIL = format('Attack: %s.', method.attack),
                   HINT = format('Verify it: SELECT dbanon.verify_run(%s).', run.run_id);
     END IF;
+    -- The verdict is on rows with a certain digest; any change of them since shows here, whoever made it.
     digest := dbanon_internal.run_digest(run.run_id);
     IF digest IS DISTINCT FROM verdict.digest THEN
         RAISE EXCEPTION 'A run must be published as it was verified. Rows of run % or of its dataset changed since its verification.',
@@ -77,6 +80,7 @@ AS $$
 DECLARE
     written text;
 BEGIN
+    -- An older snapshot hides releases committed since, with which the run would have to be intersected.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'A run must be published in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
             USING ERRCODE = 'DA015', DETAIL = 'It would not see what others have changed or published since it began.',
@@ -89,11 +93,11 @@ BEGIN
         WHERE k.pid = pg_backend_pid() AND k.locktype = 'relation'
           AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
           AND k.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (dbanon_internal.run_tables() || ARRAY[
-              'trajectory', 'request', 'site', 'poi', 'cell', 'quasi_identifier', 'verification', 'method']);
+          AND c.relnamespace = 'dbanon'::regnamespace AND c.relname = ANY (
+              dbanon_internal.run_tables() || dbanon_internal.data_tables() || ARRAY['verification', 'method']);
     IF written IS NOT NULL THEN
         RAISE EXCEPTION 'A run must be published in a transaction that changed neither data nor runs. This one wrote to, or locked, %.', written
-            USING ERRCODE = 'DA015', DETAIL = 'Nobody has verified what it is about to commit.',
+            USING ERRCODE = 'DA015', DETAIL = 'No verification covers what it is about to commit.',
                   HINT = 'End the transaction with COMMIT, verify the run if its data changed, and publish it in another.';
     END IF;
 END
@@ -146,6 +150,7 @@ BEGIN
     SELECT m.name, m.region_type, d.srid INTO STRICT method, region_type, srid
         FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = copy_release.run_id;
+    -- A column of a table has one type of geometry; a single polygon is stored as a collection of one.
     IF region_type = 'MultiPolygon' THEN
         region_value := '@postgis@.ST_Multi(c.region)';
     END IF;
@@ -157,8 +162,9 @@ BEGIN
         'period tstzrange NOT NULL, region @postgis@.geometry(%s, %s) NOT NULL, crowd integer NOT NULL, subjects integer NOT NULL, '
         'valid_from timestamptz NOT NULL, valid_to timestamptz NOT NULL%s)',
         target, region_type, srid, definitions);
+    -- Default privileges of the database may have given rights on it; readers come through the view.
     EXECUTE format('REVOKE ALL ON TABLE %s FROM PUBLIC', target);
-    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers tell nothing of the run's own.
+    -- gen_random_uuid draws from the operating system's cryptographic source: the numbers reveal nothing of the run's own.
     EXECUTE format('INSERT INTO %s SELECT row_number() OVER (ORDER BY s.record_id, c.seq), s.record_id, c.seq, c.period, %s, '
         'c.crowd, c.subjects, lower(c.period), upper(c.period)%s '
         'FROM (SELECT d.record_id AS was, row_number() OVER (ORDER BY d.draw) AS record_id '
@@ -171,6 +177,7 @@ BEGIN
     EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
     EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
+    -- From here on the rows are fixed: not even the owner changes them by mistake.
     EXECUTE format('CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
         'FOR EACH STATEMENT EXECUTE FUNCTION dbanon_internal.refuse_change()', target);
     EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER refuse_change', target);
@@ -193,6 +200,7 @@ BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO names
         FROM pg_attribute a
         WHERE a.attrelid = format('dbanon.release_%s', release_id)::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+    -- A new name gets a new view; a replaced release keeps its view, so that what others built on it goes on working.
     IF replaced IS NULL THEN
         EXECUTE format('CREATE VIEW published.%I AS SELECT %s FROM ONLY dbanon.release_%s', name, names, release_id);
     ELSE
@@ -213,11 +221,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.name = refuse_name_taken.name AND l.withdrawn_at IS NULL) THEN
-        RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' already.', name
+        RAISE EXCEPTION 'There is a live release ''%'' already, and nothing was published.', name
             USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
-                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or take its place with replace => true.';
+                  HINT = 'Choose another, withdraw that one with SELECT dbanon.unpublish(...), or replace it with replace => true.';
     END IF;
-    RAISE EXCEPTION 'The name of a release must be free. There is a ''%'' in schema published already, which is no live release.', name
+    RAISE EXCEPTION 'There is a ''%'' in schema published already, which is no live release, and nothing was published.', name
         USING ERRCODE = 'DA003', DETAIL = format('published.%s exists.', name),
               HINT = 'Choose another, or drop that one; if it is a withdrawn release, '
                      'SELECT dbanon.clear_withdrawn() says who is reading it still.';
@@ -266,8 +274,9 @@ DECLARE
     overlap jsonb;
     copied bigint;
     figures jsonb;
-    told record;
+    figure record;
 BEGIN
+    -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.check_transaction();
     PERFORM dbanon_internal.check_name(publish.name);
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
@@ -277,7 +286,7 @@ BEGIN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
     END IF;
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
-    -- From here to the end nobody loads into the dataset, publishes another run of it or writes its rows. The rows are
+    -- From here to the end no session loads into the dataset, publishes another run of it or writes its rows. The rows are
     -- written, not just locked, so that a session on an older snapshot fails instead of overlooking the release.
     BEGIN
         UPDATE ONLY dbanon.dataset d SET revision = d.revision WHERE d.dataset_id = run.dataset_id;
@@ -289,15 +298,17 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         RAISE EXCEPTION 'Run % cannot be published while another session changes it or its dataset. That session did not end within '
                         '30 seconds, and nothing was published.', publish.run_id
-            USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed is such a change.',
+            USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
+    -- From now on nothing changes under it: verdict and digest, then what an adversary gains by intersecting releases.
     digest := dbanon_internal.check_publishable(publish.run_id);
     overlap := dbanon_internal.check_overlap(publish.run_id, publish.allow_overlap);
 
+    -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon_internal.copy_release(publish.run_id, new_release);
-    -- Whoever publishes or withdraws under this name meanwhile comes first or last, not in between.
+    -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
     BEGIN
@@ -305,31 +316,34 @@ BEGIN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
                 WHERE l.name = publish.name AND l.withdrawn_at IS NULL RETURNING l.release_id INTO old_release;
         END IF;
+        -- Readers of the replaced release get data of another method or dataset: allowed, but said.
         SELECT format('%s of dataset %s', o.method, d.name) INTO before
             FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
             WHERE l.release_id = old_release AND (o.dataset_id, o.method) <> (run.dataset_id, run.method);
         IF FOUND THEN
-            RAISE NOTICE 'What % replaces was made with %: its readers get something else from now on.', publish.name, before;
+            RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
                     CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
+        -- What the next publication is intersected with; kept for as long as adversaries know the release, that is always.
         INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
-    EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- somebody else took the name meanwhile
+    EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
+    -- What the attack counted and the method warns of, with the figure in the method's own sentence.
     SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
-    FOR told IN
+    FOR figure IN
         SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence
         FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'notices') n
         WHERE m.name = run.method AND jsonb_typeof(figures -> n.key) = 'number'
     LOOP
-        IF told.number > 0 THEN
-            RAISE NOTICE '%', format(told.sentence, told.number);
+        IF figure.number > 0 THEN
+            RAISE NOTICE '%', format(figure.sentence, figure.number);
         END IF;
     END LOOP;
     RETURN copied;
@@ -339,7 +353,7 @@ COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
 verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an
 immutable table, and lets @analyst@ read the view. Takes: run_id; name (lower-case letters, digits and underscores);
-replace: take the place of a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
+replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
 earlier releases leaves fewer than k; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what

@@ -1,4 +1,4 @@
--- Taking a release from those who read it: to withdraw it, or to put another in its place.
+-- Taking a release from its readers: to withdraw it, or to replace it by another.
 --
 -- A withdrawn release's view loses its grants, its rows and its name, in this order, and what is left is dropped then or later:
 -- a withdrawal depends on no lock but the view's own, whatever others have built on it.
@@ -43,7 +43,7 @@ AS $$
         OR k.locktype = 'tuple' AND k.relation = w.of AND (k.page, k.tuple) = (w.page, w.tuple)
             AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     UNION
-    -- A savepoint that was released holds no lock of its own: its transaction is one of the analysts' that are older.
+    -- A savepoint that was released holds no lock: its transaction is one of the analysts' that are older.
     SELECT k.pid, k.virtualtransaction
     FROM changed w
     JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
@@ -102,14 +102,15 @@ DECLARE
     readers text;
     by_hand text;
 BEGIN
+    -- Who is named may have ended since the lock was refused: the sentence says so instead of naming none.
     SELECT string_agg(r.reader, ', '), string_agg(r.ending, '; ') FILTER (WHERE NOT r.may_end) INTO readers, by_hand
         FROM dbanon_internal.readers_of(refuse_readers.name) r;
-    RAISE EXCEPTION 'Release % is being read by % and cannot be taken away yet.',
-            name, coalesce(readers, 'sessions that have ended by now')
+    RAISE EXCEPTION 'Release % is in use by % and cannot be withdrawn yet.',
+            name, coalesce(readers, 'sessions that have ended since')
         USING ERRCODE = 'DA013', DETAIL = 'The release is as it was.',
               HINT = CASE WHEN end_readers IS NOT TRUE THEN format('Try again, or end their sessions: %s.', retry)
                           WHEN by_hand IS NULL THEN 'Try again.'
-                          ELSE format('Role @admin@ may not end all of these%s. Have their transactions ended, or have a superuser '
+                          ELSE format('Role @admin@ may not end all of these sessions%s. Wait until their transactions end, or have a superuser '
                                       'run: %s. Then try again.',
                                       CASE WHEN NOT pg_has_role('pg_signal_backend', 'USAGE') THEN ', since it is no member of pg_signal_backend' END,
                                       by_hand) END;
@@ -118,18 +119,19 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_readers(text, text, boolean) IS
 'Says who keeps a live release from being taken away, and what to type.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.take_from_readers(statement text, release_id bigint, end_readers boolean) RETURNS boolean
+CREATE OR REPLACE FUNCTION dbanon_internal.execute_exclusively(statement text, release_id bigint, end_readers boolean) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
--- While this waits for those who read the view now, everybody else waits for this.
+-- While this waits for the present readers of the view, all later readers wait for this.
 SET lock_timeout = '5s'
 AS $$
 DECLARE
     until CONSTANT timestamptz := clock_timestamp() + interval '5 s';
-    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = take_from_readers.release_id);
+    release_name CONSTANT text := (SELECT l.name FROM dbanon.release l WHERE l.release_id = execute_exclusively.release_id);
     taken boolean := false;
     ended text[] := '{}';
 BEGIN
+    -- To end readers, try for a moment, end those who are there, and try again until the time is over.
     IF end_readers THEN
         PERFORM set_config('lock_timeout', '100ms', true);
     END IF;
@@ -154,12 +156,12 @@ BEGIN
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
             SELECT 'end_readers', d.name, l.run_id, l.name, jsonb_build_object('sessions', cardinality(ended))
             FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id
-            WHERE l.release_id = take_from_readers.release_id;
+            WHERE l.release_id = execute_exclusively.release_id;
     END IF;
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) IS
 'Runs a statement that needs the view of a release for itself: waits 5 seconds for its readers; or 100 ms, then ends
 their sessions, all at once, and so on for 5 seconds, since a login whose session was ended may be back before this has
 the lock.';
@@ -171,6 +173,7 @@ AS $$
 DECLARE
     given record;
 BEGIN
+    -- Rights of the relation and of each column, to roles and to PUBLIC; CASCADE takes what was passed on.
     FOR given IN
         SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS grantee
         FROM pg_class c
@@ -202,6 +205,7 @@ BEGIN
     IF no_rows IS NULL THEN  -- dropped by hand
         RETURN;
     END IF;
+    -- First the rows, then the rights, then the name: whatever fails in between, nothing is shown any more.
     EXECUTE format('CREATE OR REPLACE VIEW published.%I AS SELECT %s WHERE false', release_name, no_rows);
     PERFORM dbanon_internal.revoke_rights(format('published.%I', release_name));
     -- No release can be called this, nor anything in schema dbanon.
@@ -231,23 +235,25 @@ BEGIN
         FROM (VALUES (1, format('dbanon.release_%s', release_id)), (2, format('published.%I', release.name))) v (ord, relation)
         LEFT JOIN pg_attribute a ON a.attrelid = to_regclass(v.relation) AND a.attnum > 0 AND NOT a.attisdropped
         GROUP BY v.ord ORDER BY v.ord);
+    -- With the same columns the view can be redefined where it is, and what was built on it stays.
     in_place := columns[1] IS NOT DISTINCT FROM columns[2];
-    -- A session that may not be ended keeps the release: then nobody else is ended for nothing.
+    -- A session that may not be ended keeps the release: then no other session is ended in vain.
     IF (end_readers AND EXISTS (SELECT FROM dbanon_internal.readers_of(release.name) r WHERE NOT r.may_end))
-        OR NOT dbanon_internal.take_from_readers(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
+        OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
             'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
             ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason)), end_readers);
     END IF;
+    -- The old view was moved away above; what was built on it went with it, which its owners have to know.
     IF NOT in_place THEN
         EXECUTE 'CREATE ' || query;
-        RAISE NOTICE 'The columns of % are others now: views on it, and grants on it to others than @analyst@, are gone.', release.name;
+        RAISE NOTICE 'The columns of % have changed: views on it, and grants on it to roles other than @analyst@, were dropped.', release.name;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.replace_view(bigint, bigint, text, boolean) IS
-'Puts the table of a new release behind the view of an old one; or a new view in its place, if the columns are others;
+'Puts the table of a new release behind the view of an old one; or replaces the view, if its columns differ;
 views on it and grants stay where they are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.lock_releases() RETURNS void
@@ -258,14 +264,15 @@ AS $$
 DECLARE
     others text;
 BEGIN
+    -- The mode conflicts with itself and with writers of the table, not with readers of it.
     LOCK TABLE dbanon.release IN SHARE ROW EXCLUSIVE MODE;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     SELECT string_agg(DISTINCT format('%s (process %s)', s.usename, k.pid), ', ') INTO others
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases must be published and withdrawn one after the other. At it meanwhile: %.', coalesce(others, 'a session that has ended')
-        USING ERRCODE = 'DA013', DETAIL = 'Nothing has changed.', HINT = 'Try again when their transaction has ended.';
+    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing or withdrawing now: %.', coalesce(others, 'a session that has ended')
+        USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.lock_releases() IS
@@ -304,6 +311,7 @@ BEGIN
                 (3, 'DROP TABLE dbanon.release_%s', 'dbanon.release_%s', '2s')) v (ord, statement, relation, patience)
             ORDER BY v.ord
         LOOP
+            -- Steps that an earlier attempt finished are skipped. A failed step is reported, and the next call tries it again.
             CONTINUE WHEN to_regclass(step.relation) IS NULL;
             PERFORM set_config('lock_timeout', step.patience, true);
             BEGIN
@@ -314,9 +322,9 @@ BEGIN
             END;
         END LOOP;
         IF failure IS NOT NULL THEN
-            SELECT ' It is being read by ' || string_agg(r.reader, ', ') || '.' INTO readers
+            SELECT ' It is in use by ' || string_agg(r.reader, ', ') || '.' INTO readers
                 FROM dbanon_internal.readers_of(gone.name) r WHERE gone.shown;
-            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts may read it no longer; but not all of it could be dropped yet: %.% '
+            RAISE NOTICE 'Release % (number %) is withdrawn, and analysts can no longer read it; not all of it could be dropped yet: %.% '
                          'The next publication or withdrawal tries again, or SELECT dbanon.clear_withdrawn().',
                 gone.name, gone.release_id, failure, coalesce(readers, '');
         END IF;
@@ -348,11 +356,12 @@ BEGIN
         RAISE EXCEPTION 'The release to withdraw must be live. There is none named %.', unpublish.name
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
-    -- Once the table is closed nobody reads it: then a session that may not be ended keeps only the rest, for a while.
+    -- Once the rights on the table are revoked no analyst reads it: a session that may not be ended then delays only the rest.
     WHILE done < cardinality(steps)
-        AND dbanon_internal.take_from_readers(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
+        AND dbanon_internal.execute_exclusively(format(steps[done + 1], live.release_id, live.name), live.release_id, unpublish.end_readers) LOOP
         done := done + 1;
     END LOOP;
+    -- Without end_readers it is all or nothing; with it, the first step suffices: analysts have no rights any more.
     IF done = 0 OR (done < cardinality(steps) AND unpublish.end_readers IS NOT TRUE) THEN
         PERFORM dbanon_internal.refuse_readers(unpublish.name, format('SELECT dbanon.unpublish(%L, end_readers => true)', unpublish.name),
                                       unpublish.end_readers);

@@ -1,6 +1,6 @@
--- What a release says of itself to whoever reads it: comments of the view and its columns, for people who read no paper.
+-- What a release says of itself to its readers: comments of the view and its columns, for readers who know no paper.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_share(total numeric, left_out numeric, k integer) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -9,7 +9,7 @@ AS $$
                 WHEN total > 0 THEN format('%s %%', 100 - floor(100 * (total - left_out) / total)::integer)
            END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_share(numeric, numeric, integer) IS
+COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS
 'Says how much was left out without a number that might point to single people: as whole percent, rounded up, or that it
 was fewer than k, or none.';
 
@@ -48,7 +48,7 @@ DECLARE
     dataset dbanon.dataset;
     figures jsonb := (dbanon_internal.release_figures(release_id)).figures;
     k integer;
-    told text;
+    left_out text;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id
         WHERE l.release_id = release_promise.release_id;
@@ -56,9 +56,9 @@ BEGIN
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     k := run.params ->> 'k';
     -- What was left out, kind by kind, of the figure of the attack that counts them all.
-    SELECT method.left_out || coalesce(string_agg(' Left out of ' || c.what || ': ' || c.share || '.', '' ORDER BY c.key <> 'subjects', c.key), '') INTO told
+    SELECT method.left_out || coalesce(string_agg(' Left out of ' || c.what || ': ' || c.share || '.', '' ORDER BY c.key <> 'subjects', c.key), '') INTO left_out
         FROM (SELECT t.key, CASE t.key WHEN 'subjects' THEN 'all that was seen' ELSE 'all ' || t.key END AS what,
-                  dbanon_internal.tell_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
+                  dbanon_internal.describe_share((figures ->> t.value)::numeric, dbanon_internal.sum_of_counts(run.suppressed -> t.key), k) AS share
               FROM jsonb_each_text(method.traits -> 'totals') t
               WHERE t.key = 'subjects' OR run.suppressed ? t.key) c
         WHERE c.share IS NOT NULL;
@@ -68,7 +68,7 @@ BEGIN
         'Against: ' || method.adversary,
         format('Places: in metres of SRID %s, on a grid of %s m or a multiple. Times: with time zone, shown in that of your session; '
                'on a grid of %s s from 1970 UTC or a multiple.', dataset.srid, dataset.grid_m, dataset.grid_s),
-        'Left out: ' || told,
+        'Left out: ' || left_out,
         'Counting: subjects is how many people a row stands for; add it up over the rows of one period to count people. '
             'crowd is how many people a row hides; never add it up, and never count rows for people.',
         format('Made with %s (%s)%s.', run.method, run.algorithm, coalesce(' by dbanon ' || run.program_version, ''))
@@ -76,7 +76,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.release_promise(bigint) IS
-'What a release tells whoever reads it: what a row is, the promise with its k, against whom, units, what was left out,
+'What a release says to its readers: what a row is, the promise with its k, against whom, units, what was left out,
 what to add up; holds no seed, no number of a run, no name of a dataset and no count below k.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_release(release_id bigint) RETURNS void
@@ -100,7 +100,7 @@ BEGIN
                               'or a multiple, shown in the time zone of your session.', about.grid_s)),
             ('region', format('Where: somewhere in this area. Coordinates in metres of SRID %s, on a grid of %s m or a multiple.',
                               about.srid, about.grid_m)),
-            ('crowd', 'How many different people this row hides among one another; 1: it hides nobody. Never add it up.'),
+            ('crowd', 'How many different people this row hides among one another; 1: that person is not hidden. Never add it up.'),
             ('subjects', 'How many people this row stands for. Add it up over the rows of one period to count people.'),
             ('cloak_id', 'Key of the row. Numbered at random.'),
             ('valid_from', 'Start of period, itself inside; with time zone.'),

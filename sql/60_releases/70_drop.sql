@@ -10,7 +10,7 @@ BEGIN
     IF EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL) THEN
         RETURN false;
     END IF;
-    -- With it nobody takes the run; and a publication that has it comes to its end first.
+    -- The row lock keeps workers from taking the run, and waits for a publication that already holds it.
     PERFORM FROM dbanon.run r WHERE r.run_id = hold_run.run_id FOR UPDATE;
     RETURN NOT EXISTS (SELECT FROM dbanon.run r WHERE r.run_id = hold_run.run_id AND r.worker IS NOT NULL);
 END
@@ -31,16 +31,17 @@ BEGIN
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(drop_run.run_id);
     END IF;
+    -- The groups of a published run are needed to measure every later release, withdrawn or not.
     IF EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = run.run_id) THEN
         RAISE EXCEPTION 'A run that was ever published must stay, withdrawn or not. Run % was published.', run.run_id
-            USING ERRCODE = 'DA007', DETAIL = 'What was published is known to an adversary for ever.',
+            USING ERRCODE = 'DA007', DETAIL = 'What was published stays known to an adversary permanently.',
                   HINT = coalesce('To take its rows from analysts, withdraw it: ' || (
                       SELECT string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
                       FROM dbanon.release l WHERE l.run_id = run.run_id AND l.withdrawn_at IS NULL) || '.',
                       'Nothing is to be done: it was withdrawn.');
     END IF;
     IF NOT free OR run.todo IS NOT NULL THEN
-        RAISE EXCEPTION 'A run must be left alone to be dropped. Run % is %.', run.run_id,
+        RAISE EXCEPTION 'Run % is %, and was not dropped.', run.run_id,
                 CASE WHEN free THEN 'waiting to be worked on' ELSE 'being worked on' END
             USING ERRCODE = 'DA013', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', run.run_id);
@@ -51,7 +52,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon.drop_run(bigint) IS
-'Deletes a run with its cloaks, members and verifications, if it was never published and nobody works on it or will. Takes:
+'Deletes a run with its cloaks, members and verifications, if it was never published and no worker works on it or will. Takes:
 run_id. Returns: how many cloaks went. Raises: DA001; DA007 if it was ever published; DA013 if it is in the queue or being
 worked on. Example: SELECT dbanon.drop_run(1).';
 
@@ -92,7 +93,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.names_subject(jsonb, text) IS
 'Whether a value of a rejected row is a subject''s name, or holds it as a word (p7 in p7/morning).';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.tell_releases_of(release_ids bigint[], trajectories bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.report_live_releases(release_ids bigint[], trajectories bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -103,6 +104,7 @@ DECLARE
     withdraw_exact text;
     number bigint;
 BEGIN
+    -- In one pass: how many live releases there are, their names, which of them show the subject exactly, and what to type.
     SELECT count(*), string_agg(l.name, ', ' ORDER BY l.name), string_agg(l.name, ', ' ORDER BY l.name) FILTER (WHERE x.exact),
             string_agg(x.withdraw, '; ' ORDER BY l.name), string_agg(x.withdraw, '; ' ORDER BY l.name) FILTER (WHERE x.exact)
         INTO number, live, exact, withdraw, withdraw_exact
@@ -115,18 +117,18 @@ BEGIN
             WHERE m.run_id = l.run_id AND m.trajectory_id = ANY (trajectories)) AS exact) x
         WHERE l.release_id = ANY (release_ids) AND l.withdrawn_at IS NULL;
     IF number > 0 THEN
-        RAISE NOTICE '% made with this subject''s data, still as before: %. To be rid of it there too, withdraw them: %; '
-                     'or publish a new run in their place, which tells those who have both who was '
+        RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
+                     'or replace them with a new run, which reveals to the readers of both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
             CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live, withdraw;
     END IF;
     IF exact IS NOT NULL THEN
-        RAISE NOTICE 'There the subject is not hidden but published as it is: %. Withdraw it until it is '
+        RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '
                      'replaced: %.', exact, withdraw_exact;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.tell_releases_of(bigint[], bigint[]) IS
+COMMENT ON FUNCTION dbanon_internal.report_live_releases(bigint[], bigint[]) IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
@@ -135,6 +137,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH run AS (
+        -- One statement, so that all of it sees the rows as they were: each part names the subject in another table.
         DELETE FROM dbanon.run r WHERE r.run_id = ANY (dropped_runs) RETURNING 1
     ), trajectory AS (
         DELETE FROM dbanon.trajectory t
@@ -153,7 +156,7 @@ AS $$
         UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
             WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
     ), grouping_ AS (
-        -- In order again: the place where the name was would tell where in the alphabet it is.
+        -- In order again: the place where the name was would reveal where in the alphabet it is.
         UPDATE dbanon.grouping g
             SET subjects = ARRAY(SELECT s FROM unnest(array_replace(g.subjects, erase_subject.subject, stand_in)) s ORDER BY s)
             WHERE erase_subject.subject = ANY (g.subjects) AND g.release_id IN (
@@ -166,7 +169,7 @@ AS $$
         ('places in groups of releases', (SELECT count(*) FROM grouping_)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
 COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint[], text) IS
-'Deletes what a dataset has of a subject, and puts another text in its place in the groupings of releases, so that their
+'Deletes what a dataset has of a subject, and replaces its name by another text in the groupings of releases, so that their
 sizes stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
@@ -182,19 +185,19 @@ BEGIN
             USING ERRCODE = 'DA015', DETAIL = 'It would not see runs that were made since it began.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
-    -- The lock of loads; and the row, without which nobody submits, publishes or loads by other ways.
+    -- The lock of loads; and the row, which every submission, publication and other kind of load needs.
     PERFORM dbanon_internal.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT name FROM dbanon.dataset.';
     END IF;
-    -- Nobody takes a run with nothing to do: its row is enough.
+    -- No worker takes a run with nothing to do: its row is enough.
     PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
     SELECT r.run_id INTO busy FROM dbanon.run r
         WHERE r.dataset_id = held AND (r.todo IS NOT NULL OR r.worker IS NOT NULL) AND NOT dbanon_internal.hold_run(r.run_id) ORDER BY r.run_id LIMIT 1;
     IF busy IS NOT NULL THEN
-        RAISE EXCEPTION 'Nobody may be working on a run of the dataset meanwhile. Run % is being worked on.', busy
+        RAISE EXCEPTION 'Run % of the dataset is being worked on, and nothing was erased.', busy
             USING ERRCODE = 'DA013', DETAIL = 'It may have read what is to be erased.',
                   HINT = format('Cancel it first: SELECT dbanon.cancel_run(%s).', busy);
     END IF;
@@ -221,6 +224,7 @@ DECLARE
     counts json;
     source text;
 BEGIN
+    -- Runs that were published stay, with their groups; a random text takes over the subject's place in these.
     SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who,
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), gen_random_uuid()::text) e;
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
@@ -228,7 +232,7 @@ BEGIN
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
-    PERFORM dbanon_internal.tell_releases_of(releases, paths);
+    PERFORM dbanon_internal.report_live_releases(releases, paths);
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
     -- Statistics hold values: the most frequent ones, and some of the others.
     FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',
@@ -240,7 +244,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
-that were never published; in the groupings of releases a random text takes its place, so that their sizes stay. Live
+that were never published; in the groupings of releases a random text replaces its name, so that their sizes stay. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
 backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
 such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.

@@ -19,7 +19,7 @@ SET jit = off
 SET work_mem = '128MB'
 AS $$
     -- The spatial join of the attack: who is nearest to each site. Every site's rectangle holds it, so the least distance is
-    -- 0 or the attack refuses; nobody further away has to be looked for, but for exact rows that the guard keeps away.
+    -- 0 or the attack refuses; no person further away has to be looked for, but for exact rows that the guard keeps away.
     WITH run AS MATERIALIZED (
         SELECT r.run_id, r.dataset_id, d.srid, d.grid_m,
             CASE pg_catalog.jsonb_typeof(r.params -> 'guard_m')
@@ -31,7 +31,7 @@ AS $$
     ), published AS MATERIALIZED (
         SELECT g.*, @postgis@.Box3D(g.region) AS box
         FROM (
-            -- Geometries are equal here if all their bytes are: what an analyst can tell apart is not shared.
+            -- Geometries are equal here if all their bytes are: what an analyst can distinguish is not shared.
             SELECT u.region, u.period, coalesce(u.extra -> 'cloaked' = 'true', false) AS cloaked, sum(u.rows)::bigint AS rows
             FROM run
             CROSS JOIN LATERAL dbanon_internal.shown_regions(run.run_id) u

@@ -105,7 +105,7 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
             answer = sessions[kind if kind in names else "olga"].type(named(block))
             if kind == "refused":
                 assert errors(answer)
-                assert "taxi_k5" in answer
+                assert re.search(r"\btaxi_k(5|20)\b", answer)  # the release in the way
             else:
                 assert errors(answer) == [], block + answer
             whole = whole and "forget_subject" not in block  # which leaves less than was loaded

@@ -908,7 +908,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (
             "method",
             "'xyzzy'",
-            "sensitive-sites, tp-aware",
+            "'sensitive-sites', 'tp-aware'",
         ),
     ),
     "unknown algorithm": (
@@ -935,7 +935,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (
             "parameter of tp-aware",
             "'xyzzy'",
-            "align, cloak, instants, k, max_gap_s, ",
+            "'align', 'cloak', 'instants', 'k', 'max_gap_s'",
         ),
     ),
     "unknown dataset": (
@@ -951,7 +951,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         2,
         (
             "'xyzzy'",
-            "dbanon load trajectories",
+            "'good'",
         ),
     ),
     "an injecting dataset": (

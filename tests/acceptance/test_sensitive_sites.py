@@ -436,7 +436,7 @@ BAD = {
     "an instant in words": (("-p", "at=noon"), ("'at'", "ISO 8601", "'noon'")),
     "another algorithm": (
         ("--algorithm", "kk"),
-        ("'kk'", "bk, knn, local, mk"),
+        ("'kk'", "'bk', 'knn', 'local', 'mk'"),
     ),
     "another format": (("-p", "local_format=open"), ("'local_format'", "secure", "2-by-2", "'open'")),
 }

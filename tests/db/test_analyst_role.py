@@ -53,7 +53,7 @@ FORBIDDEN = (
     "SELECT dbanon.publish(1, 'more')",
     "SELECT dbanon.unpublish('ten')",
     "SELECT dbanon.unpublish('ten', end_readers => true)",
-    "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
+    "SELECT dbanon_internal.execute_exclusively('SELECT 1', 1, true)",
     "SELECT * FROM dbanon_internal.readers_of('ten')",
     "SELECT dbanon_internal.run_digest(1)",
     "SELECT * FROM dbanon.region",

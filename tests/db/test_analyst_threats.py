@@ -315,9 +315,9 @@ def test_a_submission_is_heard_by_nobody_who_only_guesses(
     assert channels() == []
     assert heard() == 0
     connection.execute(
-        "CREATE FUNCTION dbanon_internal.tell() RETURNS trigger LANGUAGE plpgsql AS"
+        "CREATE FUNCTION dbanon_internal.notify_all() RETURNS trigger LANGUAGE plpgsql AS"
         " $$BEGIN PERFORM pg_notify('dbanon_work', ''); RETURN NULL; END$$;"
-        "CREATE TRIGGER tell AFTER INSERT ON dbanon.run EXECUTE FUNCTION dbanon_internal.tell()"
+        "CREATE TRIGGER notify_all AFTER INSERT ON dbanon.run EXECUTE FUNCTION dbanon_internal.notify_all()"
     )
     assert channels() == ["dbanon_work"]
     assert heard() == 1

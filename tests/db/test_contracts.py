@@ -244,7 +244,9 @@ def test_a_row_deleted_through_the_view_leaves_the_others_their_places(own: psyc
     assert value(own, places) == [1, 3]
     with _arrow.snapshot(own) as snapshot:
         found = _rows.evidence(snapshot, 1)
-    assert (found["offset"].tolist(), found["place"].tolist()) == ([0, 2, 4], [1, 3, 1, 2])
+    assert found["offset"].tolist() == [0, 2, 4]
+    by_record = dict(zip(found["record_id"].tolist(), np.split(found["place"], [2]), strict=True))
+    assert {record: places.tolist() for record, places in by_record.items()} == {1: [1, 3], 2: [1, 2]}
     own.execute("DELETE FROM dbanon.cloak WHERE record_id = 1")
     assert value(own, "SELECT array_agg(record_id) FROM dbanon.record") == [2]
     own.execute("UPDATE dbanon.cloak SET seq = 7, record_id = 5 WHERE (record_id, seq) = (2, 2)")

@@ -230,7 +230,7 @@ def test_an_operator_imports_what_it_may_read_and_others_may_not(gps, login):
             psycopg.connect(login(role), autocommit=True) as other,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
-            _import(other)
+            _import(other, mode="'append'")
 
 
 def test_a_row_off_the_map_is_left_out_and_the_others_are_made_again(gps):
@@ -398,7 +398,7 @@ def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
             SITES.replace("'d'", "'e'").format(""),
             "DA001",
             ("dataset", "'e'"),
-            "dbanon.import_trajectories",
+            "'d'",
         ),
         (SITES.format(", bbox => '{1,0,0,1}'"), "DA011", ("metres", "XMIN", "XMAX"), "exchange"),
         (

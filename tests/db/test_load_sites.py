@@ -269,7 +269,7 @@ def test_trajectories_count_with_both_ends_and_shapes_with_their_sides(connectio
         "VALUES (1, 'a', ST_GeomFromText(%s, 32632), ST_GeomFromText(%s, 32632))",
         [path, shape],
     )
-    assert _all(connection, "SELECT * FROM dbanon_internal.reach(1)") == [(-27_000, 36_000, -3000, 4000)]
+    assert _all(connection, "SELECT * FROM dbanon_internal.trajectory_bounds(1)") == [(-27_000, 36_000, -3000, 4000)]
 
 
 def test_a_dataset_without_trajectories_takes_sites_and_calls_none_far(connection, write):

@@ -141,7 +141,7 @@ def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int
 def test_shares_are_rounded_up_to_percent(
     own: psycopg.Connection, total: int | None, left_out: int, k: int | None, told: str | None
 ) -> None:
-    assert value(own, "SELECT dbanon_internal.tell_share(%s, %s, %s)", total, left_out, k) == told
+    assert value(own, "SELECT dbanon_internal.describe_share(%s, %s, %s)", total, left_out, k) == told
 
 
 def test_without_figures_of_the_attack_no_share_is_made_up(own: psycopg.Connection) -> None:
@@ -295,7 +295,13 @@ def test_a_release_that_never_was_has_no_card(own: psycopg.Connection, name: str
 def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
     prepare(own)
     text = report.card_text(card(own))
-    for words in ("Promise: Whoever knows", "Adversary: Someone", "crowd-size  holds", "parameter k", "32610"):
+    for words in (
+        "Promise: An adversary who knows",
+        "Adversary: A reader who",
+        "crowd-size  holds",
+        "parameter k",
+        "32610",
+    ):
         assert words in text
     assert re.search(r"2008-06-04T08:00Z +window_below_k +4", text)
     assert re.search(r"in all +absent_at_some_instant +5", text)

@@ -28,8 +28,8 @@ END_READERS = "SELECT dbanon.unpublish('ten', end_readers => true)"
 REPLACE_AND_END = "SELECT dbanon.publish(1, 'ten', replace => true, end_readers => true)"
 ENDED = "SELECT array_agg((release, run_id, login, detail)::text) FROM dbanon.audit WHERE action = 'end_readers'"
 PATIENCE = """SELECT substring(s from '^lock_timeout=(.*)') FROM pg_proc, unnest(proconfig) s
-WHERE oid = 'dbanon_internal.take_from_readers(text, bigint, boolean)'::regprocedure AND s ~ '^lock_timeout='"""
-IMPATIENT = "ALTER FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
+WHERE oid = 'dbanon_internal.execute_exclusively(text, bigint, boolean)'::regprocedure AND s ~ '^lock_timeout='"""
+IMPATIENT = "ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'"
 REMAINS = """SELECT count(*) FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace
     AND relkind IN ('r', 'v') AND relname ~ '^(release_|withdrawn[$])[0-9]+$'"""
 STATE = """SELECT array_agg((l.release_id, l.name, l.withdrawn_at, l.withdrawn_by)::text ORDER BY l.release_id),
@@ -79,7 +79,7 @@ def test_a_release_that_is_being_read_is_not_withdrawn_and_the_reader_is_named(
     assert value(connection, PATIENCE) == "5s"
     connection.execute(IMPATIENT)
     before = connection.execute(STATE).fetchone()
-    with refusal("DA013", "release ten", "read by", reader.info.user):
+    with refusal("DA013", "release ten", "in use by", reader.info.user):
         operator.execute(UNPUBLISH)
     assert connection.execute(STATE).fetchone() == before
     assert value(reader, "SELECT count(*) FROM published.ten") == 4
@@ -670,11 +670,9 @@ def test_analysts_and_workers_end_nobody(
         for statement in (
             END_READERS,
             REPLACE_AND_END,
-            "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
-            "SELECT * FROM dbanon_internal.readers_of('ten')",
+            "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
             "SELECT dbanon_internal.hide_view(1)",
             "SELECT dbanon_internal.revoke_rights('published.ten')",
-            "SELECT dbanon_internal.refuse_readers('ten', '', true)",
             f"SELECT pg_terminate_backend({reader.info.backend_pid})",
             "SET ROLE pg_signal_backend",
         ):
@@ -688,7 +686,7 @@ def test_an_operator_ends_nobody_but_by_taking_a_release(
     operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:
     for statement in (
-        "SELECT dbanon_internal.take_from_readers('SELECT 1', 1, true)",
+        "SELECT dbanon_internal.execute_exclusively('LOCK TABLE published.ten', 1, true)",
         "SELECT dbanon_internal.hide_view(1)",
         f"SELECT pg_terminate_backend({reader.info.backend_pid})",
         "SET ROLE pg_signal_backend",
@@ -851,7 +849,7 @@ def test_an_upgrade_closes_what_could_not_be_dropped_yet(
 ) -> None:
     """A restore without owners gives the new owner of the table all rights on it."""
     connection.execute(
-        "ALTER FUNCTION dbanon_internal.take_from_readers(text, bigint, boolean) SET lock_timeout = '200ms'"
+        "ALTER FUNCTION dbanon_internal.execute_exclusively(text, bigint, boolean) SET lock_timeout = '200ms'"
     )
     with psycopg.connect(database) as superuser:
         superuser.execute("SELECT FROM published.ten")

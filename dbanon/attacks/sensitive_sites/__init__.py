@@ -1,8 +1,9 @@
 """The adversary who joins published places with sensitive sites.
 
-It knows who everybody is (the worst case of the paper), finds who is nearest to each site, and asks whether anybody can
-be tied to it among fewer than k. Beside that, what is published must be true: exact places and rectangles that hold
-their users, one row each, nobody missing. Invariant: a verdict passes only if every clause was decided and none broken.
+It knows who each person is (the worst case of the paper), finds who is nearest to each site, and asks whether a person
+can be tied to it among fewer than k. Beside that, what is published must be true: exact places and rectangles that hold
+their users, one row each, no user missing. Invariant: a verdict passes only if every clause was decided and none is
+broken.
 
 References
 ----------
@@ -30,7 +31,7 @@ __all__ = ["attack", "read"]
 
 NAME = "sensitive-sites"
 PROMISING = ("bk", "mk", "knn")
-"""Where another happens to share nobody, that is chance, and whoever knows the algorithm knows it."""
+"""Where another shares no user, that is chance, and an adversary who knows the algorithm knows it."""
 
 _NEARER = 1 - 1e-12  # three cells of 0.7 m are not nearer than 2.1 m, whatever float64 makes of it
 
@@ -100,7 +101,7 @@ class _Sites:
     idle : int
         Cloaked rectangles that hold no site.
     alone : int
-        Cloaked rectangles that are no larger than a site in them: whoever is there is at the site.
+        Cloaked rectangles that are no larger than a site in them: all their users are at the site.
     """
 
     seen: Int
@@ -172,7 +173,7 @@ def _decide(evidence: SiteEvidence, rules: Rules, stated: dict[str, int], hours:
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data, sites and stored rows must make sense together", "contradictions"),
-    "promise": ("The run's algorithm must be one that gives every site k users of its own", "algorithms"),
+    "promise": ("The run's algorithm must be one that gives every site its own k users", "algorithms"),
     "one-row": (
         "Every record must be one row of one user, its membership single, whole and of the trajectory that supplies "
         "the position, and no user may have two",
@@ -278,7 +279,7 @@ def _miscounted(evidence: SiteEvidence, rows: _Rows, regions: _Regions) -> int:
 
 
 def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
-    """Group the cloaked rows by all that an analyst can tell apart: the last bit of a bound is enough."""
+    """Group the cloaked rows by all that an analyst can distinguish: the last bit of a bound is enough."""
     cloaked = np.flatnonzero(rows.cloaked)
     columns = (*evidence.cloak_bounds[cloaked].T, evidence.cloak_start_s[cloaked], evidence.cloak_end_s[cloaked])
     order = np.lexsort(columns)
@@ -295,7 +296,7 @@ def _regions(evidence: SiteEvidence, rows: _Rows) -> _Regions:
     return _Regions(of=of, cells=rows.cells[cloaked[order[new]]], crowd=crowd)
 
 
-# The sites: who is nearest, and whether each has a rectangle of its own.
+# The sites: who is nearest, and whether each has its own rectangle.
 
 
 def _site_cells(evidence: SiteEvidence) -> Int:

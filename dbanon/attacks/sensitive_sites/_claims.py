@@ -111,7 +111,7 @@ def _demand_pairs(evidence: SiteEvidence) -> None:
     sites = bool((find(evidence.sites.site_id, evidence.pair_site) >= 0).all())
     must(sites, "Every pair of the spatial join must be of a site of the dataset; it is not.")
     sane = bool((evidence.pair_rows >= 1).all() and (evidence.pair_squared >= 0).all())
-    must(sane, "Every pair of the spatial join must have rows and a distance; it has not.")
+    must(sane, "Every pair of the spatial join must have rows and a distance; one does not.")
 
 
 def read_stated(suppressed: Mapping[str, object]) -> tuple[dict[str, int], Hours]:

@@ -179,7 +179,10 @@ _SENTENCES = {
     ),
     "suppressed": ("What the run says it left out must be what the data say was left out", "counts"),
     "requests-sent": ("Every published request must have been sent by a member at that instant", "requests"),
-    "requests-set": ("The requests of a row must be a set sorted by content, so that order tells nothing", "requests"),
+    "requests-set": (
+        "The requests of a row must be a set sorted by content, so that order reveals nothing",
+        "requests",
+    ),
     "requests-complete": ("Every request a member sent must be in its record", "requests"),
     "no-other-columns": ("Rows must hold no columns but the method's", "rows"),
 }

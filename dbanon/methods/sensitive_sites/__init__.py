@@ -1,7 +1,7 @@
 """User locations near sensitive sites: k users are hidden with each site, in one rectangle.
 
 Decides who is hidden with which site, by least total area along a Hilbert curve (BK) and the baselines it is compared
-with. Invariant, but for `local`: every site has at least k users, nobody has two sites, and nobody who stands on
+with. Invariant, but for `local`: every site has at least k users, no user has two sites, and no user who stands on
 a site is published as they are.
 
 Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
@@ -25,13 +25,13 @@ class Parameters:
     k: int = parameter(5, "Least number of users hidden with each site.", type="integer", minimum=2)
     at: int | None = parameter(
         None,
-        "Instant at which to look where everybody is, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default everybody must have one fix only, and its time does not matter.",
+        "Instant of the snapshot, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
+        "by default every user must have one fix only, and its time does not matter.",
         type="instant",
     )
     max_gap_s: int = parameter(
         300,
-        "Oldest fix that still tells where a user is at the instant.",
+        "Oldest fix that still counts as a user's position at the instant.",
         type="integer",
         unit="s",
         minimum=0,
@@ -39,7 +39,7 @@ class Parameters:
     )
     curve_order: int | None = parameter(
         None,
-        "Order of the Hilbert curve that users and sites are put on; by default the least that tells all cells apart.",
+        "Order of the Hilbert curve that users and sites are put on; by default the least that separates all cells.",
         type="integer",
         minimum=1,
         maximum=LARGEST_ORDER,
@@ -55,7 +55,7 @@ class Parameters:
     )
     guard_inside: bool = parameter(
         False,
-        "Whether everybody inside a site's rectangle is hidden with it too.",
+        "Whether every user inside a site's rectangle is hidden with it too.",
         type="switch",
         algorithms=("bk", "mk", "knn"),
     )
@@ -81,17 +81,17 @@ METHOD = Method(
     module=__name__,
     summary="users near sensitive sites at one instant: one rectangle for each site and k users or more",
     guarantee=(
-        "Whoever knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k people: "
-        "each site's rectangle holds it and at least k, and nobody counts for two sites."
+        "An adversary who knows the sensitive sites, and who is behind every row, cannot tie a site to fewer than k "
+        "people: each site's rectangle holds it and at least k people, and no person counts for two sites."
     ),
     adversary=(
-        "Someone who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
+        "A reader who knows the sensitive sites and even who is behind every row, and asks who was at one of them."
     ),
     row_meaning=(
         "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "
         "where cloaked is true; exactly there where it is false."
     ),
-    left_out="Whoever has no position at that moment is left out.",
+    left_out="Users without a position at that moment are left out.",
     paper=(
         "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
         "Sensitive Sites, 2008"
@@ -103,7 +103,7 @@ METHOD = Method(
         Algorithm(name="knn", summary="the k nearest users left for each site, in random order"),
         Algorithm(
             name="local",
-            summary="Hu et al.'s boxes around users; sites share users, so it protects nobody",
+            summary="Hu et al.'s boxes around users; sites share users, so it gives no guarantee",
             comparison_only=True,
         ),
     ),
@@ -125,7 +125,7 @@ METHOD = Method(
             "%s users published as they are stand inside a site's rectangle: guard_inside hides them too."
         ),
         "rectangles_of_their_site_alone": (
-            "%s rectangles are no larger than their site: all of their users are at it."
+            "%s rectangles are no larger than their site: all of their users are at the site."
         ),
     },
     totals={"subjects": "users"},
@@ -163,7 +163,7 @@ def anonymise(
     Raises
     ------
     ParameterError
-        If somebody has several fixes and `at` is not given, or is no slot.
+        If a user has several fixes and `at` is not given, or is no slot.
     DataError
         If there is no site, or users and sites lie too far apart.
     InfeasibleError

@@ -92,7 +92,7 @@ def _bk(scene: _snapshot.Scene, params: Parameters, _rng: np.random.Generator) -
     plain = _owners(scene, start[:, None] + np.arange(k))
     if not params.improve:
         return _Mapping(site=plain)
-    # The search only goes downhill, so it begins with the smaller of the two mappings at hand.
+    # The search only goes downhill, so it begins with the smaller of the two mappings.
     other = _monochromatic.windows(users, sites, k)
     if other is not None and _cost(scene, other, k) < _cost(scene, start, k):
         start = other
@@ -133,7 +133,7 @@ def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} users of its own for each of {m} sites, {k * m} in all. Got {n}."
+            f"{algorithm} must have k = {k} separate users for each of {m} sites, {k * m} in all. Got {n}."
             f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
         )
 

@@ -41,7 +41,7 @@ class Parameters:
     )
     max_gap_s: int = parameter(
         300,
-        "Oldest fix that still tells where a subject is (last), widest gap to interpolate (linear).",
+        "Oldest fix that still counts as a subject's position (last), widest gap to interpolate (linear).",
         type="integer",
         unit="s",
         minimum=0,
@@ -70,11 +70,11 @@ METHOD = Method(
     module=__name__,
     summary="LBS request logs as bundles: one cloak an instant, and the set of requests sent in it",
     guarantee=(
-        "Whoever knows every subject's trajectory and the algorithm still finds at least k subjects "
+        "An adversary who knows every subject's trajectory and the algorithm still finds at least k subjects "
         "who may have sent any published request."
     ),
     adversary=(
-        "Someone who knows where everybody was at every instant, how the groups were made and even who is in "
+        "A reader who knows where every subject was at every instant, how the groups were made and even who is in "
         "which, and asks who sent a request."
     ),
     row_meaning=(
@@ -82,8 +82,8 @@ METHOD = Method(
         "them may have sent the requests. Rows with one record_id are the same people at successive instants."
     ),
     left_out=(
-        "Whoever has no position at some instant of a window of time is left out of that window, and a window with "
-        "fewer than k people is left out whole, each with the requests sent then; people count once a window."
+        "People without a position at some instant of a window of time are left out of that window, and a window "
+        "with fewer than k people is left out whole, each with the requests sent then; people count once a window."
     ),
     paper="Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012",
     attack="dbanon.attacks.tp_aware",
@@ -95,7 +95,7 @@ METHOD = Method(
             name="requests",
             sql_type="jsonb",
             default="[]",
-            comment="The set of requests sent by anyone in the bundle in this period, without count or sender.",
+            comment="The set of requests sent by the people of the bundle in this period, without count or sender.",
         ),
     ),
     joins=("requests",),
@@ -104,8 +104,8 @@ METHOD = Method(
     begins=("start", "since"),
     notices={
         "requests_of_one_subject": (
-            "%s published request values were only ever sent by one subject each: such a value can tell by itself who "
-            "sent it."
+            "%s published request values were only ever sent by one subject each: such a value can identify its "
+            "sender by itself."
         )
     },
     totals={"subjects": "seen", "requests": "requests"},

@@ -31,9 +31,9 @@ def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
     most = max((s.present for s in surveys), default=0)
     if most < params.k:
         found = f"Got at most {most}. Lower k, shorten instants or raise max_gap_s."
-        nobody = "Nobody is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
+        none = "No subject is at all instants of any. Shorten instants, raise max_gap_s or set start within the data."
         raise InfeasibleError(
-            f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else nobody}"
+            f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else none}"
         )
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)

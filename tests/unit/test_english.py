@@ -1,0 +1,57 @@
+"""The sentences of the program keep to the English of the house style: nouns, named actors, events said as events.
+
+To be added as tests/unit/test_english.py when the English pass has been made.
+"""
+
+import re
+
+import pytest
+
+from tests.golden.sentences import sentences
+
+# What must not be said, and what to say instead.
+RULES = {
+    r"\bwho(?:m|se)?ever\b": "name the actor: the adversary, the caller, the worker, the reader",
+    r"\b(?:some|every|any)(?:body|one)(?:'s)?\b": "name the actor, or say each subject, all subjects",
+    r"\bnobody(?:'s)?\b": "no login, no session, no subject",
+    r"\bwho did it\b": "name the actor",
+    r"\b(?:told|tells?|telling)\b": "detected, reported, identified, named, distinguished",
+    r"\bmust be left to end\b": "an event: what happened, what state things are in, what to do",
+    r"\bmust be left alone\b": "an event: what happened, what state things are in, what to do",
+    r"\bmust (?:stay up|come to (?:an|its) end|run through|answer)\b": "an event: what happened, the state, what to do",
+    r"\bmust (?:still )?(?:be ready|be free|have room|have enough memory|accept)\b": "say it as an event",
+    r"\bwhat (?:is|was|it had) not (?:finished|done) is undone\b": "unfinished work was undone",
+    r"\bin the place of\b|\btake its place\b": "replace",
+    r"\bof its own\b": "its own",
+    r"\bfor ever\b": "permanently",
+    r"\b(?:by now|at it)\b": "leave it out",
+    r"\bmend\b": "correct, repair",
+    r"\bat hand\b": "available",
+    r"\bhas (?:it )?not\.": "does not have it",
+    r"\b(?:please|sorry)\b": "leave it out",
+    r"!(?:\s|$)": "a full stop",
+}
+
+EVERYTHING = [(path, line) for path, lines in sentences().items() for line in lines]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
+    offending = [f"{path}: {line}" for path, line in EVERYTHING if re.search(rule, line, re.IGNORECASE)]
+    assert offending == [], f"instead: {RULES[rule]}"
+
+
+def test_what_begins_as_a_sentence_of_an_error_ends_as_one() -> None:
+    """What must hold, what was got, what to do; the last may be in a HINT or filled in."""
+    errors = [(path, line) for path, line in EVERYTHING if re.match(r"[A-Z{%].* must ", line) and ". " in line]
+    assert [f"{path}: {line}" for path, line in errors if not re.search(r"(?:[.?:}%\])]|%s)$", line)] == []
+
+
+def test_an_offence_is_found() -> None:
+    said = "Whoever knows it must be left to end; it was told to somebody."
+    assert {rule for rule in RULES if re.search(rule, said, re.IGNORECASE)} == {
+        r"\bwho(?:m|se)?ever\b",
+        r"\b(?:some|every|any)(?:body|one)(?:'s)?\b",
+        r"\b(?:told|tells?|telling)\b",
+        r"\bmust be left to end\b",
+    }
