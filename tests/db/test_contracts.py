@@ -12,9 +12,9 @@ import pytest
 from psycopg import sql
 
 from dbanon import _arrow, _rows
-from dbanon.cloaks import Cloaks
+from dbanon.cloaks import Cloaks, Hiding
 from tests.acceptance.workers import until
-from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, mob, semantic, write
+from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, mob, semantic, told, write
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 TABLES = ("region", "period", "record", "membership", "hiding")
@@ -468,3 +468,31 @@ def test_dropping_it_takes_all_it_wrote_and_counts_rows(ten: psycopg.Connection,
     run = write(ten, contract)
     assert value(ten, "SELECT dbanon.drop_run(%s)", run) == contract.cloaks().rows
     assert set(counts(ten, run).values()) == {0}
+
+
+# --- many rows --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hidden_by", ["record", "region", "hiding"])
+def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connection, hidden_by: str) -> None:
+    """Joined row by row, 20,000 records with a region each take minutes."""
+    people = np.arange(20_000)
+    ten.execute(
+        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
+        " SELECT 1000 + i, 1, 'q' || i, ST_SetSRID(ST_MakePointM(i, 0, %s), 32610) FROM generate_series(0, 19999) i",
+        [int(minutes((0, 1))[0, 0])],
+    )
+    bounds = np.column_stack([people, people * 0, people + 1, people * 0 + 1]).astype(float)
+    start, end = np.repeat(minutes((0, 1)), len(people), axis=0).T
+    cloaks = Cloaks.of_rows(
+        record_id=people + 1, start=start, end=end, bounds=bounds, crowd=np.full(len(people), 2),
+        subjects=np.ones(len(people), int), member_record=people + 1, member_trajectory=people + 1000,
+        hiding=Hiding(record=people + 1, offset=np.arange(len(people) + 1), other=(people ^ 1) + 1),
+        **told(),
+    )  # fmt: skip
+    contract = Contract(name=f"many-{hidden_by}", k=1, hidden_by=hidden_by, cloaks=lambda: cloaks)
+    for name in ("first", "second"):
+        run = write(ten, contract)
+        ten.execute("SET statement_timeout = '30s'")
+        assert value(ten, "SELECT dbanon.publish(%s, %s)", run, name) == len(people)
+        ten.execute("RESET statement_timeout")
