@@ -226,16 +226,18 @@ class Method:
         return cast("Cloaks", self._its("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:
-        """Join inputs to finished cloaks; rows of a record may be joined, who is in which record may not change.
+        """Join inputs to finished cloaks; rows of a record may be joined, all else of rows and members may not change.
 
         Raises
         ------
         DataError
-            If the family changed who is hidden with whom: then that could depend on what was joined.
+            If the family changed who is hidden with whom, or where or when: then that could depend on what was joined.
         """
         joined = cast("Cloaks", self._its("attach")(cloaks, data, params, **inputs))
         if not _same_members(cloaks, joined):
             raise DataError("Joining inputs must not change who is hidden with whom; this is a defect of the method.")
+        if not _same_rows(cloaks, joined):
+            raise DataError("Joining inputs must not change rows but join them; this is a defect of the method.")
         return joined
 
 
@@ -246,6 +248,23 @@ def _same_members(before: Cloaks, after: Cloaks) -> bool:
         np.array_equal(one, other) if isinstance(one, np.ndarray) else one is other
         for one, other in ((getattr(before, name), getattr(after, name)) for name in names)
     )
+
+
+def _same_rows(before: Cloaks, after: Cloaks) -> bool:
+    """Whether every row is one of before, or successive ones of its record in one box, from first to last."""
+    if before.regions.cell is not None:
+        return after.regions.cell is before.regions.cell and after.region is before.region
+    # Where each row begins in `before`, whose rows ascend by record and time: else none is found there.
+    start, code = np.unique(np.concatenate([before.start, after.start]), return_inverse=True)
+    begins = np.concatenate([before.record_id, after.record_id]) * len(start) + code
+    begins, own = begins[: before.rows], begins[before.rows :]
+    first = np.searchsorted(begins, own)
+    whole = np.array_equal(first[after.offset[:-1]], before.offset[:-1]) and bool((np.diff(first) > 0).all())
+    if not whole or not np.array_equal(begins[np.minimum(first, before.rows - 1)], own):
+        return False
+    last, low, high = np.append(first[1:], before.rows) - 1, before.bounds[:, :2], before.bounds[:, 2:]
+    boxes = np.hstack([np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)]) if len(first) else low
+    return np.array_equal(after.end, before.end[last]) and (not len(first) or np.array_equal(after.bounds, boxes))
 
 
 class Registry(Mapping[str, Method]):

@@ -205,6 +205,49 @@ def test_joining_that_moves_a_member_is_refused(family, algorithm, monkeypatch):
         family.attach(cloaks, data, family.parse(family.example))
 
 
+def joined_in_pairs(cloaks):
+    """Join the first two rows of the first record, as `min_contents` may."""
+    bounds, last = cloaks.bounds.copy(), cloaks.end.copy()
+    bounds[0] = [*bounds[:2, :2].min(axis=0), *bounds[:2, 2:].max(axis=0)]
+    last[0] = last[1]
+    kept = np.arange(cloaks.rows) != 1
+    columns = {name: getattr(cloaks, name)[kept] for name in ("record_id", "start", "crowd", "subjects")}
+    others = {n: getattr(cloaks, n) for n in ("member_record", "member_trajectory", "suppressed", "metrics")}
+    return Cloaks.of_rows(**columns, end=last[kept], bounds=bounds[kept], **others)
+
+
+def one_row_larger(cloaks):
+    bounds = cloaks.bounds.copy()
+    bounds[1] += [-1, -1, 1, 1]
+    columns = {n: getattr(cloaks, n) for n in ("record_id", "start", "end", "crowd", "subjects", "member_record")}
+    others = {n: getattr(cloaks, n) for n in ("member_trajectory", "suppressed", "metrics")}
+    return Cloaks.of_rows(**columns, bounds=bounds, **others)
+
+
+@every_algorithm_that_joins
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        (lambda c: c, True),
+        (joined_in_pairs, True),
+        (one_row_larger, False),
+        (lambda c: one_row_larger(joined_in_pairs(c)), False),
+        (lambda c: dataclasses.replace(c, periods=c.periods + 60), False),
+        (lambda c: dataclasses.replace(c, region=np.roll(c.region, 1)), False),
+    ],
+    ids=["none", "joined", "larger", "joined and larger", "later", "another's place"],
+)
+def test_joining_inputs_may_join_rows_and_change_no_other(family, algorithm, monkeypatch, change, allowed):
+    data = people(30)
+    cloaks = run(family, algorithm, data)
+    monkeypatch.setattr(f"{family.module}.attach", lambda *_, **__: change(cloaks))
+    if allowed:
+        assert family.attach(cloaks, data, family.parse(family.example)).rows == change(cloaks).rows
+    else:
+        with pytest.raises(DataError, match="rows"):
+            family.attach(cloaks, data, family.parse(family.example))
+
+
 # ---- their attacks ---------------------------------------------------------------------------------------------------
 
 
