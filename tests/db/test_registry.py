@@ -236,7 +236,7 @@ def test_sql_and_python_say_the_same_of_instants(reader: psycopg.Connection, val
 
 def test_an_endless_name_is_cut(reader: psycopg.Connection) -> None:
     told = from_sql(reader, "tp-aware" * 100_000, None, {})
-    names(told, "method", f"'{('tp-aware' * 8)[:57]}...'", ", ".join(sorted(METHODS)))
+    names(told, "method", f"'{('tp-aware' * 8)[:57]}...'", ", ".join(f"'{name}'" for name in sorted(METHODS)))
 
 
 def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection) -> None:
@@ -274,7 +274,7 @@ def test_parameters_must_be_an_object(reader: psycopg.Connection, params: Any, s
 def test_what_is_left_out_in_sql_is_null(reader: psycopg.Connection) -> None:
     row = reader.execute("SELECT dbanon_internal.check_params('tp-aware', NULL, NULL)").fetchone()
     assert row == (from_python("tp-aware", None, {}),)
-    names(from_sql(reader, None, None, {}), "method", "NULL", ", ".join(sorted(METHODS)))
+    names(from_sql(reader, None, None, {}), "method", "NULL", ", ".join(f"'{name}'" for name in sorted(METHODS)))
 
 
 @pytest.mark.parametrize("name", METHODS)
