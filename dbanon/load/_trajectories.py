@@ -20,7 +20,6 @@ MB = 1024**2
 ITS_OWN = "-"
 """As the name of the subject column: every row is a separate subject."""
 OPTIONS = "--subject, --time, --x, --y or --trip"
-_SWAPPED = "swapped-axes"
 _LATITUDES = {"lat", "latitude", "northing", "north"}
 _LONGITUDES = {"lon", "lng", "long", "longitude", "easting", "east"}
 

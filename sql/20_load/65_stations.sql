@@ -154,9 +154,9 @@ CREATE OR REPLACE FUNCTION dbanon_internal.cell_faults(
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- Less than a square metre is how finely borders are drawn.
+    -- Less than a square metre is how finely borders are drawn; cells meet to the millimetre, as they do for those who look for neighbours.
     WITH every AS (
-        SELECT @postgis@.ST_Union(c.geom) AS covered, sum(@postgis@.ST_Area(c.geom)) AS area
+        SELECT @postgis@.ST_Union(c.geom, 0.001::double precision) AS covered, sum(@postgis@.ST_Area(c.geom)) AS area
         FROM dbanon.cell c WHERE c.dataset_id = cell_faults.dataset_id
     ), piece AS (
         SELECT d.geom FROM every e CROSS JOIN LATERAL @postgis@.ST_Dump(e.covered) d

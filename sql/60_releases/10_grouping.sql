@@ -292,14 +292,15 @@ AS $$
         CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (piece)
     ), promise AS MATERIALIZED (
         -- The k that the run and each release promise. A piece holds the largest k of all that hold it.
-        SELECT 0::bigint AS release_id, ceil((r.params ->> 'k')::numeric)::bigint AS k
-        FROM ONLY dbanon.run r WHERE r.run_id = intersect_grouping.run_id
-        UNION ALL
-        SELECT l.release_id, ceil((r.params ->> 'k')::numeric)::bigint
-        FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE l.release_id = ANY (intersect_grouping.releases)
+        SELECT p.release_id, ceil((r.params ->> 'k')::numeric)::bigint AS k, m.traits ->> 'hidden_by' = 'hiding' AS overlapping
+        FROM (SELECT 0::bigint AS release_id, intersect_grouping.run_id AS run_id
+              UNION ALL
+              SELECT l.release_id, l.run_id FROM ONLY dbanon.release l WHERE l.release_id = ANY (intersect_grouping.releases)) p
+        JOIN ONLY dbanon.run r ON r.run_id = p.run_id
+        LEFT JOIN ONLY dbanon.method m ON m.name = r.method
     ), shared AS MATERIALIZED (
         -- Only pieces that both the run and a release hold can be intersected.
-        SELECT h.piece, max(p.k) AS k
+        SELECT h.piece, max(p.k) AS k, coalesce(bool_or(p.overlapping), true) AS overlapping
         FROM held h JOIN promise p ON p.release_id = h.release_id
         GROUP BY h.piece HAVING bool_or(h.release_id = 0) AND bool_or(h.release_id > 0)
     ), member AS (
@@ -335,19 +336,22 @@ AS $$
             CASE WHEN s.before IS NULL THEN 0 WHEN s.alone_before THEN -s.line
                  WHEN cardinality(s.before) = 1 THEN s.before[1] ELSE -n.before END AS class,
             CASE WHEN s.now IS NULL THEN 0 WHEN s.alone_now THEN s.line
-                 WHEN cardinality(s.now) = 1 THEN s.now[1] ELSE n.now END AS crowd
+                 WHEN cardinality(s.now) = 1 THEN s.now[1] ELSE n.now END AS crowd,
+            n.line IS NOT NULL AS several
         FROM seen s LEFT JOIN named n ON n.line = s.line
     ), counted AS (
         -- An intersection: the people of one class in one crowd, in one piece. Beside it, how large class and crowd are.
-        SELECT p.piece, p.class, p.crowd, count(*) AS n FROM placed p GROUP BY p.piece, p.class, p.crowd
+        SELECT p.piece, p.class, p.crowd, bool_or(p.several) AS several, count(*) AS n FROM placed p GROUP BY p.piece, p.class, p.crowd
     ), sized AS (
         SELECT c.*, sum(c.n) OVER (PARTITION BY c.piece, c.class) AS of_class,
             sum(c.n) OVER (PARTITION BY c.piece, c.crowd) AS of_crowd
         FROM counted c
     ), judged AS MATERIALIZED (
         -- A class that stays together reveals nothing. Of those never published there is nothing to take apart, unless
-        -- they are mixed with others, which intersecting takes away.
-        SELECT z.*, s.k, CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
+        -- they are mixed with others, which intersecting takes away. A person in several hiding sets has others in each: a
+        -- separate class says nothing about how few candidates one set leaves with another, so it counts as taken apart.
+        SELECT z.*, s.k,
+            (z.several AND s.overlapping) OR CASE z.class WHEN 0 THEN z.n < z.of_crowd ELSE z.n < z.of_class END AS parted
         FROM sized z JOIN shared s ON s.piece = z.piece
     ), worst AS MATERIALIZED (
         SELECT j.piece, j.n, j.k FROM judged j WHERE j.parted ORDER BY j.n < j.k DESC, j.n, j.k DESC, j.piece LIMIT 1

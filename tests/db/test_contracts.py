@@ -426,6 +426,29 @@ def test_crossing_groups_of_members_for_a_stretch_and_of_hiding_sets_are_refused
     assert caught.value.sqlstate == "DA010"
 
 
+def in_rings(step: int) -> Cloaks:
+    """Ten records in one region, each hidden among those `step` and twice `step` later: sets that overlap."""
+    cloaks, record = kte_hide(), np.arange(1, 11)
+    start = cloaks.start[0]
+    others = (record[:, None] - 1 + step * np.array([1, 2])) % 10 + 1
+    return Cloaks.of_rows(
+        record_id=record, start=np.full(10, start), end=np.full(10, start + 60),
+        bounds=np.tile([0.0, 0.0, 100.0, 100.0], (10, 1)), crowd=np.full(10, 3), subjects=np.ones(10, np.int64),
+        member_record=record, member_trajectory=record + 99,
+        hiding=Hiding(record=record, offset=np.arange(0, 21, 2), other=others.ravel()),
+        suppressed=cloaks.suppressed, metrics={},
+    )  # fmt: skip
+
+
+def test_other_hiding_sets_that_overlap_are_refused(ten: psycopg.Connection) -> None:
+    contract = CONTRACTS["kte-hide"]
+    first, other = (write(ten, contract, in_rings(step)) for step in (1, 4))
+    ten.execute("SELECT dbanon.publish(%s, 'first')", [first])
+    with pytest.raises(psycopg.Error) as caught:
+        ten.execute("SELECT dbanon.publish(%s, 'second')", [other])
+    assert caught.value.sqlstate == "DA010"
+
+
 def test_whoever_is_hidden_without_a_set_or_in_a_record_without_members_is_not_published(
     ten: psycopg.Connection,
 ) -> None:

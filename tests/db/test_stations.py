@@ -206,3 +206,8 @@ def test_cells_that_do_not_touch_are_counted(town, notices):
     squares(town, (446000, 5884000), (448000, 5884000))
     (said,) = cell_notices(town, notices)
     assert "2 areas" in said
+
+
+def test_cells_that_meet_only_to_the_millimetre_are_one_area(town, notices):
+    squares(town, (446000, 5884000), (447000.0002, 5884000))
+    assert cell_notices(town, notices) == []
