@@ -55,7 +55,8 @@ BEGIN
         EXECUTE format('CREATE OR REPLACE TRIGGER %I %s %s ON dbanon.%I %s EXECUTE FUNCTION dbanon_internal.%I()',
                        trigger.name, trigger.moment, trigger.event, trigger.relation, trigger.firing, trigger.calls);
     END LOOP;
-    -- Those of releases' own tables too, where an administrator has changed them; those of views cannot be switched off.
+    -- Those of releases' own tables too, where an administrator has changed them. Those of views cannot be: with replica, writing
+    -- through dbanon.cloak changes nothing.
     FOR trigger IN
         SELECT t.tgrelid::regclass AS relation, t.tgname AS name
         FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid

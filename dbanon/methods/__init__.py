@@ -16,7 +16,7 @@ import dataclasses
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -142,8 +142,8 @@ class Method:
     left_out: str
     attack: str
     algorithms: tuple[Algorithm, ...]
-    hides: str
-    hidden_by: str
+    hides: Literal["sender", "place"]
+    hidden_by: Literal["record", "region", "hiding"]
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
     example: Mapping[str, Any]
@@ -151,7 +151,7 @@ class Method:
     columns: tuple[Column, ...] = ()
     reads: tuple[str, ...] = ()
     joins: tuple[str, ...] = ()
-    region_type: str = "Polygon"
+    region_type: Literal["Polygon", "MultiPolygon"] = "Polygon"
     begins: tuple[str, ...] = ("since",)
     instant: str | None = None
     oldest: str | None = None

@@ -87,7 +87,8 @@ def test_it_meets_the_contract(family, demand):
     "mutant", [contract.without_a_member, contract.smaller, contract.of_more, contract.with_a_copy]
 )
 def test_its_attack_refuses_small_harmful_changes(family, mutant):
-    contract.test_the_attack_finds_nothing_to_object_to(family, "west", {"since": 120, "until": 480})
+    for changed in ({"since": 120, "until": 480}, {"since": 60}, {"since": 60, "until": 301}):
+        contract.test_the_attack_finds_nothing_to_object_to(family, "west", changed)
     contract.test_a_small_harmful_change_is_refused(family, "west", mutant)
 
 
