@@ -162,7 +162,7 @@ BEGIN
                                        WHERE (c.run_id, c.record_id, c.seq) = (OLD.run_id, OLD.record_id, OLD.seq)) THEN
             RAISE EXCEPTION 'A row of dbanon.cloak must be as the statement read it. It was changed or deleted meanwhile.'
                 USING ERRCODE = 'serialization_failure', DETAIL = format('Record %s of run %s.', OLD.record_id, OLD.run_id),
-                      HINT = 'Run the statement again.';
+                      HINT = 'Run the statement again; one that joins must find each row once.';
         END IF;
         last := dbanon_internal.take_row(OLD);
     END IF;

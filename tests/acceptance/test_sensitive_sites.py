@@ -253,8 +253,9 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         "one-row",
     ),
     "a rectangle that misses its site": (
-        f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_USERS} r, dbanon.site s
-            WHERE c.run_id = 1 AND c.region = r.region AND s.name = 'outside' AND ST_Intersects(s.geom, r.region)""",
+        f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_USERS} r
+            WHERE c.run_id = 1 AND c.region = r.region AND EXISTS (
+                SELECT FROM dbanon.site s WHERE s.name = 'outside' AND ST_Intersects(s.geom, r.region))""",
         "own-rectangle",
     ),
     "a member's exact location beside its cloak": (

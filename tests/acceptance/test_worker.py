@@ -155,8 +155,7 @@ def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psyco
             until(lambda: told(city, run) == ("cancelled",), 10, worker)
             second = submitted(city)  # the worker goes on with the next
         until(lambda: told(city, second) == ("verified",), 30, worker)
-        error = told(city, run, "error")[0]
-        assert str(error).endswith(" cancelled it.")
+        names(str(told(city, run, "error")[0]), f"run {run}", "cancelled", city.info.user)
         workers.stop(worker)
     check_whole(city)
 
@@ -298,7 +297,7 @@ def test_a_worker_is_woken_by_a_submission(
 ) -> None:
     monkeypatch.setattr(processes, "_IDLE_S", 120.0)
     monkeypatch.setattr(processes._Process, "_look_after_parent", lambda _: None)
-    process = processes._Process(processes.Orders(dsn=city_url, grace_s=0, parent=0))
+    process = processes._Process(processes.Settings(dsn=city_url, grace_s=0, parent=0))
     thread = threading.Thread(target=process.work)
     thread.start()
     try:
@@ -325,7 +324,7 @@ def test_a_worker_ends_when_the_schema_is_of_another_revision(
         )
         assert worker.process.wait(30) == 1
         said = worker.said()
-    names(said, "dbanon: ", "schema", "revision", "start a worker")
+    names(said, "dbanon: ", "schema", "revision", "start it again")
     assert "Traceback" not in said
 
 

@@ -334,7 +334,10 @@ def test_who_reads_a_release_in_whatever_way_is_ended(
 
 
 def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free_for_other_columns(
-    connection: psycopg.Connection, operator: psycopg.Connection, builder: psycopg.Connection
+    connection: psycopg.Connection,
+    operator: psycopg.Connection,
+    builder: psycopg.Connection,
+    verify: Callable[..., None],
 ) -> None:
     """Also what a superuser made of it and gave to others."""
     connection.execute(f"CREATE VIEW {MINE}.given AS SELECT * FROM published.ten")
@@ -354,6 +357,7 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
         assert value(connection, REMAINS) == 1
         more = '{"name": "more", "sql_type": "integer", "default": "1", "comment": "x"}'
         connection.execute("UPDATE dbanon.method SET columns = columns || %s::jsonb", [more])
+        verify(connection)
         assert value(operator, "SELECT dbanon.publish(1, 'ten')") == 4
         assert value(builder, "SELECT count(*) FROM given") == 0
         builder.commit()
