@@ -23,6 +23,10 @@ MOST_FILE_BYTES = 512 * 1024**2
 
 _KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with .shx and .dbf beside it)"
 _SQLITE, _SHAPE = b"SQLite format 3\0", b"\0\0\x27\x0a"
+_NAMED = re.compile(
+    r"(?i)(?:urn:(?:x-)?ogc:def:crs:|https?://www\.opengis\.net/def/crs/)?"
+    r"(?P<who>EPSG|OGC|ESRI)[:/](?:[0-9.]*[:/])?(?P<code>\w+)"
+)
 _READER = Path(_gis_reader.__file__)
 
 
@@ -53,7 +57,8 @@ def features(path: Path, *, layer: str | None, label: str | None) -> Features:
     Raises
     ------
     DataError
-        If the file is broken, too large, holds no such layer or column, or several layers of which none is named.
+        If the file is broken, too large, holds no such layer or column, or several layers of which none is named; if
+        a GeoJSON names a reference system that GDAL does not know.
     """
     place = path.resolve()
     if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() == ".zip":
@@ -71,8 +76,11 @@ def features(path: Path, *, layer: str | None, label: str | None) -> Features:
     if done.returncode:
         raise _fault(path, done.stdout, layer=layer, label=label)
     with pa.ipc.open_stream(done.stdout) as stream:
-        crs = (stream.schema.metadata or {}).get(b"crs", b"").decode()
-        return Features(list(stream), _epsg(path, crs) if crs else None)
+        about = stream.schema.metadata or {}
+        found = about.get(b"crs", b"").decode()
+        crs = _epsg(path, found) if found else None
+        _check_named(path, json.loads(about.get(b"named", b"[]")), crs)
+        return Features(list(stream), crs)
 
 
 def system(path: Path, found: str | None, given: str | None) -> str:
@@ -94,20 +102,36 @@ def _number(crs: str) -> str:
     return crs.rpartition(":")[2].strip()
 
 
+def _check_named(path: Path, named: list[str | None], crs: str | None) -> None:
+    """Refuse a GeoJSON whose `crs` members name another system than GDAL found, which takes WGS 84 for an unknown."""
+    for name in named:
+        found = _NAMED.fullmatch(name or "")
+        code = _code(f"{found['who']}:{found['code']}".upper()) if found else None
+        if code is None or f"EPSG:{code}" != crs:
+            raise DataError(
+                f"{path.name} must name in its member 'crs' a reference system that is known. Got another; write it as "
+                "urn:ogc:def:crs:EPSG::n, or leave the member out for WGS 84."
+            )
+
+
 def _epsg(path: Path, crs: str) -> str:
     """Find the number of a reference system that GDAL names or describes."""
-    if re.fullmatch(r"EPSG:\d{1,6}", crs):
-        return crs
-    try:
-        code = 4326 if crs == "OGC:CRS84" else pyproj.CRS.from_user_input(crs).to_epsg(min_confidence=70)
-    except pyproj.exceptions.CRSError:
-        code = None
+    code = _code(crs)
     if code is None:
         raise DataError(
             f"{path.name} must be in a reference system with an EPSG number. Got another; reproject it, for example to "
             "EPSG:4326."
         )
     return f"EPSG:{code}"
+
+
+def _code(crs: str) -> int | None:
+    if re.fullmatch(r"EPSG:\d{1,6}", crs):
+        return int(crs.removeprefix("EPSG:"))
+    try:
+        return 4326 if crs == "OGC:CRS84" else pyproj.CRS.from_user_input(crs).to_epsg(min_confidence=70)
+    except pyproj.exceptions.CRSError:
+        return None
 
 
 def _fault(path: Path, said: bytes, *, layer: str | None, label: str | None) -> DataError:

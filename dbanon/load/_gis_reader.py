@@ -2,18 +2,24 @@
 
 Invariants: GDAL has three drivers, none of which follows an address, and no more memory than `MOST_BYTES`; what it does
 to a hostile file, it does to this process. Standard output holds the features as an Arrow stream (``wkb`` and
-``label``), or one JSON object that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
+``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's members name), or one JSON object
+that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
 """
 
 import json
 import os
+import re
 import resource
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 DRIVERS = {"GeoJSON", "GPKG", "ESRI Shapefile"}
 MOST_BYTES = 4 * 1024**3
+
+_OBJECTS = {"FeatureCollection", "Feature", "GeometryCollection", "Point", "MultiPoint", "LineString"}
+_OBJECTS |= {"MultiLineString", "Polygon", "MultiPolygon"}
 
 
 def _stop(fault: str, **facts: Any) -> NoReturn:
@@ -44,11 +50,32 @@ def _layer(pyogrio: Any, path: str, wanted: str) -> str:
     return wanted or layers[0]
 
 
+def _named(path: str) -> list[str | None]:
+    """List the reference systems that the objects of a GeoJSON name; None for no name, such as a link or null."""
+    text = Path(path).read_bytes()
+    # Few files have the member; the others need not be parsed twice. An escape may spell it, too.
+    if not text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or not re.search(rb'"crs"|\\u00', text):
+        return []
+    named: set[str | None] = set()
+
+    def keep(found: dict[str, Any]) -> dict[str, Any]:
+        if "crs" in found and str(found.get("type")) in _OBJECTS:
+            match found["crs"]:
+                case {"type": "name", "properties": {"name": str(name)}}:
+                    named.add(name)
+                case _:
+                    named.add(None)
+        return {key: found[key] for key in ("type", "name", "properties") if isinstance(found.get(key), str | dict)}
+
+    json.loads(text.decode("utf-8-sig", "replace"), object_hook=keep)
+    return list(named)
+
+
 def main(path: str, wanted: str, column: str) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    pyogrio = _gdal()
+    pyogrio, named = _gdal(), _named(path)
     layer = _layer(pyogrio, path, wanted)
     fields = [str(name) for name in pyogrio.read_info(path, layer=layer)["fields"]]
     if column and column not in fields:
@@ -58,7 +85,8 @@ def main(path: str, wanted: str, column: str) -> None:
     geometry = next((name for name in features.column_names if name == meta.get("geometry_name")), "wkb_geometry")
     wkb = features[geometry].cast(pa.binary())
     label = pc.cast(features[column], pa.string()) if column else pa.nulls(len(wkb), pa.string())
-    table = pa.table({"wkb": wkb, "label": label}).replace_schema_metadata({"crs": meta.get("crs") or ""})
+    about = {"crs": meta.get("crs") or "", "named": json.dumps(named)}
+    table = pa.table({"wkb": wkb, "label": label}).replace_schema_metadata(about)
     with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
         stream.write_table(table, max_chunksize=10_000)
 

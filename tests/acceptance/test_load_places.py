@@ -285,6 +285,43 @@ def test_files_that_hold_no_cells_are_refused_in_one_sentence(
     assert _rows(unchanged, "SELECT count(*) FROM dbanon.cell") == [(0,)]
 
 
+def _crs(name: object) -> dict[str, object]:
+    return {"type": "name", "properties": {"name": name}}
+
+
+@pytest.mark.parametrize(
+    ("crs", "code"),
+    [
+        (_crs("urn:ogc:def:crs:EPSG::999999"), 3),
+        (_crs("EPSG:rubbish"), 3),
+        (_crs(7), 3),
+        ({"type": "name", "properties": "EPSG:4326"}, 3),
+        ({"type": "link", "properties": {"href": "http://127.0.0.1:9/crs"}}, 3),
+        ("EPSG:4326", 3),
+        (None, 3),
+        (_crs("urn:ogc:def:crs:OGC:1.3:CRS84"), 0),
+        (_crs("urn:ogc:def:crs:EPSG::4326"), 0),
+    ],
+)
+def test_a_reference_system_that_a_geojson_names_must_be_known(
+    town: str, tmp_path: Path, crs: object, code: int
+) -> None:
+    features = _geojson(tmp_path / "named.geojson", *(json.loads(shapely.to_geojson(square)) for square in SQUARES))
+    features.write_text(json.dumps(json.loads(features.read_text()) | {"crs": crs}))
+    done = _load(town, "cells", features)
+    assert done.code == code, done.stderr
+    assert not code or ("'crs'" in done.sentence and "named.geojson" in done.sentence)
+
+
+def test_a_reference_system_that_a_feature_names_counts_too(unchanged: str, tmp_path: Path) -> None:
+    path = _geojson(tmp_path / "named.geojson", json.loads(shapely.to_geojson(SQUARES[0])))
+    collection = json.loads(path.read_text())
+    collection["features"][0]["crs"] = _crs("EPSG:32632")
+    path.write_text(json.dumps(collection))
+    done = _load(unchanged, "cells", path)
+    assert (done.code, "'crs'" in done.sentence) == (3, True)
+
+
 @pytest.mark.parametrize(
     "name", ["/vsicurl/http://127.0.0.1:9/x.geojson", "http://127.0.0.1:9/x.geojson", "GPKG:x.gpkg"]
 )
