@@ -177,6 +177,7 @@ class Datasets:
         columns: load.PlaceColumns,
         crs: str | None = None,
         layer: str | None = None,
+        drop_outliers: bool = False,
         replace: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
@@ -184,7 +185,7 @@ class Datasets:
         with errors_translated():
             return load.load_places(
                 self.connection, "pois", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                replace=replace, progress=progress,
+                drop_outliers=drop_outliers, replace=replace, progress=progress,
             )  # fmt: skip
 
     def load_cells(
@@ -195,6 +196,7 @@ class Datasets:
         columns: load.PlaceColumns | None = None,
         crs: str | None = None,
         layer: str | None = None,
+        drop_outliers: bool = False,
         replace: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
@@ -202,7 +204,7 @@ class Datasets:
         with errors_translated():
             return load.load_places(
                 self.connection, "cells", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                replace=replace, progress=progress,
+                drop_outliers=drop_outliers, replace=replace, progress=progress,
             )  # fmt: skip
 
     def load_stations(
@@ -214,6 +216,7 @@ class Datasets:
         crs: str | None = None,
         layer: str | None = None,
         area: str | Path | None = None,
+        drop_outliers: bool = False,
         replace: bool = False,
         progress: Progress = silent,
     ) -> load.LoadReport:
@@ -221,7 +224,8 @@ class Datasets:
         with errors_translated():
             return load.load_places(
                 self.connection, "stations", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                area=None if area is None else Path(area), replace=replace, progress=progress,
+                area=None if area is None else Path(area), drop_outliers=drop_outliers, replace=replace,
+                progress=progress,
             )  # fmt: skip
 
     def synth(

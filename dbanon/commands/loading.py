@@ -36,6 +36,12 @@ Box = Annotated[
 DropOutliers = Annotated[
     bool, typer.Option("--drop-outliers", help="Leave out what lies far outside the rest, not only count it.")
 ]
+DropFarPlaces = Annotated[
+    bool,
+    typer.Option(
+        "--drop-outliers", help="Leave out what lies far outside where the trajectories are, not only count it."
+    ),
+]
 PerDay = Annotated[
     bool,
     typer.Option(
@@ -195,17 +201,14 @@ def load_sites(
             "antimeridian.",
         ),
     ] = None,
-    drop_outliers: Annotated[
-        bool,
-        typer.Option(
-            "--drop-outliers", help="Leave out sites far outside where the trajectories are, not only count them."
-        ),
-    ] = False,
+    drop_outliers: DropFarPlaces = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's sites first.")] = False,
 ) -> None:
     """Load sensitive sites, places no person may be linked to, into an existing dataset, beside those it has."""
-    options = _places(x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, replace=replace)
-    options |= {"bbox": _box(bbox), "drop_outliers": drop_outliers}
+    options = _places(
+        x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, drop_outliers=drop_outliers, replace=replace
+    )
+    options["bbox"] = _box(bbox)
     _load(lambda database, progress: database.load_sites(file, dataset=dataset, progress=progress, **options))
 
 
@@ -219,10 +222,13 @@ def load_pois(
     geom: Geom = None,
     crs: Crs = None,
     layer: Layer = None,
+    drop_outliers: DropFarPlaces = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's points of interest first.")] = False,
 ) -> None:
     """Load points of interest into an existing dataset, beside those it has."""
-    options = _places(x=x, y=y, name=category, geom=geom, crs=crs, layer=layer, replace=replace)
+    options = _places(
+        x=x, y=y, name=category, geom=geom, crs=crs, layer=layer, drop_outliers=drop_outliers, replace=replace
+    )
     _load(lambda database, progress: database.load_pois(file, dataset=dataset, progress=progress, **options))
 
 
@@ -236,10 +242,11 @@ def load_cells(
     ] = None,
     crs: Crs = None,
     layer: Layer = None,
+    drop_outliers: DropFarPlaces = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's cells first.")] = False,
 ) -> None:
     """Load the areas that base stations cover, as they are, into an existing dataset, beside those it has."""
-    options = _places(name=name, geom=geom, crs=crs, layer=layer, replace=replace)
+    options = _places(name=name, geom=geom, crs=crs, layer=layer, drop_outliers=drop_outliers, replace=replace)
     _load(lambda database, progress: database.load_cells(file, dataset=dataset, progress=progress, **options))
 
 
@@ -262,10 +269,13 @@ def load_stations(
             "of the stations with a margin.",
         ),
     ] = None,
+    drop_outliers: DropFarPlaces = False,
     replace: Annotated[bool, typer.Option("--replace", help="Delete the dataset's cells first.")] = False,
 ) -> None:
     """Load base stations into an existing dataset: each becomes the cell of what is nearest to it."""
-    options = _places(x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, replace=replace)
+    options = _places(
+        x=x, y=y, name=name, geom=geom, crs=crs, layer=layer, drop_outliers=drop_outliers, replace=replace
+    )
     _load(
         lambda database, progress: database.load_stations(
             file, dataset=dataset, area=area, progress=progress, **options

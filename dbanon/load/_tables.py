@@ -106,7 +106,7 @@ def load_places(
         Of sites: least x, least y, greatest x, greatest y, in units of the file; those whose middle lies outside are
         left out.
     drop_outliers : bool
-        Of sites: leave out those far outside where the trajectories are, and not only count them.
+        Leave out those far outside where the trajectories are, and not only count them.
     replace : bool
         Delete what the dataset has of the kind first.
     progress : callable, optional
@@ -146,7 +146,7 @@ def load_places(
             },
         )
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
-    far = {"far-position": made["far"]} if kind == "sites" and made["far"] else {}
+    far = {"far-position": made["far"]} if made["far"] else {}
     return _report(dataset, kind, file, made, srid=srid, far=far, notices=notices)
 
 

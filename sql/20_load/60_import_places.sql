@@ -125,18 +125,23 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean) IS
 'Stores the staged places that the dataset has not got.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.far_sites_notice(far bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE far WHEN 0 THEN NULL
-        WHEN 1 THEN '1 site lies far outside where the trajectories are and was kept, though its rectangle would reach from there to the '
-                    'users; load with drop_outliers => true to leave it out, or keep to an area (bbox => ...).'
-        ELSE dbanon_internal.format_count(far) || ' sites lie far outside where the trajectories are and were kept, though their rectangles would reach '
-                    'from there to the users; load with drop_outliers => true to leave them out, or keep to an area (bbox => ...).' END
+    SELECT format(CASE far WHEN 1 THEN '%s %s lies far outside where the trajectories are and was kept%s; load with drop_outliers => true to leave it out%s.'
+                      ELSE '%s %s lie far outside where the trajectories are and were kept%s; load with drop_outliers => true to leave them out%s.' END,
+                  dbanon_internal.format_count(far),
+                  CASE WHEN kind <> 'pois' THEN CASE far WHEN 1 THEN rtrim(kind, 's') ELSE kind END
+                       WHEN far = 1 THEN 'point of interest' ELSE 'points of interest' END,
+                  CASE kind WHEN 'sites' THEN CASE far WHEN 1 THEN ', though its rectangle' ELSE ', though their rectangles' END
+                                              || ' would reach from there to the users'
+                            WHEN 'stations' THEN ', though cells reach from one station to the next' END,
+                  CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)
+    WHERE far > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.far_sites_notice(bigint) IS
-'Words which sites were kept although they lie far outside where the trajectories are.';
+COMMENT ON FUNCTION dbanon_internal.far_places_notice(text, bigint) IS
+'Words which places were kept although they lie far outside where the trajectories are.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_places(
     kind text, source regclass, dataset text, label text, geom text, crs text, replace boolean,
@@ -189,10 +194,9 @@ BEGIN
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
     FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read]) w;
-    IF kind = 'sites' THEN
-        SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
-        PERFORM dbanon_internal.raise_notice(dbanon_internal.far_sites_notice(far));
-    ELSIF kind IN ('cells', 'stations') THEN
+    SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
+    PERFORM dbanon_internal.raise_notice(dbanon_internal.far_places_notice(kind, far));
+    IF kind IN ('cells', 'stations') THEN
         PERFORM dbanon_internal.report_cells(kind, known.dataset_id, quarantined);
     END IF;
     RETURN NEXT;
@@ -203,18 +207,20 @@ COMMENT ON FUNCTION dbanon_internal.import_places(
 'What the imports of places do.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_pois(
-    source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL, replace boolean DEFAULT false)
+    source regclass, dataset text, category text, geom text DEFAULT 'geom', crs text DEFAULT NULL,
+    drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
-    FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace) p
+    FROM dbanon_internal.import_places('pois', source, dataset, category, geom, crs, replace, drop_outliers => import_pois.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean) IS
+COMMENT ON FUNCTION dbanon.import_pois(regclass, text, text, text, text, boolean, boolean) IS
 'Imports points of interest from a table or view into a dataset that exists; adds to those that are there. Takes: source;
 dataset, its name; category, the column that says what kind of place it is; geom, the column of geometries (points, lines or
-polygons); crs, their reference system, where they do not name it; replace, whether to delete those that are there first.
+polygons); crs, their reference system, where they do not name it; drop_outliers, whether to leave out those
+far outside where the trajectories are, and not only count them; replace, whether to delete those that are there first.
 Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014.
 Example: SELECT * FROM dbanon.import_pois(''public.shops'', dataset => ''taxi'', category => ''kind'').';
 
@@ -240,40 +246,44 @@ Example: SELECT * FROM dbanon.import_sites(''public.clinics'', dataset => ''taxi
 
 CREATE OR REPLACE FUNCTION dbanon.import_cells(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
-    replace boolean DEFAULT false)
+    drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
-    FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace) p
+    FROM dbanon_internal.import_places('cells', source, dataset, import_cells.name, geom, crs, replace, drop_outliers => import_cells.drop_outliers) p
 $$;
-COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean) IS
+COMMENT ON FUNCTION dbanon.import_cells(regclass, text, text, text, text, boolean, boolean) IS
 'Imports coverage polygons from a table or view into a dataset that exists; adds to those that are there. Takes: source;
 dataset, its name; geom, the column of polygons (or several in one), valid and of some area; name, the column that names the
-station; crs, their reference system, where they do not name it; replace, whether to delete those that are there first.
+station; crs, their reference system, where they do not name it; drop_outliers, whether to leave out those
+far outside where the trajectories are, and not only count them; replace, whether to delete those that are there first.
 Returns: a row: load_id; rows_read; rows_kept; quarantined, the rows left out by reason. Raises: DA001, DA011, DA012, DA014; notices of
 cells that overlap or leave gaps, and of fixes outside them. Example: SELECT * FROM dbanon.import_cells(''public.coverage'', dataset =>
 ''taxi'', name => ''station'').';
 
 CREATE OR REPLACE FUNCTION dbanon.import_stations(
     source regclass, dataset text, geom text DEFAULT 'geom', name text DEFAULT NULL, crs text DEFAULT NULL,
-    area @postgis@.geometry DEFAULT NULL, replace boolean DEFAULT false)
+    area @postgis@.geometry DEFAULT NULL, drop_outliers boolean DEFAULT false, replace boolean DEFAULT false)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.load_id, p.rows_read, p.rows_kept, p.quarantined
-    FROM dbanon_internal.import_places('stations', source, dataset, import_stations.name, geom, crs, replace, area => import_stations.area) p
+    FROM dbanon_internal.import_places('stations', source, dataset, import_stations.name, geom, crs, replace,
+        drop_outliers => import_stations.drop_outliers, area => import_stations.area) p
 $$;
-COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean) IS
+COMMENT ON FUNCTION dbanon.import_stations(regclass, text, text, text, text, @postgis@.geometry, boolean, boolean) IS
 'Imports base stations, one a row, from a table or view into a dataset that exists and has no cells: each becomes the cell of all
 places that are nearer to it than to any other (a Voronoi cell), in dbanon.cell. Takes: source; dataset, its name; geom, the column of
 points; name, that of the station''s name; crs, the reference system of the geometries, else their own; area, the polygon that the
 cells divide among themselves, in its own SRID or, where that is 0, in crs; else the hull of the stations with a margin as wide as
-cells are apart; replace, whether to delete the cells that are there first. Returns: a row: load_id; rows_read; rows_kept, the cells;
+cells are apart; drop_outliers, whether to leave out stations far outside where the trajectories are, and not only count them;
+replace, whether to delete the cells that are there first. Returns: a row: load_id; rows_read; rows_kept, the cells;
 quarantined, the stations left out by reason: duplicate-station where another stands, to the millimetre, outside-area where none of the
-area is nearest to it. Raises: DA001, DA011, DA012, DA014; notices of stations that share a cell, and of fixes outside all cells.
+area is nearest to it. Raises: DA001, DA011, DA012, DA014; notices of stations that share a cell or lie far
+outside where the trajectories are, and of fixes outside all cells.
 Example: SELECT * FROM dbanon.import_stations(''public.towers'', dataset => ''taxi'', name => ''mast'').';
 
 -- ---- who and when

@@ -135,6 +135,17 @@ def test_stations_of_a_table_and_of_a_geographic_file_make_the_same_cells(town: 
     assert len(first) == 6
 
 
+def test_stations_far_from_the_trajectories_are_reported_and_left_out_when_asked(town: str, tmp_path: Path) -> None:
+    path = tmp_path / "masts.csv"
+    path.write_text("x,y\n8.2,53.1\n8.21,53.11\n8.19,53.09\n8.2,-52.5\n10,-70\n")
+    done = _load(town, "stations", path)
+    assert (json_of(done)["kept"], json_of(done)["far"]) == (5, {"far-position": 2})
+    assert "2 stations lie" in done.stderr
+    assert "--drop-outliers" in done.stderr
+    told = json_of(_load(town, "stations", path, "--replace", "--drop-outliers"))
+    assert (told["kept"], told["far"], told["quarantined"]) == (3, {}, {"far-position": 2})
+
+
 def test_stations_divide_the_area_of_a_file(town: str, tmp_path: Path) -> None:
     area = _write(tmp_path / "area.gpkg", SQUARES[:2])
     done = _load(town, "stations", _write(tmp_path / "masts.gpkg", POINTS[:3]), "--area", str(area))

@@ -108,6 +108,37 @@ def test_stations_too_far_from_the_area_have_no_cell(town, notices):
     assert any(said.startswith("DA018") and "have no cell: 1" in said for said in notices)
 
 
+WILD = [(446000, 5884000), (447000, 5884000), (446000, -5884000), (900000, 1100000)]
+
+
+def test_stations_far_from_the_trajectories_are_counted_or_left_out_as_sites_are(town, notices):
+    towers(town, WILD)
+    assert made(town) == (4, 4, {})
+    (said,) = (said for said in notices if "far outside" in said)
+    assert said.startswith("DA018 2 stations lie")
+    assert "drop_outliers" in said
+    notices.clear()
+    assert made(town, ", replace => true, drop_outliers => true") == (4, 2, {"far-position": 2})
+    assert not any("far outside" in said for said in notices)
+    (reach,) = town.execute("SELECT sqrt(ST_Area(ST_Envelope(ST_Collect(geom)))) FROM dbanon.cell").fetchone()
+    assert reach < 5000
+
+
+def test_cells_and_points_of_interest_far_from_the_trajectories_are_counted_or_left_out(town, notices):
+    table(
+        town,
+        "areas",
+        "name text, geom geometry",
+        [("far", _square(900000, 1100000, 1000)), ("near", _square(446000, 5884000, 1000))],
+    )
+    pois = CELLS.replace("import_cells(", "import_pois(").replace("crs =>", "category => 'name', crs =>")
+    for statement, kind in ((CELLS, "1 cell lies"), (pois, "1 point of interest lies")):
+        town.execute(f"{statement})")
+        assert sum(kind in said and "far outside" in said for said in notices) == 1
+        rows = town.execute(f"{statement}, replace => true, drop_outliers => true)").fetchall()
+        assert rows[0][1:] == (2, 1, {"far-position": 1})
+
+
 def test_fixes_outside_the_cells_are_counted(town, notices):
     towers(town, [(441000 + i * 37 % 10000, 5879000 + i * 91 % 10000) for i in (1, 2, 3)])
     made(town)
