@@ -89,13 +89,25 @@ def _parts(
             yield from _csv(path, names, options, may_break=may_break, zipped=magic[:2] == b"\x1f\x8b")
 
 
-def _demand_file(path: Path) -> None:
-    """Refuse what is no file with bytes in it, without opening it: reading from it might never end."""
+def demand_readable(path: Path) -> None:
+    """Refuse a path that names no file, or one that may not be read, as `DataError`."""
+    with _readable(path):
+        if _size(path):
+            path.open("rb").close()
+
+
+def _size(path: Path) -> int:
+    """Refuse what is no file, without opening it: reading from it might never end; returns its bytes."""
     there = path.stat()
     if not stat.S_ISREG(there.st_mode):
         kind = _KINDS.get(stat.S_IFMT(there.st_mode), "a device; name another")
         raise DataError(f"The file to load must be a file. {path} is {kind}.")
-    if not there.st_size:  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
+    return there.st_size
+
+
+def _demand_file(path: Path) -> None:
+    """Refuse what is no file with bytes in it, without opening it."""
+    if not _size(path):  # those of the system that wait for what comes, such as /proc/kmsg, call themselves empty
         raise DataError(f"{path.name} must be a CSV or Parquet file. Got an empty file.")
 
 

@@ -212,8 +212,9 @@ def _area(file: Path) -> str:
     Raises
     ------
     DataError
-        If one of them is no valid polygon.
+        If there is no such file, or one of its features is no valid polygon.
     """
+    _files.demand_readable(file)
     found = _gis.features(file, layer=None, label=None) if _gis.is_gis(file) else None
     if found is None:
         raise DataError(f"{file.name} must be GeoJSON, GeoPackage or a Shapefile. Got none of them; check --area.")
