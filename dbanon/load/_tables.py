@@ -129,6 +129,8 @@ def load_places(
         if _gis.is_gis(file):
             rows, crs = _features(file, columns, layer, crs)
         else:
+            if kind == "cells":
+                columns = dataclasses.replace(columns, geom=columns.geom or "geom")
             rows, crs = _placed(file, columns, layer, progress, kind=kind), crs or DEGREES
         _copy(connection, file, None, rows, *_remedies(kind, file, columns))
         made = _imported(
@@ -163,12 +165,10 @@ def _remedies(kind: str, file: Path, columns: PlaceColumns) -> tuple[str, str]:
 
 def _placed(file: Path, columns: PlaceColumns, layer: str | None, progress: Progress, *, kind: str) -> Rows:
     """Read places from the rows of a table."""
-    if kind == "cells":
-        columns = dataclasses.replace(columns, geom=columns.geom or "geom")
     columns.check()
     if layer is not None:
         raise ParameterError(f"Only a geographic file has layers. Got --layer for {file.name}; leave it out.")
-    options = f"--x, --y, {'--category' if kind == 'pois' else '--name'} or --geom"
+    options = f"{'' if kind == 'cells' else '--x, --y, '}{'--category' if kind == 'pois' else '--name'} or --geom"
     for batch in _trajectories.tracked(file, columns.names(), progress, options=options):
         label = pa.nulls(len(batch), pa.string())
         if columns.name is not None:

@@ -372,6 +372,7 @@ def test_a_geographic_file_that_is_too_large_is_refused_before_it_is_read(
         ("quasi-identifiers", "subject,time\ns1,0\n", ("--set", " "), 2, "1 characters"),
         ("stations", "x,y\n8.2,53.1\n", ("--area", "nowhere.gpkg"), 3, "must exist. There is no nowhere.gpkg"),
         ("stations", "x,y\n8.2,53.1\n", ("--area", "."), 3, "directory"),
+        ("cells", "x,y\n8.2,53.1\n", (), 3, "right one (--name or --geom)"),
         ("quasi-identifiers", "subject,time\ns1,0\n", ("--time", "subject"), 2, "'subject'"),
         ("quasi-identifiers", "subject,time\ns1,0\n", ("--subject", "who"), 3, "'who'"),
         ("cells", 'geom\n"POLYGON ((8.2 53.1, 8.3"\n', (), 3, "1 unparsable-position"),
