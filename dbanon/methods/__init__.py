@@ -330,7 +330,7 @@ def requirement(about: Mapping[str, Any]) -> str:
     if about["type"] == "instant":
         return "ISO 8601 with a zone, or unix seconds, in whole seconds"
     if about["type"] == "name":
-        return "a name of 1 to 60 characters, without control characters or blanks at its ends"
+        return "a name of 1 to 60 characters that can be seen, without blanks at its ends"
     words = {"integer": "an integer", "number": "a number", "switch": "on or off"}[about["type"]]
     if about["minimum"] is not None:
         words += f" >= {about['minimum']:g}"

@@ -23,7 +23,8 @@ _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.0{1,6})?)?"
     r"(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)"
 )
-_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,60}")
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
+"""What no name may have, since a reader cannot see it."""
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -61,7 +62,7 @@ def converted(about: Mapping[str, Any], value: Any) -> Any:
         case "instant":
             return _instant(value)
         case "name":
-            return value if isinstance(value, str) and _NAME.fullmatch(value) and _stripped(value) == value else None
+            return value if isinstance(value, str) and _is_name(value) else None
     number = _number(value)
     low, high = about["minimum"], about["maximum"]
     if number is None or (low is not None and number < low) or (high is not None and number > high):
@@ -81,9 +82,12 @@ def shown(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Put a text in quotes, control characters as question marks, at most 60 characters of it."""
-    clean = re.sub(r"[\x00-\x1f\x7f]", "?", text)
-    return f"'{_cut(clean)}'"
+    """Put a text in quotes, hidden characters as question marks, at most 60 characters of it."""
+    return f"'{_cut(_HIDDEN.sub('?', text))}'"
+
+
+def _is_name(text: str) -> bool:
+    return 1 <= len(text) <= _LONGEST and not _HIDDEN.search(text) and _stripped(text) == text
 
 
 def _cut(text: str) -> str:

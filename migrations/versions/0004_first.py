@@ -134,7 +134,9 @@ CREATE TABLE dbanon.quasi_identifier (
     at timestamptz NOT NULL CHECK (isfinite(at)),
     -- The names that a parameter of the type "name" can have.
     set_name text NOT NULL DEFAULT 'default' CHECK (
-        length(set_name) BETWEEN 1 AND 60 AND set_name !~ '[\\u0001-\\u001f\\u007f]' AND btrim(set_name) = set_name)
+        length(set_name) BETWEEN 1 AND 60 AND btrim(set_name) = set_name
+        AND set_name !~ '[\\u0001-\\u001f\\u007f-\\u00a0\\u00ad\\u061c\\u1680\\u2000-\\u200f]'
+        AND set_name !~ '[\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ufeff]')
 );
 CREATE INDEX quasi_identifier_dataset_idx ON dbanon.quasi_identifier (dataset_id, set_name, subject, at);
 

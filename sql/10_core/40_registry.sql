@@ -1,6 +1,6 @@
 -- Methods, algorithms and parameters, checked with the sentences of the registry, from which upgrades fill dbanon.method.
 --
--- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_values.py; a test holds the two
+-- What a value means and how an error shows it is decided twice, here and in dbanon/methods/_parsing.py; a test holds the two
 -- against each other. Session settings play no part in it.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.choose_one(known text[]) RETURNS text
@@ -16,16 +16,26 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.choose_one(text[]) IS
 'The sentence that lists what could have been named, or NULL if there is nothing.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.hidden_characters() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT E'[\u0001-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]'
+$$;
+COMMENT ON FUNCTION dbanon_internal.hidden_characters() IS
+'The characters no name may have, as a regular expression: a reader cannot see them, so that two names would look like one.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.quoted(content text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
 AS $$
     SELECT '''' || CASE WHEN length(t) <= 60 THEN t ELSE left(t, 57) || '...' END || ''''
-    FROM regexp_replace(content COLLATE "C", '[\x01-\x1f\x7f]', '?', 'g') t
+    FROM regexp_replace(content COLLATE "C", dbanon_internal.hidden_characters(), '?', 'g') t
 $$;
 COMMENT ON FUNCTION dbanon_internal.quoted(text) IS
-'A text as an error shows it: in quotes, control characters as question marks, at most 60 characters of it.';
+'A text as an error shows it: in quotes, hidden characters as question marks, at most 60 characters of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stripped(value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -129,7 +139,7 @@ BEGIN
         RETURN to_jsonb(dbanon_internal.as_instant(value));
     ELSIF kind = 'name' THEN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' = word AND length(word) BETWEEN 1 AND 60
-                         AND word COLLATE "C" !~ '[\x01-\x1f\x7f]' THEN value END;
+                         AND word COLLATE "C" !~ dbanon_internal.hidden_characters() THEN value END;
     END IF;
     number := dbanon_internal.as_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN

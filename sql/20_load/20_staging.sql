@@ -9,7 +9,7 @@ AS $$
 BEGIN
     -- What cannot be seen makes two names look like one.
     IF dataset IS NULL OR btrim(dataset) = '' OR length(dataset) > 200
-        OR dataset ~ E'[\u0001-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]' THEN
+        OR dataset ~ dbanon_internal.hidden_characters() THEN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters that can be seen. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
     ELSIF mode IS NULL OR mode NOT IN ('create', 'append', 'replace') THEN

@@ -410,9 +410,9 @@ AS $$
 BEGIN
     -- As the table has it.
     IF set_name IS NULL OR set_name = '' OR btrim(set_name) <> set_name OR length(set_name) > 60
-        OR set_name ~ E'[\u0001-\u001f\u007f]' THEN
-        RAISE EXCEPTION 'The name of a set must be 1 to 60 characters without blanks around them. Got %.',
-                coalesce(format('%s characters', length(set_name)), 'NULL')
+        OR set_name ~ dbanon_internal.hidden_characters() THEN
+        RAISE EXCEPTION 'The name of a set must be 1 to 60 characters, without control characters or others that cannot be seen, and without '
+                        'blanks around them. Got %.', coalesce(dbanon_internal.quoted(set_name), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Characters that a terminal obeys are none of them.',
                   HINT = 'Leave it out for the set ''default'', or choose another.';
     END IF;

@@ -203,7 +203,9 @@ def test_sql_and_python_say_the_same_of_values(
             assert told[item["name"]] is None or isinstance(told[item["name"]], kinds[item["type"]])
 
 
-NAMES = ["default", "a b", "Ä", "x" * 60, "x" * 61, "", " ", " a", "a ", "a\n", "a\x7fb", "a\x1fb", "\xa0", "5", "'"]
+SEEN = ["default", "a b", "Ä", "x" * 60, "5", "'"]
+HIDDEN = "\x1b\x1f\x7f\x85\x9b\xa0\xad\u061c\u1680\u2000\u200f\u2028\u202e\u202f\u205f\u2069\u3000\ufeff"
+NAMES = [*SEEN, "x" * 61, "", " ", " a", "a ", "a\n", *(f"a{character}b" for character in HIDDEN)]
 
 
 @pytest.mark.parametrize("value", [*NAMES, 5, True, None, [], {}])
@@ -214,9 +216,35 @@ def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection
     ).fetchone()
     told = _parsing.converted(about, _parsing.plain(value))
     assert row == (told,)
-    assert (told is not None) == (
-        value in {"default", "a b", "Ä", "x" * 60, "\xa0", "5", "'"} if value in NAMES else False
+    assert (told is not None) == (value in SEEN)
+
+
+@pytest.mark.parametrize("name", ["a b", "Ä", *(f"a{character}b" for character in HIDDEN)])
+def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psycopg.Connection, name: str) -> None:
+    def accepted(statement: str) -> bool:
+        try:
+            with connection.transaction():
+                connection.execute(statement, [name])
+        except psycopg.Error:
+            return False
+        return True
+
+    dataset = accepted("SELECT dbanon_internal.check_dataset(%s, 'create', 1, 1)")
+    assert accepted("SELECT dbanon_internal.check_set_name(%s)") == dataset
+    assert accepted("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32632, 1, 1)") == dataset
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('made', 32632, 1, 1)")
+    stored = (
+        "INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at) SELECT dataset_id, %s, 's', now() "
     )
+    assert accepted(f"{stored} FROM dbanon.dataset WHERE name = 'made'") == dataset
+    assert (_parsing.converted({"type": "name"}, name) is not None) == dataset
+
+
+@settings(max_examples=200)
+@given(value=st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+def test_sql_and_python_hide_the_same_characters(reader: psycopg.Connection, value: str) -> None:
+    row = reader.execute("SELECT %s ~ dbanon_internal.hidden_characters()", [value]).fetchone()
+    assert row == (_parsing.quoted(value) == "'?'" and value != "?",)
 
 
 @settings(max_examples=200)
