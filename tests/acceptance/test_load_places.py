@@ -253,6 +253,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     "case",
     [

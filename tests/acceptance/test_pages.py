@@ -31,6 +31,7 @@ def run_tests(folder: Path, server: Target, *runner: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.stress
 def test_the_tests_of_the_testing_page_pass(dbanon_server: Target, tmp_path: Path) -> None:
     assert "2 passed" in run_tests(tmp_path, dbanon_server, "-m", "pytest", "-q")
 
@@ -46,6 +47,7 @@ def test_the_testing_page_names_every_fixture_and_function() -> None:
     assert [name for name in testing.__all__ if f"`{name}" not in page] == []
 
 
+@pytest.mark.stress
 def test_the_programs_of_the_python_page_and_of_the_generator_run(database: str, tmp_path: Path) -> None:
     program = "\n".join(text for page in (API, "docs/howto/generate.md") for _, text in pages.blocks(page, "python"))
     done = python(tmp_path, "-c", program, DBANON_DSN=database)

@@ -22,6 +22,7 @@ CABS = REAL_DATA / "cabspotting" / "cabs_20080604.csv.gz"
 NODES = REAL_DATA / "oldenburg" / "OL.cnode"
 
 
+@pytest.mark.stress
 def test_towers_become_cells_that_tile_the_city_and_shops_lie_in_them(
     database: str, connection: psycopg.Connection
 ) -> None:
@@ -55,6 +56,7 @@ def test_towers_become_cells_that_tile_the_city_and_shops_lie_in_them(
     assert (inside > 0.9 * (amenities.kept + shops.kept), twice) == (True, 0)
 
 
+@pytest.mark.stress
 def test_crossings_of_oldenburg_may_be_stations(database: str, tmp_path: Path) -> None:
     """6,105 stations on the plane of the network: cells of many sizes, found by no geographic reference system."""
     lines = [line.split() for line in NODES.read_text().splitlines() if line.strip()]

@@ -496,6 +496,7 @@ def test_dropping_it_takes_all_it_wrote_and_counts_rows(ten: psycopg.Connection,
 # --- many rows --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("hidden_by", ["record", "region", "hiding"])
 def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connection, hidden_by: str) -> None:
     """Joined row by row, 20,000 records with a region each take minutes."""
