@@ -27,7 +27,7 @@ def connect(dsn: str | None = None) -> "Database":
     >>> import dbanon
     >>> with dbanon.connect() as database:  # doctest: +SKIP
     ...     database.load_trajectories(["cabs.csv"], dataset="taxi")
-    ...     run = database.run("tp-aware", dataset="taxi", params={"k": 5})
+    ...     run = database.run(METHOD, dataset="taxi", params={"k": 5})  # a name of `dbanon methods`
     ...     database.publish(run.run_id, "taxi_k5")
     """
     from dbanon.database import open_database  # keeps `import dbanon` and `dbanon --help` fast

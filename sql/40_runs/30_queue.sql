@@ -92,7 +92,7 @@ COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
 parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
 parameters and seed give the same cloaks, drawn at random by default. Returns: the run''s number; watch it in dbanon.runs.
 Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
-''tp-aware'', ''{"k": 20}'').';
+''METHOD'', ''{"k": 20}'').';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_run(worker text, run_id bigint DEFAULT NULL) RETURNS TABLE (
     claimed_run bigint, lock_key bigint, attempt integer, todo text)

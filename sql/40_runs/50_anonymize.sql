@@ -214,4 +214,4 @@ first by default; seed; replace, allow_overlap, reason and end_readers: as for d
 run_id, the verdict and the rows published. Raises: DA015 inside a transaction block; DA017 if no worker is up; DA001 to DA003 and DA011
 before anything is done; DA016 with the run''s own sentence if it failed or was cancelled; DA004 if the attack refused it;
 what dbanon.publish raises, then noted in dbanon.runs and dbanon.audit. Example: CALL dbanon.anonymize(dataset => ''taxi'',
-method => ''tp-aware'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';
+method => ''METHOD'', params => ''{"k": 20}'', publish_as => ''taxi_k20'').';

@@ -137,5 +137,5 @@ COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
 there, the time and the releases it would be compared with, and what an earlier run of the method came to. The last item, exit_code,
 is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where the algorithm is for comparison only, else 0. Raises:
-DA001 where there is no such dataset; what dbanon.check_params raises. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''tp-aware'',
+DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',
 ''{"k": 20}'').';
