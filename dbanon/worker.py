@@ -24,7 +24,6 @@ from dbanon.connection import Connection, connect_to_hold, errors_translated
 from dbanon.database import Database, RunResult, open_database
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
 
-MOST_JOBS = 64
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
 _STUCK, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: a computation would not stop; no process can work here
