@@ -1,4 +1,4 @@
-"""Nothing names a family, in code or comments, but the family, the registry and the docs: core asks its entry instead."""
+"""Nothing names a family, comments included, but the family, the registry and the docs: core asks its entry instead."""
 
 import re
 import subprocess
