@@ -10,10 +10,16 @@ COMMENT ON COLUMN dbanon.installation.role_prefix IS 'Its roles are called <role
 COMMENT ON COLUMN dbanon.installation.database_oid IS 'The database for which that was chosen: a restored or cloned one has another OID.';
 COMMENT ON COLUMN dbanon.installation.server_identifier IS 'The server it is on, as pg_control_system has it.';
 COMMENT ON COLUMN dbanon.installation.public_restricted IS 'Whether rights on the server''s own views were to be taken from PUBLIC.';
+COMMENT ON COLUMN dbanon.installation.key IS 'Drawn at random: fixes are hashed with it, to recognise copies of a dataset.';
 
 COMMENT ON TABLE dbanon.changed_right IS 'Rights that an upgrade took from PUBLIC and gave to others instead; dbanon db uninstall undoes it.';
 COMMENT ON COLUMN dbanon.changed_right.object IS 'A view or function, as in GRANT.';
 COMMENT ON COLUMN dbanon.changed_right.grantee IS 'PUBLIC, who lost the right; pg_monitor or a role of dbanon''s, which was given it.';
+
+COMMENT ON TABLE dbanon.population IS 'The people of one or several datasets, within which a subject''s name means one person.';
+COMMENT ON COLUMN dbanon.population.population_id IS 'Key.';
+COMMENT ON COLUMN dbanon.population.name IS 'The name users give it.';
+COMMENT ON COLUMN dbanon.population.key IS 'Drawn at random: what is kept of names is hashed with it, and seeds are made from it. It never leaves the database.';
 
 COMMENT ON TABLE dbanon.dataset IS 'A named collection of trajectories in one metric SRID, with one space grid and one time grid.';
 COMMENT ON COLUMN dbanon.dataset.dataset_id IS 'Key.';
@@ -22,6 +28,9 @@ COMMENT ON COLUMN dbanon.dataset.srid IS 'Metric SRID of all its geometries.';
 COMMENT ON COLUMN dbanon.dataset.grid_m IS 'Side of a space cell in metres; cells start at the origin.';
 COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; slots start at 1970 UTC.';
 COMMENT ON COLUMN dbanon.dataset.day_zone IS 'The time zone at whose midnights trajectories are cut; null where subjects are not cut into days.';
+COMMENT ON COLUMN dbanon.dataset.population_id IS 'Whose people it is about: within a population a subject''s name means one person.';
+COMMENT ON COLUMN dbanon.dataset.settle_s IS 'How long in seconds somebody may stay where a snapshot or an exact row shows them: what other releases say less than this apart is intersected with it.';
+COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was loaded is a subject of its own, whose name means nobody outside the dataset.';
 COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
@@ -33,6 +42,7 @@ COMMENT ON COLUMN dbanon.trajectory.subject IS 'The person or vehicle whose priv
 COMMENT ON COLUMN dbanon.trajectory.path IS 'True positions: LINESTRING M, or POINT M for one fix; M is unix seconds, strictly increasing.';
 
 COMMENT ON COLUMN dbanon.trajectory.shape IS 'The area the subject takes up, where it is more than a point; only with one fix, its middle.';
+COMMENT ON COLUMN dbanon.trajectory.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON VIEW dbanon.fix IS 'Trajectories taken apart: one observed position at one time a row.';
 COMMENT ON COLUMN dbanon.fix.trajectory_id IS 'The trajectory.';
@@ -71,24 +81,28 @@ COMMENT ON COLUMN dbanon.request.dataset_id IS 'The dataset it belongs to (held 
 COMMENT ON COLUMN dbanon.request.subject IS 'The sender.';
 COMMENT ON COLUMN dbanon.request.sent_at IS 'When it was sent.';
 COMMENT ON COLUMN dbanon.request.content IS 'Its name-value pairs, an object.';
+COMMENT ON COLUMN dbanon.request.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.site IS 'A sensitive site: a place to which no subject may be tied.';
 COMMENT ON COLUMN dbanon.site.site_id IS 'Key.';
 COMMENT ON COLUMN dbanon.site.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.site.name IS 'What it is called; null where the source has no name.';
 COMMENT ON COLUMN dbanon.site.geom IS 'Where it is, in the dataset''s SRID: a point, or a shape, whose bounding rectangle counts.';
+COMMENT ON COLUMN dbanon.site.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.poi IS 'A point of interest, such as a cafe.';
 COMMENT ON COLUMN dbanon.poi.poi_id IS 'Key.';
 COMMENT ON COLUMN dbanon.poi.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.poi.category IS 'What kind of place it is.';
 COMMENT ON COLUMN dbanon.poi.geom IS 'Where it is, in the dataset''s SRID.';
+COMMENT ON COLUMN dbanon.poi.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.cell IS 'The area a base station covers.';
 COMMENT ON COLUMN dbanon.cell.cell_id IS 'Key.';
 COMMENT ON COLUMN dbanon.cell.dataset_id IS 'The dataset it belongs to (held by a trigger).';
 COMMENT ON COLUMN dbanon.cell.name IS 'What the station is called; null where the source has no name.';
 COMMENT ON COLUMN dbanon.cell.geom IS 'The area, a polygon or several, in the dataset''s SRID.';
+COMMENT ON COLUMN dbanon.cell.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.quasi_identifier IS 'A time at which an adversary may know where a subject was.';
 COMMENT ON COLUMN dbanon.quasi_identifier.quasi_identifier_id IS 'Key.';
@@ -96,6 +110,7 @@ COMMENT ON COLUMN dbanon.quasi_identifier.dataset_id IS 'The dataset it belongs 
 COMMENT ON COLUMN dbanon.quasi_identifier.subject IS 'The subject.';
 COMMENT ON COLUMN dbanon.quasi_identifier.at IS 'The time.';
 COMMENT ON COLUMN dbanon.quasi_identifier.set_name IS 'The set it belongs to: a method reads one, which its parameter qid_set names.';
+COMMENT ON COLUMN dbanon.quasi_identifier.load_id IS 'The load it came with; null where it was inserted by hand.';
 
 COMMENT ON TABLE dbanon.method IS 'The method families this database can publish, written by every upgrade from the program''s registry.';
 COMMENT ON COLUMN dbanon.method.name IS 'Key.';
@@ -279,6 +294,10 @@ COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
 
 COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it; null where none overlapped.';
 COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
+COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the end of its last.';
+COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the dataset''s settle_s.';
+COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
+COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
 
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
@@ -297,6 +316,18 @@ COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
 COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 
+COMMENT ON TABLE dbanon.person IS 'The people that releases speak of, by number.';
+COMMENT ON COLUMN dbanon.person.population_id IS 'The population they belong to.';
+COMMENT ON COLUMN dbanon.person.person_no IS 'Number within the population.';
+COMMENT ON COLUMN dbanon.person.code IS 'A hash of the subject''s name with the population''s key; random where the subject was forgotten.';
+COMMENT ON TABLE dbanon.exposure IS 'When a release showed a person exactly; of a release that stands alone, when it spoke of the person.';
+COMMENT ON COLUMN dbanon.exposure.release_id IS 'The release.';
+COMMENT ON COLUMN dbanon.exposure.person_no IS 'The person.';
+COMMENT ON COLUMN dbanon.exposure.period IS 'The times.';
+COMMENT ON TABLE dbanon.fix_code IS 'Hashes of some of the fixes of datasets, by which a copy under other names is recognised.';
+COMMENT ON COLUMN dbanon.fix_code.dataset_id IS 'The dataset, which may have been dropped.';
+COMMENT ON COLUMN dbanon.fix_code.person IS 'The person''s code, as in dbanon.person.';
+COMMENT ON COLUMN dbanon.fix_code.code IS 'A hash of three successive fixes with the installation''s key, kept where it is 0 modulo 64.';
 COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: it stays known to an adversary permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
