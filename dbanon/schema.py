@@ -8,6 +8,7 @@ An upgrade runs with the rights of a superuser in a database that other logins c
 ``pg_catalog, pg_temp`` before any other statement: no function or operator of theirs is ever found.
 """
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -420,9 +421,7 @@ def _describe_releases(connection: Connection) -> None:
 
 
 def _row(method: Method) -> dict[str, str]:
-    algorithms = [
-        {"name": a.name, "summary": a.summary, "comparison_only": a.comparison_only} for a in method.algorithms
-    ]
+    algorithms = [dataclasses.asdict(a) for a in method.algorithms]
     columns = [
         {"name": c.name, "sql_type": c.sql_type, "default": c.default, "comment": c.comment} for c in method.columns
     ]

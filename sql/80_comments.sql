@@ -118,7 +118,7 @@ COMMENT ON COLUMN dbanon.method.summary IS 'What it does.';
 COMMENT ON COLUMN dbanon.method.guarantee IS 'What it promises; the comment of every release.';
 COMMENT ON COLUMN dbanon.method.region_type IS 'Geometry type of the region of its releases.';
 COMMENT ON COLUMN dbanon.method.attack IS 'The attack a run must withstand to be published.';
-COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, comparison_only}].';
+COMMENT ON COLUMN dbanon.method.algorithms IS 'Its algorithms: [{name, summary, comparison_only, stands_alone}].';
 COMMENT ON COLUMN dbanon.method.columns IS 'Its own columns of a release, from extra: [{name, sql_type, default, comment}].';
 
 COMMENT ON COLUMN dbanon.method.paper IS 'Where it is from.';
@@ -316,23 +316,18 @@ COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
 COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 
-COMMENT ON TABLE dbanon.person IS 'The people that releases speak of, by number.';
-COMMENT ON COLUMN dbanon.person.population_id IS 'The population they belong to.';
-COMMENT ON COLUMN dbanon.person.person_no IS 'Number within the population.';
-COMMENT ON COLUMN dbanon.person.code IS 'A hash of the subject''s name with the population''s key; random where the subject was forgotten.';
 COMMENT ON TABLE dbanon.exposure IS 'When a release showed a person exactly; of a release that stands alone, when it spoke of the person.';
 COMMENT ON COLUMN dbanon.exposure.release_id IS 'The release.';
-COMMENT ON COLUMN dbanon.exposure.person_no IS 'The person.';
+COMMENT ON COLUMN dbanon.exposure.person IS 'The person''s code.';
 COMMENT ON COLUMN dbanon.exposure.period IS 'The times.';
 COMMENT ON TABLE dbanon.fix_code IS 'Hashes of some of the fixes of datasets, by which a copy under other names is recognised.';
 COMMENT ON COLUMN dbanon.fix_code.dataset_id IS 'The dataset, which may have been dropped.';
-COMMENT ON COLUMN dbanon.fix_code.person IS 'The person''s code, as in dbanon.person.';
+COMMENT ON COLUMN dbanon.fix_code.person IS 'The person''s code.';
 COMMENT ON COLUMN dbanon.fix_code.code IS 'A hash of three successive fixes with the installation''s key, kept where it is 0 modulo 64.';
 COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: it stays known to an adversary permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
-COMMENT ON COLUMN dbanon.grouping.alone IS 'False: the subjects are one group; true: each of them was published by itself.';
-COMMENT ON COLUMN dbanon.grouping.subjects IS 'The subjects, each once; a forgotten one has become a random text.';
+COMMENT ON COLUMN dbanon.grouping.people IS 'The codes of the people of a group, in ascending order, each once; that of a forgotten one is random.';
 
 COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no subject and no coordinate.';
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';

@@ -46,7 +46,7 @@ GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), db
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
-    dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange) TO @operator@;
+    dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 
 -- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.

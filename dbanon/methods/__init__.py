@@ -73,11 +73,16 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One way to compute a family; `comparison_only` ones give no guarantee and are never published."""
+    """One way to compute a family; `comparison_only` ones give no guarantee and are never published.
+
+    Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
+    than k. No other release may speak of their people at the same time.
+    """
 
     name: str
     summary: str
     comparison_only: bool = False
+    stands_alone: bool = False
 
 
 def since() -> Any:
@@ -109,9 +114,9 @@ class Method:
         The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
     hides : {"sender", "place"}
         The secret it keeps: who sent a request, or where people were.
-    hidden_by : {"record", "region", "hiding"}
-        What hides its people among one another: the members of a record; those whose rows have one region and period;
-        stored hiding sets.
+    hidden_by : {"record", "region"}
+        What hides its people among one another, but for algorithms that stand alone: the members of a record; those
+        whose rows have one region and period.
     reads, joins : tuple of str
         Inputs beside the trajectories (`requests`, `sites`, `quasi_identifiers`, `cells`): given to `anonymise`, which
         needs them, or to `attach`.
@@ -143,7 +148,7 @@ class Method:
     attack: str
     algorithms: tuple[Algorithm, ...]
     hides: Literal["sender", "place"]
-    hidden_by: Literal["record", "region", "hiding"]
+    hidden_by: Literal["record", "region"]
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
     example: Mapping[str, Any]

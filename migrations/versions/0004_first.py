@@ -331,36 +331,28 @@ CREATE TABLE dbanon.release (
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 
--- The people releases speak of, by numbers: the code is a keyed hash of the subject's name, or random where it was forgotten.
-CREATE TABLE dbanon.person (
-    population_id bigint NOT NULL REFERENCES dbanon.population,
-    person_no integer NOT NULL,
-    code bytea NOT NULL CHECK (length(code) = 16),
-    PRIMARY KEY (population_id, person_no)
-);
-CREATE UNIQUE INDEX person_code_idx ON dbanon.person (population_id, code);
-
--- Who was hidden with whom in a release: known to an adversary permanently, whatever becomes of run and data.
+-- Who was hidden with whom in a release, by the codes of dbanon_internal.person_code: known to an adversary permanently, whatever
+-- becomes of run and data. Releases are never deleted; release 0 is a run that is measured, and rolled back.
 CREATE TABLE dbanon.grouping (
-    release_id bigint NOT NULL REFERENCES dbanon.release,
+    release_id bigint NOT NULL,
     period tstzrange NOT NULL CHECK (NOT isempty(period)),
-    alone boolean NOT NULL,
-    subjects text[] NOT NULL CHECK (cardinality(subjects) > 0)
+    people bigint[] NOT NULL CHECK (cardinality(people) > 0)
 );
 CREATE INDEX grouping_release_idx ON dbanon.grouping (release_id);
+ALTER TABLE dbanon.grouping ALTER COLUMN people SET STATISTICS 0;
 
 -- When a release showed a person exactly; of a release that stands alone, when it spoke of the person at all.
 CREATE TABLE dbanon.exposure (
-    release_id bigint NOT NULL REFERENCES dbanon.release,
-    person_no integer NOT NULL,
-    period tstzmultirange NOT NULL CHECK (NOT isempty(period)),
-    PRIMARY KEY (release_id, person_no)
+    release_id bigint NOT NULL,
+    person bigint NOT NULL,
+    period tstzmultirange NOT NULL CHECK (NOT isempty(period))
 );
+CREATE INDEX exposure_release_idx ON dbanon.exposure (release_id);
 
 -- Keyed hashes of some of the fixes of each dataset, by which a copy under other names is recognised.
 CREATE TABLE dbanon.fix_code (
     dataset_id bigint NOT NULL,
-    person bytea NOT NULL CHECK (length(person) = 16),
+    person bigint NOT NULL,
     code bigint NOT NULL
 );
 CREATE INDEX fix_code_code_idx ON dbanon.fix_code (code);

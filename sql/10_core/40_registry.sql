@@ -272,3 +272,26 @@ $$;
 COMMENT ON FUNCTION dbanon.version() IS
 'What is installed: the program that upgraded the schema last, the schema''s revision, server and PostGIS. Takes: nothing.
 Returns: the versions, as one text. Raises: nothing. Example: SELECT dbanon.version().';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- What the registry does not say is taken for the stricter.
+    SELECT coalesce((SELECT (a.value ->> 'stands_alone')::boolean
+                     FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_array_elements(m.algorithms) a
+                     WHERE m.name = stands_alone.method AND a.value ->> 'name' = stands_alone.algorithm), true)
+$$;
+COMMENT ON FUNCTION dbanon_internal.stands_alone(text, text) IS
+'Whether no other release may speak of the people of such a release: its hiding sets overlap, or it promises more than k.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.method_reach(traits jsonb, params jsonb, settle_s integer) RETURNS interval
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT make_interval(secs => CASE WHEN traits ->> 'instant' IS NULL THEN 0
+                                      ELSE greatest(settle_s, (params ->> (traits ->> 'oldest'))::double precision) END)
+$$;
+COMMENT ON FUNCTION dbanon_internal.method_reach(jsonb, jsonb, integer) IS
+'How far from a snapshot other releases are compared with it: the greater of the age that a shown position may have and the dataset''s
+settle_s; 0 for a method that is no snapshot.';

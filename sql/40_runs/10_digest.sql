@@ -1,6 +1,6 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
-CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint) RETURNS bytea
+CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
@@ -9,6 +9,44 @@ SET enable_seqscan = off
 SET enable_nestloop = off
 SET enable_hashjoin = off
 SET work_mem = '128MB'
+AS $$
+    SELECT sha256(
+        -- The tables as they are stored: each region and period once, each record as its numbers of them. Row by row, because no
+        -- value may be larger than 1 GB.
+        (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(
+                g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR'), g.cells, g.crowd, g.subjects, convert_to(g.extra::text, 'UTF8')
+                ))), ''::bytea ORDER BY g.region_no), ''))
+            FROM ONLY dbanon.region g WHERE g.run_id = run_content.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
+            FROM ONLY dbanon.period p WHERE p.run_id = run_content.run_id)
+        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
+                                              ORDER BY d.record_id), ''))
+            FROM ONLY dbanon.record d WHERE d.run_id = run_content.run_id)
+        -- Members with the names of their subjects: a trajectory that is renamed, or is gone, changes the digest.
+        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
+            FROM (SELECT m.record_id, sha256(string_agg(
+                             record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
+                             ORDER BY m.trajectory_id, m.period)) AS digest
+                  FROM ONLY dbanon.membership m
+                  LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
+                      SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id)
+                  WHERE m.run_id = run_content.run_id
+                  GROUP BY m.record_id) x)
+        -- Hiding sets, for the families that store them; for others the digest of no rows.
+        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
+            FROM (SELECT h.record_id, sha256(string_agg(
+                             record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
+                  FROM ONLY dbanon.hiding h
+                  WHERE h.run_id = run_content.run_id
+                  GROUP BY h.record_id) x))
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_content(bigint) IS
+'SHA-256 over every region, period, record, member and hiding set of a run, and the name of the subject that each member is in its dataset:
+equal for the very same sets and regions of the same people.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_digest(run_id bigint) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
 AS $$
     -- Binary send functions and UTF-8 text: nothing here depends on TimeZone, DateStyle, bytea_output or client_encoding.
     -- record_send frames every value with its type and length, so two different rows never look alike.
@@ -20,35 +58,8 @@ AS $$
             convert_to(m.region_type, 'UTF8'),
             convert_to((SELECT jsonb_agg(k.value - 'comment' ORDER BY k.ord)
                         FROM jsonb_array_elements(m.columns) WITH ORDINALITY k (value, ord))::text, 'UTF8'),
-            convert_to((m.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8')))
-        -- The tables as they are stored: each region and period once, each record as its numbers of them. Row by row, because no
-        -- value may be larger than 1 GB.
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(
-                g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR'), g.cells, g.crowd, g.subjects, convert_to(g.extra::text, 'UTF8')
-                ))), ''::bytea ORDER BY g.region_no), ''))
-            FROM ONLY dbanon.region g WHERE g.run_id = run_digest.run_id)
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
-            FROM ONLY dbanon.period p WHERE p.run_id = run_digest.run_id)
-        || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
-                                              ORDER BY d.record_id), ''))
-            FROM ONLY dbanon.record d WHERE d.run_id = run_digest.run_id)
-        -- Members with the names of their subjects: a trajectory that is renamed, or is gone, changes the digest.
-        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
-            FROM (SELECT m.record_id, sha256(string_agg(
-                             record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
-                             ORDER BY m.trajectory_id, m.period)) AS digest
-                  FROM ONLY dbanon.membership m
-                  LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
-                      SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_digest.run_id)
-                  WHERE m.run_id = run_digest.run_id
-                  GROUP BY m.record_id) x)
-        -- Hiding sets, for the families that store them; for others the digest of no rows.
-        || (SELECT sha256(coalesce(string_agg(int8send(x.record_id) || x.digest, ''::bytea ORDER BY x.record_id), ''))
-            FROM (SELECT h.record_id, sha256(string_agg(
-                             record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
-                  FROM ONLY dbanon.hiding h
-                  WHERE h.run_id = run_digest.run_id
-                  GROUP BY h.record_id) x))
+            convert_to((m.traits - ARRAY['notices', 'totals', 'reasons'])::text, 'UTF8'), dbanon_internal.stands_alone(r.method, r.algorithm)))
+        || dbanon_internal.run_content(r.run_id))
     FROM ONLY dbanon.run r
     JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     JOIN ONLY dbanon.method m ON m.name = r.method

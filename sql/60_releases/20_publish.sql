@@ -257,6 +257,23 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_name_free(text, boolean) IS
 'Refuses a name that cannot be given to a new release.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.lock_population(dataset_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM ONLY dbanon.population p
+        WHERE p.population_id = (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = lock_population.dataset_id) FOR UPDATE;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'A release cannot be published while another of the same population is. That one did not end within 30 seconds, and '
+                    'nothing was published.'
+        USING ERRCODE = 'DA013', DETAIL = 'Each release is compared with all that came before it.',
+              HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
+'Keeps other publications of a dataset''s population waiting until the transaction ends.';
+
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
     end_readers boolean DEFAULT false)
@@ -301,13 +318,17 @@ BEGIN
             USING ERRCODE = 'DA013', DETAIL = 'A load that is not committed counts as such a change.',
                   HINT = 'Try again when its transaction has ended: SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL.';
     END;
-    -- From now on nothing changes under it: verdict and digest, then what an adversary gains by intersecting releases.
+    -- From now on nothing changes under it.
     digest := dbanon_internal.check_publishable(publish.run_id);
-    overlap := dbanon_internal.check_overlap(publish.run_id, publish.allow_overlap);
 
     -- The rows are copied before releases are locked, since copying takes long and other publications would wait.
     new_release := nextval(pg_get_serial_sequence('dbanon.release', 'release_id'));
     copied := dbanon_internal.copy_release(publish.run_id, new_release);
+    -- One publication of a population after the other: what each is measured with stays all there is until it ends.
+    PERFORM dbanon_internal.lock_population(run.dataset_id);
+    -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
+    PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
+    overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
@@ -323,12 +344,12 @@ BEGIN
         IF FOUND THEN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
-        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
+        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, span, reach, content)
+            OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
-                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
-        -- What the next publication is intersected with; kept for as long as adversaries know the release, that is always.
-        INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-            SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
+                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END, dbanon_internal.run_span(publish.run_id),
+                    dbanon_internal.run_reach(publish.run_id),
+                    CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
     EXCEPTION WHEN duplicate_table OR duplicate_object OR unique_violation THEN  -- another session took the name meanwhile
@@ -351,10 +372,10 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification or if intersecting it with earlier releases of the dataset leaves fewer than k, copies the rows into an
+verification or if it leaves anybody, read beside earlier releases of the population, fewer candidates than promised, copies the rows into an
 immutable table, and lets @analyst@ read the view. Takes: run_id; name (lower-case letters, digits and underscores);
-replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although the overlap with
-earlier releases leaves fewer than k; reason: why, which is recorded; end_readers: with replace, end the sessions that read
+replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
+somebody fewer; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what
 its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

@@ -131,7 +131,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.report_live_releases(bigint[], bigint[]) IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(dataset_id bigint, subject text, dropped_runs bigint[], stand_in text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(
+    dataset_id bigint, subject text, person bigint, dropped_runs bigint[], stand_in bigint) RETURNS TABLE (
     what text, rows bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -155,22 +156,24 @@ AS $$
     ), source AS (
         UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
             WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
+    ), released AS (
+        SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = erase_subject.dataset_id
     ), grouping_ AS (
-        -- In order again: the place where the name was would reveal where in the alphabet it is.
+        -- In ascending order again, as all are.
         UPDATE dbanon.grouping g
-            SET subjects = ARRAY(SELECT s FROM unnest(array_replace(g.subjects, erase_subject.subject, stand_in)) s ORDER BY s)
-            WHERE erase_subject.subject = ANY (g.subjects) AND g.release_id IN (
-                SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-                WHERE r.dataset_id = erase_subject.dataset_id) RETURNING 1
+            SET people = ARRAY(SELECT p FROM unnest(array_replace(g.people, erase_subject.person, stand_in)) p ORDER BY p)
+            WHERE erase_subject.person = ANY (g.people) AND g.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+    ), exposure AS (
+        UPDATE dbanon.exposure e SET person = stand_in
+            WHERE e.person = erase_subject.person AND e.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
     )
     VALUES ('trajectories', (SELECT count(*) FROM trajectory)), ('requests', (SELECT count(*) FROM request)),
         ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
         ('quarantined rows', (SELECT count(*) FROM quarantine)), ('names of sources', (SELECT count(*) FROM source)),
-        ('places in groups of releases', (SELECT count(*) FROM grouping_)), ('runs dropped', (SELECT count(*) FROM run))
+        ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
-COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint[], text) IS
-'Deletes what a dataset has of a subject, and replaces its name by another text in the groupings of releases, so that their
-sizes stay.';
+COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint, bigint[], bigint) IS
+'Deletes what a dataset has of a subject, and replaces its code by another in what is kept of releases, so that their sizes stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -214,19 +217,23 @@ AS $$
 DECLARE
     who text := nullif(dbanon_internal.one_spelling(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
+    forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
+    -- Nobody can foresee it.
+    stand_in bigint := dbanon_internal.person_code(uuid_send(gen_random_uuid()), who);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id
                            WHERE r.dataset_id = held AND m.trajectory_id = ANY (paths));
     releases bigint[] := ARRAY(
         SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
         WHERE r.dataset_id = held AND (l.run_id = ANY (runs) OR EXISTS (
-            SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND who = ANY (g.subjects))));
+            SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND forgotten = ANY (g.people)) OR EXISTS (
+            SELECT FROM dbanon.exposure e WHERE e.release_id = l.release_id AND e.person = forgotten)));
     counts json;
     source text;
 BEGIN
-    -- Runs that were published stay, with their groups; a random text takes over the subject's place in these.
-    SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who,
-        ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), gen_random_uuid()::text) e;
+    -- Runs that were published stay, with their groups; a random code takes over the subject's place in these.
+    SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
+        ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), stand_in) e;
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',
@@ -236,7 +243,7 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
     -- Statistics hold values: the most frequent ones, and some of the others.
     FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',
-                                  'load (source)', 'grouping (subjects)'] LOOP
+                                  'load (source)'] LOOP
         EXECUTE 'ANALYZE dbanon.' || source;
     END LOOP;
     RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
@@ -244,7 +251,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
-that were never published; in the groupings of releases a random text replaces its name, so that their sizes stay. Live
+that were never published; in what is kept of releases a random code replaces its own, so that their sizes stay. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
 backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
 such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.

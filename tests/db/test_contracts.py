@@ -323,7 +323,9 @@ READ_OTHERWISE = {
     "another type": "columns = jsonb_set(columns, '{0,sql_type}', '\"text\"')",
     "another column": """columns = columns || '{"name": "more", "sql_type": "text", "default": "", "comment": ""}'""",
     "another region type": "region_type = 'MultiPolygon'",
-    "hidden by records": """traits = traits || '{"hidden_by": "record"}'""",
+    "hidden otherwise": """traits = traits || CASE traits ->> 'hidden_by' WHEN 'record' THEN '{"hidden_by": "region"}'::jsonb
+        ELSE '{"hidden_by": "record"}' END""",
+    "standing otherwise": """algorithms = jsonb_set(algorithms, '{0,stands_alone}', to_jsonb(NOT (algorithms #>> '{0,stands_alone}')::boolean))""",
     "another secret": """traits = traits || '{"hides": "sender"}'""",
     "positions of another age": """traits = traits || '{"instant": "k", "oldest": "k"}'""",
 }
@@ -378,49 +380,56 @@ def test_it_is_published_with_the_key_first_and_its_own_region_type(
     assert value(ten, keys) == list(range(1, cloaks.rows + 1))
 
 
-def grouped(connection: psycopg.Connection, run: int) -> list[tuple[str, bool, list[str]]]:
-    rows = connection.execute(
-        "SELECT to_char(lower(period) AT TIME ZONE 'UTC', 'HH24:MI-')"
-        " || to_char(upper(period) AT TIME ZONE 'UTC', 'HH24:MI'),"
-        " alone, subjects FROM dbanon_internal.run_grouping(%s) ORDER BY 1, 2, 3",
-        [run],
-    ).fetchall()
-    return [tuple(row) for row in rows]  # type: ignore[misc]
+SPOKEN_OF = """
+WITH person AS (
+    SELECT DISTINCT t.subject, dbanon_internal.person_code(dbanon_internal.dataset_key(1), t.subject) AS code
+    FROM dbanon.trajectory t WHERE t.dataset_id = 1
+), said AS (
+    SELECT g.period, true AS together, ARRAY(SELECT p.subject FROM person p WHERE p.code = ANY (g.people) ORDER BY 1) AS subjects
+    FROM dbanon.grouping g WHERE g.release_id = -1
+    UNION ALL
+    SELECT u.period, false, array_agg(p.subject ORDER BY p.subject)
+    FROM dbanon.exposure e JOIN person p ON p.code = e.person CROSS JOIN LATERAL unnest(e.period) u (period)
+    WHERE e.release_id = -1 GROUP BY u.period
+)
+SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-') || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'), s.together, s.subjects
+FROM said s ORDER BY 1, 2 DESC, 3
+"""
+
+
+def spoken_of(connection: psycopg.Connection, run: int) -> list[tuple[str, bool, list[str]]]:
+    """Of whom a run speaks: when, whether together in a group, who."""
+    with connection.transaction(force_rollback=True):
+        connection.execute("SELECT dbanon_internal.store_groups(%s, -1)", [run])
+        return [tuple(row) for row in connection.execute(SPOKEN_OF).fetchall()]  # type: ignore[misc]
 
 
 FIRST_FIVE, LAST_FIVE, ALL = ([f"p{i}" for i in people] for people in (range(5), range(5, 10), range(10)))
 GROUPS = {
-    "bundles": [("08:00-08:02", False, FIRST_FIVE), ("08:00-08:02", False, LAST_FIVE)],
-    "sites": [("08:00-08:01", False, FIRST_FIVE), ("08:00-08:01", True, LAST_FIVE)],
-    "k-merge": [("08:00-08:05", False, ["p0", "p1"])] * 2,
-    "kte-hide": [
-        *[("08:00-08:04", False, ["p0", "p1"])] * 2,
-        *[("08:04-08:05", False, ["p1", "p2"])] * 2,
-    ],
-    "mob": [
-        ("08:00-08:01", True, ALL),
-        *[("08:01-08:02", False, ["p0", "p1"])] * 2,
-        ("08:01-08:02", True, ALL[2:]),
-    ],
-    "semantic": [("08:00-09:00", False, ["p0", "p1"])] * 2,
+    "bundles": [("08:00-08:02", True, FIRST_FIVE), ("08:00-08:02", True, LAST_FIVE)],
+    "sites": [("08:00-08:01", True, FIRST_FIVE), ("08:00-08:01", False, LAST_FIVE)],
+    "k-merge": [("08:00-08:05", True, ["p0", "p1"])],
+    "kte-hide": [("08:00-08:05", False, ["p0", "p1", "p2"])],
+    "mob": [("08:00-08:02", False, ALL)],
+    "semantic": [("08:00-09:00", False, ["p0", "p1"])],
 }
 
 
 @every_contract
 def test_its_groups_are_known_and_the_same_ones_again_tell_nothing(ten: psycopg.Connection, contract: Contract) -> None:
     run, again = write(ten, contract), write(ten, contract)
-    assert grouped(ten, run) == GROUPS[contract.name]
+    assert spoken_of(ten, run) == GROUPS[contract.name]
     ten.execute("SELECT dbanon.publish(%s, 'first')", [run])
     measured = ten.execute("SELECT relation, below FROM dbanon.measure_overlap(%s)", [again]).fetchone()
     assert measured == ("same", 0)
     assert value(ten, "SELECT dbanon.publish(%s, 'second')", again) == contract.cloaks().rows
 
 
-def test_crossing_groups_of_members_for_a_stretch_and_of_hiding_sets_are_refused(ten: psycopg.Connection) -> None:
+def test_what_stands_alone_is_refused_beside_others_that_speak_of_its_people(ten: psycopg.Connection) -> None:
     ten.execute("SELECT dbanon.publish(%s, 'first')", [write(ten, CONTRACTS["k-merge"])])
     crossing = write(ten, CONTRACTS["kte-hide"])
     measured = ten.execute("SELECT relation, below > 0 FROM dbanon.measure_overlap(%s)", [crossing]).fetchone()
-    assert measured == ("crossing", True)
+    assert measured == ("overlapping", True)
     with pytest.raises(psycopg.Error) as caught:
         ten.execute("SELECT dbanon.publish(%s, 'second')", [crossing])
     assert caught.value.sqlstate == "DA010"
@@ -449,17 +458,13 @@ def test_other_hiding_sets_that_overlap_are_refused(ten: psycopg.Connection) -> 
     assert caught.value.sqlstate == "DA010"
 
 
-def test_whoever_is_hidden_without_a_set_or_in_a_record_without_members_is_not_published(
-    ten: psycopg.Connection,
-) -> None:
-    bare = mob()
-    cloaks = Cloaks(**{**vars(bare), "hiding": None})
+def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Connection) -> None:
     nobody = k_merge()
     first = nobody.member_record == 1
     members = {"member_record": nobody.member_record[first], "member_trajectory": nobody.member_trajectory[first]}
-    for contract, made in (("mob", cloaks), ("k-merge", Cloaks(**{**vars(nobody), **members}))):
+    for contract in (CONTRACTS["k-merge"], CONTRACTS["semantic"]):
         with pytest.raises(psycopg.Error) as caught:
-            ten.execute("SELECT dbanon.publish(%s, 'made')", [write(ten, CONTRACTS[contract], made)])
+            ten.execute("SELECT dbanon.publish(%s, 'made')", [write(ten, contract, Cloaks(**{**vars(nobody), **members}))])
         assert caught.value.sqlstate == "DA005"
 
 
@@ -497,7 +502,7 @@ def test_dropping_it_takes_all_it_wrote_and_counts_rows(ten: psycopg.Connection,
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("hidden_by", ["record", "region", "hiding"])
+@pytest.mark.parametrize("hidden_by", ["record", "region", "alone"])
 def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connection, hidden_by: str) -> None:
     """Joined row by row, 20,000 records with a region each take minutes."""
     people = np.arange(20_000)
@@ -514,7 +519,10 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
         hiding=Hiding(record=people + 1, offset=np.arange(len(people) + 1), other=(people ^ 1) + 1),
         **told(),
     )  # fmt: skip
-    contract = Contract(name=f"many-{hidden_by}", k=1, hidden_by=hidden_by, cloaks=lambda: cloaks)
+    alone = hidden_by == "alone"
+    contract = Contract(
+        name=f"many-{hidden_by}", k=1, cloaks=lambda: cloaks, hidden_by="record" if alone else hidden_by, stands_alone=alone
+    )
     for name in ("first", "second"):
         run = write(ten, contract)
         ten.execute("SET statement_timeout = '30s'")

@@ -17,7 +17,8 @@ SELECT c, 1, ST_MakeEnvelope(x, 0, x + 100, 100, 32610) FROM (VALUES (7, 0), (8,
 """
 METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
-VALUES (%s, 's', 'At least k.', %s, 'attack', '[{"name": "a", "summary": "s", "comparison_only": false}]', %s, %s)
+VALUES (%s, 's', 'At least k.', %s, 'attack',
+    jsonb_build_array(jsonb_build_object('name', 'a', 'summary', 's', 'comparison_only', false, 'stands_alone', %s::boolean)), %s, %s)
 ON CONFLICT DO NOTHING
 """
 RUN = """
@@ -138,8 +139,10 @@ class Contract:
 
     name: str
     k: int
-    hidden_by: str
     cloaks: Callable[[], Cloaks]
+    hidden_by: str = "record"
+    stands_alone: bool = False
+    hides: str = "place"
     column: tuple[str, str, str] | None = None
     region_type: str = "Polygon"
 
@@ -148,14 +151,14 @@ _CLOAKED = ("cloaked", "boolean", "false")
 CONTRACTS = {
     contract.name: contract
     for contract in (
-        Contract(name="bundles", k=5, hidden_by="record", cloaks=tp_aware, column=("requests", "jsonb", "[]")),
+        Contract(name="bundles", k=5, hides="sender", cloaks=tp_aware, column=("requests", "jsonb", "[]")),
         Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
-        Contract(name="k-merge", k=2, hidden_by="record", cloaks=k_merge),
-        Contract(name="kte-hide", k=2, hidden_by="hiding", cloaks=kte_hide),
-        Contract(name="mob", k=2, hidden_by="hiding", cloaks=mob, column=_CLOAKED),
+        Contract(name="k-merge", k=2, cloaks=k_merge),
+        Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
+        Contract(name="mob", k=2, stands_alone=True, cloaks=mob, column=_CLOAKED),
         Contract(
-            name="semantic", k=2, hidden_by="record", cloaks=semantic, column=("categories", "integer", "0"),
-            region_type="MultiPolygon",
+            name="semantic", k=2, stands_alone=True, cloaks=semantic,
+            column=("categories", "integer", "0"), region_type="MultiPolygon",
         ),
     )
 }  # fmt: skip
@@ -164,8 +167,8 @@ CONTRACTS = {
 def write(connection: psycopg.Connection, contract: Contract, cloaks: Cloaks | None = None) -> int:
     """Write a verified run of a family, with its method; returns its id."""
     columns = [{"name": n, "sql_type": t, "default": d, "comment": "c"} for n, t, d in filter(None, [contract.column])]
-    traits = {"hides": "place", "hidden_by": contract.hidden_by, "notices": {}, "totals": {}, "reasons": {}}
-    given = [contract.name, contract.region_type, Jsonb(columns), Jsonb(traits)]
+    traits = {"hides": contract.hides, "hidden_by": contract.hidden_by, "notices": {}, "totals": {}, "reasons": {}}
+    given = [contract.name, contract.region_type, contract.stands_alone, Jsonb(columns), Jsonb(traits)]
     if not connection.execute("SELECT 1 FROM dbanon.cell").fetchone():
         connection.execute(CELLS)
     with connection.transaction():

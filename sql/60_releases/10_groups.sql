@@ -1,0 +1,236 @@
+-- Who is hidden with whom in a run, and what of it is kept for ever once the run is published.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_span(run_id bigint) RETURNS tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
+    WHERE p.run_id = run_span.run_id HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_span(bigint) IS
+'From the start of a run''s first row to the end of its last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = r.run_id AND g.crowd = 1)
+                THEN dbanon_internal.method_reach(m.traits || '{"instant": ""}', r.params, d.settle_s)
+                ELSE dbanon_internal.method_reach(m.traits, r.params, d.settle_s) END
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    WHERE r.run_id = run_reach.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_reach(bigint) IS
+'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET enable_nestloop = off
+AS $$
+DECLARE
+    members bigint;
+    unknown bigint;
+    bare bigint;
+BEGIN
+    -- Members whose trajectory is no longer in the run's own dataset: deleted, or loaded anew under another number.
+    SELECT count(*), count(*) - count(t.trajectory_id) INTO members, unknown
+        FROM ONLY dbanon.membership m
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
+            SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = refuse_unknown_members.run_id)
+        WHERE m.run_id = refuse_unknown_members.run_id;
+    SELECT count(DISTINCT d.record_id) INTO bare
+        FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
+        WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
+    RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % records have no '
+                    'member, and % of % members have no trajectory.', refuse_unknown_members.run_id, bare, unknown, members
+        USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
+              HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_unknown_members(bigint) IS
+'Says how many of a run''s records have no member, and how many members no trajectory in the run''s dataset.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.record_spans(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+-- The rows of a run are put together first, and what belongs to them is looked up for all at once: no other order knows how many they are.
+SET join_collapse_limit = 1
+-- Its callers have switched off what suits them.
+SET enable_hashjoin = on
+SET enable_mergejoin = on
+AS $$
+    -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
+    SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
+    FROM ONLY dbanon.record d
+    CROSS JOIN LATERAL unnest(d.periods) e (period_no)
+    JOIN ONLY dbanon.period p ON p.run_id = record_spans.run_id AND p.period_no = e.period_no
+    WHERE d.run_id = record_spans.run_id
+    GROUP BY d.record_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
+'For each record of a run, from the start of its first row to the end of its last.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.record_groups(run_id bigint) RETURNS TABLE (
+    record_id bigint, period tstzrange, trajectory_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+SET join_collapse_limit = 1
+SET enable_hashjoin = on
+SET enable_mergejoin = on
+AS $$
+    WITH span AS MATERIALIZED (
+        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
+    ), cut AS (
+        -- A cut is where a record begins or ends, or where a member joins or leaves it within that time.
+        SELECT s.record_id, c.at FROM span s CROSS JOIN LATERAL (VALUES (lower(s.period)), (upper(s.period))) c (at)
+        UNION
+        SELECT s.record_id, c.at
+        FROM span s
+        JOIN ONLY dbanon.membership m ON m.run_id = record_groups.run_id AND m.record_id = s.record_id AND m.period IS NOT NULL
+        CROSS JOIN LATERAL (VALUES (lower(m.period)), (upper(m.period))) c (at)
+        WHERE s.period @> c.at
+    ), piece AS (
+        -- Members that a record carries for a stretch cut its time into pieces, in each of which they are the same.
+        SELECT x.record_id, tstzrange(x.at, x.until) AS period
+        FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
+        WHERE x.until IS NOT NULL
+    )
+    -- A member without a period is in its record for the whole of the record's time, so in every piece of it.
+    SELECT i.record_id, i.period, m.trajectory_id
+    FROM piece i
+    LEFT JOIN ONLY dbanon.membership m
+        ON m.run_id = record_groups.run_id AND m.record_id = i.record_id AND (m.period IS NULL OR m.period @> i.period)
+    -- A piece without members and without rows says nothing; one with rows is kept, for its reader to refuse.
+    WHERE m.record_id IS NOT NULL OR EXISTS (
+        SELECT FROM ONLY dbanon.record d
+        CROSS JOIN LATERAL unnest(d.periods) e (period_no)
+        JOIN ONLY dbanon.period p ON p.run_id = record_groups.run_id AND p.period_no = e.period_no
+        WHERE d.run_id = record_groups.run_id AND d.record_id = i.record_id AND p.period && i.period)
+$$;
+COMMENT ON FUNCTION dbanon_internal.record_groups(bigint) IS
+'For each record of a run and each piece of its time in which its members are the same, its members, a row each; a piece with rows but
+without members has one of null.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+-- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
+SET enable_nestloop = off
+SET join_collapse_limit = 1
+-- Along the index on trajectories: three times as fast as to read all of them.
+SET enable_hashjoin = off
+SET enable_mergejoin = on
+AS $$
+DECLARE
+    run dbanon.run;
+    hidden_by text;
+    key bytea;
+BEGIN
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_groups.run_id;
+    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
+    key := dbanon_internal.dataset_key(run.dataset_id);
+    IF hidden_by = 'record' THEN
+        -- A record hides its members in each other for the whole of its time.
+        -- Several records may have the same members.
+        RETURN QUERY
+        SELECT DISTINCT g.period, CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, t.subject))
+                              ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
+        FROM dbanon_internal.record_groups(run.run_id) g
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
+        GROUP BY g.record_id, g.period;
+    ELSIF hidden_by = 'region' THEN
+        -- People with the same region in a period are one group.
+        RETURN QUERY
+        SELECT c.period, CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, t.subject))
+                              ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
+        FROM dbanon.cloak c
+        LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = c.record_id
+        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+        WHERE c.run_id = run.run_id AND c.crowd > 1
+        GROUP BY c.period, c.region::bytea;
+    ELSE
+        RAISE EXCEPTION 'A run must have stored who is hidden with whom to be published. Runs of the method % do not.', run.method
+            USING ERRCODE = 'DA004', DETAIL = format('People of run %s are hidden by: %s.', run.run_id, coalesce(hidden_by, 'not said')),
+                  HINT = 'Publish a run of another method: SELECT * FROM dbanon.methods.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_groups(bigint) IS
+'Who is hidden with whom in a run that is measured, from its stored rows: each group with its time and its people, in ascending order.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_exposures(run_id bigint) RETURNS TABLE (person bigint, period tstzmultirange)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+SET join_collapse_limit = 1
+SET enable_hashjoin = off
+SET enable_mergejoin = on
+AS $$
+DECLARE
+    run dbanon.run;
+    hidden_by text;
+    key bytea;
+    alone boolean;
+    unknown bigint;
+BEGIN
+    SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_exposures.run_id;
+    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
+    key := dbanon_internal.dataset_key(run.dataset_id);
+    alone := dbanon_internal.stands_alone(run.method, run.algorithm);
+    IF alone THEN
+        -- From the first row of a record to its last it speaks of its people, gaps included.
+        RETURN QUERY
+        SELECT dbanon_internal.person_code(key, x.subject), x.period
+        FROM (SELECT t.subject, range_agg(s.period) AS period, count(*) - count(t.subject) AS unknown
+              FROM dbanon_internal.record_spans(run.run_id) s
+              LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = s.record_id
+              LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+              GROUP BY t.subject) x
+        WHERE CASE WHEN x.unknown > 0 THEN dbanon_internal.refuse_unknown_members(run.run_id) IS NULL ELSE true END;
+    ELSIF hidden_by = 'region' THEN
+        RETURN QUERY
+        SELECT dbanon_internal.person_code(key, x.subject), x.period
+        FROM (SELECT t.subject, range_agg(p.period) AS period, count(*) - count(t.subject) AS unknown
+              FROM ONLY dbanon.record d
+              CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
+              JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no = e.region_no AND g.crowd = 1
+              JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
+              LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = d.record_id
+              LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+              WHERE d.run_id = run.run_id
+              GROUP BY t.subject) x
+        WHERE CASE WHEN x.unknown > 0 THEN dbanon_internal.refuse_unknown_members(run.run_id) IS NULL ELSE true END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_exposures(bigint) IS
+'When a run that is measured shows people exactly; when one that stands alone speaks of them.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.store_groups(run_id bigint, release_id bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    alone boolean := (SELECT dbanon_internal.stands_alone(r.method, r.algorithm) FROM ONLY dbanon.run r WHERE r.run_id = store_groups.run_id);
+BEGIN
+    IF NOT alone THEN
+        INSERT INTO dbanon.grouping (release_id, period, people)
+            SELECT store_groups.release_id, g.period, g.people FROM dbanon_internal.run_groups(store_groups.run_id) g;
+    END IF;
+    INSERT INTO dbanon.exposure (release_id, person, period)
+        SELECT store_groups.release_id, e.person, e.period FROM dbanon_internal.run_exposures(store_groups.run_id) e;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.store_groups(bigint, bigint) IS
+'Stores of whom a run speaks under the number of a release: groups and exact rows; of one that stands alone, people and times.';

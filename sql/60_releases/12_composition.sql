@@ -1,0 +1,530 @@
+-- Composition: whether a run, published beside earlier releases of its population, leaves anybody fewer candidates than promised.
+-- docs/composition.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+AS $$
+    SELECT pg_catalog.tstzrange(pg_catalog.lower(period) OPERATOR(pg_catalog.-) reach, pg_catalog.upper(period) OPERATOR(pg_catalog.+) reach)
+$$;
+COMMENT ON FUNCTION dbanon_internal.padded(tstzrange, interval) IS
+'A period made longer at both ends: another period overlaps it if it is less than that far away.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.release_id
+    FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
+    WHERE d.population_id = releases_near.population_id
+        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) && releases_near.span
+$$;
+COMMENT ON FUNCTION dbanon_internal.releases_near(bigint, tstzrange, interval) IS
+'The releases of a population, withdrawn ones too, that say something at a time or within reach of it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.releases_within(dataset_id bigint, extent tstzrange, reach interval) RETURNS TABLE (
+    release_id bigint, name text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.release_id, l.name || CASE WHEN l.withdrawn_at IS NULL THEN '' ELSE ' (withdrawn)' END
+    FROM ONLY dbanon.dataset d
+    CROSS JOIN LATERAL dbanon_internal.releases_near(d.population_id, releases_within.extent, releases_within.reach) n
+    JOIN ONLY dbanon.release l ON l.release_id = n.release_id
+    WHERE d.dataset_id = releases_within.dataset_id
+    ORDER BY l.release_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange, interval) IS
+'Lists the releases of a dataset''s population, withdrawn ones too and marked so, that say something at a time or within reach of it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.compared(run_id bigint, new_release bigint) RETURNS TABLE (
+    release_id bigint, secret text, k bigint, alone boolean, span tstzrange, reach interval, content bytea, overridden boolean)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH run AS MATERIALIZED (
+        SELECT d.population_id, dbanon_internal.run_span(r.run_id) AS span, dbanon_internal.run_reach(r.run_id) AS reach
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = compared.run_id
+    ), near AS (
+        -- Those that meet the run, and those that meet these: the candidates that a person had before may depend on them.
+        SELECT DISTINCT b.release_id
+        FROM run n
+        CROSS JOIN LATERAL dbanon_internal.releases_near(n.population_id, n.span, n.reach) a
+        JOIN ONLY dbanon.release l ON l.release_id = a.release_id
+        CROSS JOIN LATERAL dbanon_internal.releases_near(n.population_id, l.span, l.reach) b
+    ), known AS (
+        SELECT compared.new_release AS release_id, compared.run_id AS run_id, n.span, n.reach, NULL::bytea AS content, false AS overridden
+        FROM run n
+        UNION ALL
+        SELECT l.release_id, l.run_id, l.span, l.reach, l.content, l.overlap_reason IS NOT NULL
+        FROM ONLY dbanon.release l JOIN near b ON b.release_id = l.release_id WHERE l.release_id <> compared.new_release
+    )
+    SELECT w.release_id, m.traits ->> 'hides', ceil((r.params ->> 'k')::numeric)::bigint, dbanon_internal.stands_alone(r.method, r.algorithm),
+        w.span, w.reach, w.content, w.overridden
+    FROM known w JOIN ONLY dbanon.run r ON r.run_id = w.run_id JOIN ONLY dbanon.method m ON m.name = r.method
+$$;
+COMMENT ON FUNCTION dbanon_internal.compared(bigint, bigint) IS
+'A run, under the number of the release it is about to be, and the releases it is compared with: what each promises and how far it reaches.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.audiences(run_id bigint, new_release bigint) RETURNS TABLE (read bigint[])
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH earlier AS MATERIALIZED (
+        SELECT c.release_id, c.overridden FROM dbanon_internal.compared(audiences.run_id, audiences.new_release) c
+        WHERE c.release_id <> audiences.new_release
+    )
+    SELECT DISTINCT ARRAY(SELECT e.release_id FROM earlier e WHERE a.everything OR NOT e.overridden OR e.release_id = a.also ORDER BY 1)
+    FROM (SELECT true AS everything, NULL::bigint AS also
+          UNION ALL SELECT false, NULL
+          UNION ALL SELECT false, e.release_id FROM earlier e WHERE e.overridden) a
+$$;
+COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
+'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.scenes(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+    scene bigint, holder bigint, release_id bigint, voice bigint, period tstzrange)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET enable_nestloop = off
+AS $$
+    WITH speaker AS MATERIALIZED (
+        -- Where somebody was, every release speaks of; of who sent a request, only those that publish requests.
+        SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
+        WHERE NOT c.alone AND (scenes.secret = 'place' OR c.secret = scenes.secret)
+    ), said AS MATERIALIZED (
+        SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = scenes.secret AS hides
+        FROM speaker s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
+        UNION
+        SELECT e.release_id, u.period, s.reach, false
+        FROM speaker s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id CROSS JOIN LATERAL unnest(e.period) u (period)
+    ), cut AS MATERIALIZED (
+        SELECT b.at, row_number() OVER (ORDER BY b.at) AS place
+        FROM (SELECT lower(dbanon_internal.padded(d.period, d.reach)) AS at FROM said d
+              UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM said d) b
+    ), heard AS MATERIALIZED (
+        -- The promises of releases without a reach, moment by moment: time is cut where anybody begins or ends to speak.
+        SELECT NULL::bigint AS holder, NULL::tstzrange AS at, p.place, d.release_id, d.period
+        FROM said d
+        JOIN cut f ON f.at = lower(dbanon_internal.padded(d.period, d.reach))
+        JOIN cut t ON t.at = upper(dbanon_internal.padded(d.period, d.reach))
+        CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (place)
+        UNION ALL
+        -- Those of a snapshot, period by period: what others say within reach of it is all heard together.
+        SELECT DISTINCT h.release_id, h.period, NULL::bigint, d.release_id, d.period
+        FROM said h
+        JOIN said d ON CASE WHEN d.release_id = h.release_id THEN d.period = h.period
+                            ELSE dbanon_internal.padded(d.period, greatest(d.reach, h.reach)) && h.period END
+        WHERE h.hides AND h.reach > interval '0'
+    ), occasion AS MATERIALIZED (
+        -- Where the run speaks, another does, and somebody is promised something.
+        SELECT h.holder, h.at, h.place, array_agg(DISTINCT h.release_id) AS releases
+        FROM heard h JOIN said d ON d.release_id = h.release_id AND d.period = h.period
+        GROUP BY h.holder, h.at, h.place
+        HAVING bool_or(h.release_id = scenes.new_release) AND bool_or(h.release_id <> scenes.new_release)
+            AND bool_or(CASE WHEN h.holder IS NULL THEN d.hides AND d.reach = interval '0' ELSE true END)
+    ), scene AS MATERIALIZED (
+        -- Numbered in one order at every call.
+        SELECT row_number() OVER (ORDER BY x.holder, x.at, x.place, x.read) AS scene, x.*
+        FROM (SELECT DISTINCT o.holder, o.at, o.place, ARRAY(SELECT r FROM unnest(o.releases) r WHERE r = ANY (a.read)) AS read
+              FROM occasion o CROSS JOIN dbanon_internal.audiences(scenes.run_id, scenes.new_release) a) x
+        WHERE cardinality(x.read) > 0
+    )
+    -- A release's voice is one bit, the run's the lowest; of a sender everybody is spoken of, by silence too, so there all are one.
+    SELECT s.scene, s.holder, h.release_id,
+        CASE WHEN scenes.secret = 'sender' THEN 0 WHEN h.release_id = scenes.new_release THEN 1
+             ELSE (2::numeric ^ array_position(s.read, h.release_id))::bigint END,
+        h.period
+    FROM scene s
+    JOIN heard h ON h.holder IS NOT DISTINCT FROM s.holder AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
+    WHERE h.release_id = scenes.new_release OR h.release_id = ANY (s.read)
+$$;
+COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
+'What is heard together: for each moment, or each period of a snapshot (its holder), and each audience, the releases and periods whose rows
+speak of a secret.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+    scene bigint, person bigint, release_id bigint, voice bigint, sign bigint, k bigint, twin boolean)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+-- The planner cannot know how many people an array holds.
+SET enable_nestloop = off
+SET enable_mergejoin = off
+AS $$
+    WITH scene AS MATERIALIZED (
+        SELECT s.*, c.k, c.secret, c.secret = spoken.secret
+            AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds, c.reach
+        FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
+        JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
+    ), grouped AS MATERIALIZED (
+        -- The sign of a group is a number of 64 bits that nobody can foresee.
+        SELECT hashint8extended(row_number() OVER (), x.salt) AS sign, g.release_id, g.period, g.people
+        FROM ONLY dbanon.grouping g
+        CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) x
+        WHERE g.release_id IN (SELECT s.release_id FROM scene s)
+    ), twin AS MATERIALIZED (
+        -- The very same group was published before with as great a promise, in the same audience at the same time: that promise is the old one's.
+        SELECT DISTINCT n.scene, g.sign
+        FROM grouped g
+        JOIN grouped o ON o.people = g.people AND o.release_id <> g.release_id
+        JOIN scene n ON n.release_id = g.release_id AND n.period = g.period AND n.holds
+        JOIN scene p ON p.scene = n.scene AND p.release_id = o.release_id AND p.period = o.period
+        WHERE g.release_id = spoken.new_release AND p.secret = n.secret AND p.k >= n.k
+            AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
+    )
+    SELECT s.scene, u.person, s.release_id, s.voice, g.sign, CASE WHEN s.holds AND t.sign IS NULL THEN s.k END, t.sign IS NOT NULL
+    FROM scene s
+    JOIN grouped g ON g.release_id = s.release_id AND g.period = s.period
+    LEFT JOIN twin t ON t.scene = s.scene AND t.sign = g.sign
+    CROSS JOIN LATERAL unnest(g.people) u (person)
+    UNION ALL
+    -- Who is shown exactly is alone.
+    SELECT DISTINCT s.scene, e.person, s.release_id, s.voice, hashtextextended(e.person::text, s.release_id), NULL::bigint, false
+    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.period
+$$;
+COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
+'Of whom is spoken in each scene: by which release, in which group (its sign), and what k is promised there; none where the run repeats a
+group.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+    scene bigint, person bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, before bigint, after bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+AS $$
+    WITH spoken AS MATERIALIZED (
+        SELECT s.* FROM dbanon_internal.spoken(candidates.run_id, candidates.new_release, candidates.secret) s
+    ), heard AS MATERIALIZED (
+        -- People whose signs agree were in the same groups of the same releases: the exclusive or of their signs is one number for all.
+        SELECT s.scene, s.person, bit_or(s.voice) AS releases,
+            coalesce(bit_xor(s.sign) FILTER (WHERE s.release_id <> candidates.new_release), 0) AS before, bit_xor(s.sign) AS after,
+            max(s.k) FILTER (WHERE s.release_id <> candidates.new_release) AS k_before,
+            max(s.k) FILTER (WHERE s.release_id = candidates.new_release) AS k_now,
+            bool_or(s.release_id = candidates.new_release) AND bool_or(s.release_id <> candidates.new_release) AS shared, bool_or(s.twin) AS twin
+        FROM spoken s GROUP BY s.scene, s.person
+    ), speakers AS MATERIALIZED (
+        -- By which releases people of a scene are spoken of; mostly all of them by the same.
+        SELECT x.*, count(*) OVER (PARTITION BY x.scene) > 1 AS several FROM (SELECT DISTINCT h.scene, h.releases FROM heard h) x
+    ), partly AS MATERIALIZED (
+        -- A release says nothing of the place of whom it does not publish: a candidate is who agrees in what is said of the
+        -- person, whatever else is said of the candidate.
+        SELECT w.scene, w.releases, s.person, bit_xor(s.sign) AS sign
+        FROM (SELECT DISTINCT k.scene, v.releases FROM speakers k CROSS JOIN LATERAL (VALUES (k.releases), (k.releases & ~1::bigint)) v (releases)
+              WHERE k.several) w
+        JOIN spoken s ON s.scene = w.scene AND s.voice & w.releases <> 0
+        GROUP BY w.scene, w.releases, s.person
+        HAVING bit_or(s.voice) = w.releases
+    ), partly_counted AS MATERIALIZED (
+        SELECT p.scene, p.releases, p.sign, count(*) AS n FROM partly p GROUP BY p.scene, p.releases, p.sign
+    ), whole AS MATERIALIZED (
+        SELECT h.* FROM heard h JOIN speakers k ON k.scene = h.scene AND k.releases = h.releases AND NOT k.several
+    ), before AS MATERIALIZED (
+        SELECT w.scene, w.before AS sign, count(*) AS n FROM whole w GROUP BY w.scene, w.before
+    ), after AS MATERIALIZED (
+        SELECT w.scene, w.after AS sign, count(*) AS n FROM whole w GROUP BY w.scene, w.after
+    )
+    SELECT w.scene, w.person, w.shared, w.twin, w.k_before, w.k_now, b.n, a.n
+    FROM whole w
+    JOIN before b ON b.scene = w.scene AND b.sign = w.before
+    JOIN after a ON a.scene = w.scene AND a.sign = w.after
+    WHERE w.k_before IS NOT NULL OR w.k_now IS NOT NULL OR w.shared
+    UNION ALL
+    SELECT h.scene, h.person, h.shared, h.twin, h.k_before, h.k_now, b.n, a.n
+    FROM heard h
+    JOIN speakers k ON k.scene = h.scene AND k.releases = h.releases AND k.several
+    JOIN partly_counted a ON a.scene = h.scene AND a.releases = h.releases AND a.sign = h.after
+    LEFT JOIN partly_counted b ON b.scene = h.scene AND b.releases = h.releases & ~1::bigint AND b.sign = h.before
+    WHERE h.k_before IS NOT NULL OR h.k_now IS NOT NULL OR h.shared
+$$;
+COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text) IS
+'For each scene and person to whom something is promised: how many candidates the earlier releases leave, and how many with the run.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.intrusions(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+AS $$
+    WITH known AS MATERIALIZED (
+        SELECT c.* FROM dbanon_internal.compared(intrusions.run_id, intrusions.new_release) c
+    ), pair AS MATERIALIZED (
+        -- Where one of the two stands alone and the other speaks on its secret; what repeats it entirely says nothing new.
+        SELECT o.release_id, greatest(n.reach, o.reach) AS reach
+        FROM known n JOIN known o ON o.release_id <> n.release_id
+        WHERE n.release_id = intrusions.new_release AND o.content IS DISTINCT FROM coalesce(intrusions.content, '')
+            AND ((n.alone AND (n.secret = 'place' OR o.secret = n.secret)) OR (o.alone AND (o.secret = 'place' OR n.secret = o.secret)))
+            AND EXISTS (
+                SELECT FROM dbanon_internal.audiences(intrusions.run_id, intrusions.new_release) a
+                WHERE o.release_id = ANY (a.read) AND NOT EXISTS (
+                    SELECT FROM known r WHERE r.release_id = ANY (a.read) AND r.content = intrusions.content))
+    ), speech AS MATERIALIZED (
+        SELECT e.release_id, e.person, e.period
+        FROM ONLY dbanon.exposure e
+        WHERE e.release_id = intrusions.new_release OR e.release_id IN (SELECT p.release_id FROM pair p)
+        UNION ALL
+        SELECT g.release_id, u.person, tstzmultirange(g.period)
+        FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
+        WHERE g.release_id = intrusions.new_release OR g.release_id IN (SELECT p.release_id FROM pair p)
+    )
+    SELECT DISTINCT p.release_id, n.person
+    FROM pair p
+    JOIN speech o ON o.release_id = p.release_id
+    JOIN speech n ON n.release_id = intrusions.new_release AND n.person = o.person
+    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
+$$;
+COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
+'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint) RETURNS TABLE (
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], holders bigint[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    content bytea := (SELECT dbanon_internal.run_content(r.run_id) FROM ONLY dbanon.run r
+                      WHERE r.run_id = judge.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
+    found record;
+    intruded record;
+BEGIN
+    WITH candidate AS MATERIALIZED (
+        SELECT x.secret, c.* FROM (VALUES ('sender'), ('place')) x (secret)
+        CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret) c
+    ), judged AS MATERIALIZED (
+        -- What the earlier releases left below k already must only not get smaller.
+        SELECT c.*, coalesce(c.after < c.k_now, false) AS breaks_now, coalesce(c.after < c.k_before AND c.after < c.before, false) AS breaks_before
+        FROM candidate c
+    ), worst AS (
+        SELECT j.*, CASE WHEN j.breaks_now THEN j.k_now ELSE j.k_before END AS k FROM judged j WHERE j.breaks_now OR j.breaks_before
+        ORDER BY j.after, j.breaks_now DESC, CASE WHEN j.breaks_now THEN j.k_now ELSE j.k_before END DESC, j.secret, j.scene, j.person LIMIT 1
+    )
+    SELECT count(*) AS heard, count(*) FILTER (WHERE j.breaks_now OR j.breaks_before) AS below,
+        ARRAY(SELECT DISTINCT b.person FROM judged b WHERE b.breaks_now OR b.breaks_before) AS broken,
+        coalesce((SELECT w.after FROM worst w), min(j.after) FILTER (WHERE (j.shared OR j.secret = 'sender') AND (j.twin OR coalesce(j.k_before, j.k_now) IS NOT NULL))) AS smallest,
+        coalesce((SELECT w.k FROM worst w), max(greatest(j.k_before, j.k_now)) FILTER (WHERE j.shared)) AS k,
+        count(*) FILTER (WHERE j.shared) AS shared,
+        bool_and(j.twin OR j.k_now IS NULL) FILTER (WHERE j.shared) AND bool_or(j.twin) AS same,
+        -- Those of the worst scene; or, where nothing breaks, of all.
+        ARRAY(SELECT DISTINCT s.release_id FROM (VALUES ('sender'), ('place')) x (secret)
+              CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, x.secret) s
+              WHERE s.release_id <> judge.new_release
+                  AND (NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = x.secret AND w.scene = s.scene))
+              ORDER BY 1) AS met,
+        ARRAY(SELECT DISTINCT CASE WHEN w.breaks_now THEN judge.new_release ELSE s.release_id END
+              FROM worst w CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, w.secret) s
+              JOIN dbanon_internal.compared(judge.run_id, judge.new_release) c ON c.release_id = s.release_id AND c.secret = w.secret AND c.k >= w.k
+              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.person = ANY (g.people)
+              WHERE s.scene = w.scene AND (w.breaks_now OR (s.release_id <> judge.new_release AND coalesce(s.holder = s.release_id, true)))
+              ORDER BY 1) AS holders
+        INTO found FROM judged j;
+    SELECT count(DISTINCT i.person) AS people, array_agg(DISTINCT i.release_id) AS met, array_agg(DISTINCT i.person) AS broken
+        INTO intruded FROM dbanon_internal.intrusions(judge.run_id, judge.new_release, content) i;
+    RETURN QUERY SELECT
+        CASE WHEN found.shared > 0 OR intruded.people > 0 THEN
+            CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
+            WHEN EXISTS (SELECT FROM dbanon_internal.compared(judge.run_id, judge.new_release) c WHERE c.content = content) THEN 'same'
+            ELSE 'disjoint' END,
+        CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
+        (SELECT count(DISTINCT p) FROM unnest(found.broken || intruded.broken) p),
+        CASE WHEN intruded.people > 0 THEN intruded.met ELSE found.met END,
+        CASE WHEN intruded.people > 0 THEN NULL ELSE found.holders END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint) IS
+'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that anybody is left with,
+how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: somebody''s who stands alone).';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_k(run_id bigint, release_id bigint) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    unknown bigint;
+BEGIN
+    -- Without a k there is nothing to compare candidates with.
+    SELECT min(o.run_id) INTO unknown
+        FROM dbanon_internal.compared(refuse_unknown_k.run_id, refuse_unknown_k.release_id) c
+        LEFT JOIN ONLY dbanon.release l ON l.release_id = c.release_id
+        JOIN ONLY dbanon.run o ON o.run_id = coalesce(l.run_id, refuse_unknown_k.run_id)
+        WHERE coalesce(jsonb_typeof(o.params -> 'k') <> 'number', true);
+    IF unknown IS NOT NULL THEN
+        RAISE EXCEPTION 'The k of every release that shares time with run % must be known. That of run % is not.',
+                refuse_unknown_k.run_id, unknown
+            USING ERRCODE = 'DA010', DETAIL = format('Parameters of run %s name no k.', unknown),
+                  HINT = 'Publish a run of another time span.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_unknown_k(bigint, bigint) IS
+'Refuses to compare a run if it, or a release that it is compared with, promises no known k.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.release_titles(releases bigint[], dataset_id bigint, self text) RETURNS text[]
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT array_agg(x.title ORDER BY x.first)
+    FROM (SELECT coalesce(l.name || CASE WHEN bool_and(l.withdrawn_at IS NOT NULL) THEN ' (withdrawn)' ELSE '' END
+                 || CASE WHEN r.dataset_id <> release_titles.dataset_id THEN ' of dataset ' || d.name ELSE '' END, release_titles.self) AS title,
+              min(u.release_id) AS first
+          FROM unnest(release_titles.releases) u (release_id)
+          LEFT JOIN ONLY dbanon.release l ON l.release_id = u.release_id
+          LEFT JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+          LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+          GROUP BY l.name, r.dataset_id, d.name) x
+$$;
+COMMENT ON FUNCTION dbanon_internal.release_titles(bigint[], bigint, text) IS
+'The names of releases for a sentence, each once, with what is not plain: that it was withdrawn, that it is of another dataset.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.measure(run_id bigint, release_id bigint) RETURNS TABLE (
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = measure.run_id);
+BEGIN
+    -- For most runs there is nothing to be compared with.
+    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(measure.run_id, measure.release_id) c WHERE c.release_id <> measure.release_id) THEN
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
+        RETURN;
+    END IF;
+    PERFORM dbanon_internal.refuse_unknown_k(measure.run_id, measure.release_id);
+    RETURN QUERY
+    SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
+        CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
+        coalesce(dbanon_internal.release_titles(j.holders, dataset_id, format('run %s', measure.run_id)), '{}')
+    FROM dbanon_internal.judge(measure.run_id, measure.release_id) j;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.measure(bigint, bigint) IS
+'Measures a run whose groups are stored under a number, as dbanon.measure_overlap says it.';
+
+CREATE OR REPLACE FUNCTION dbanon.measure_overlap(run_id bigint) RETURNS TABLE (
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, releases text[], broken text[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    run dbanon.run;
+    measured record;
+BEGIN
+    SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = measure_overlap.run_id;
+    IF run.run_id IS NULL THEN
+        PERFORM dbanon_internal.refuse_no_run(measure_overlap.run_id);
+    END IF;
+    IF run.status NOT IN ('computed', 'verified', 'refused') THEN
+        RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
+            USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
+                  HINT = 'Start another run: CALL dbanon.anonymize(...).';
+    END IF;
+    -- As publish does it, and undone: the groups are stored under number 0, which no other session ever sees.
+    BEGIN
+        PERFORM dbanon_internal.store_groups(run.run_id, 0);
+        SELECT m.* INTO STRICT measured FROM dbanon_internal.measure(run.run_id, 0) m;
+        RAISE EXCEPTION USING ERRCODE = 'DA000';
+    EXCEPTION WHEN SQLSTATE 'DA000' THEN
+        RETURN QUERY SELECT measured.relation, measured.smallest_crowd, measured.k, measured.below, measured.people, measured.releases, measured.broken;
+    END;
+END
+$$;
+COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
+'What an adversary is left with who reads a run beside earlier releases of the same population, withdrawn ones too (docs/composition.md states the rule):
+of all the sets of releases that an adversary may have read, the one that leaves the least. Takes: run_id. Returns: one row: relation (disjoint:
+no person is in both at a time or within reach; same: the very same groups were published before; overlapping), smallest_crowd: the fewest
+candidates that a promise leaves anybody, 0 where a release that stands alone meets another, k: what was promised there, below: how many promises
+break, people: of how many people, releases: the names of those involved, broken: whose promise the worst one is. Writes what it
+undoes, so it needs a transaction that may write. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM
+dbanon.measure_overlap(2).';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_override(allow_overlap boolean, reason text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+DECLARE
+    words integer := (SELECT count(*) FROM regexp_split_to_table(reason, '\s+') w WHERE w ~ '[[:alnum:]]');
+BEGIN
+    IF reason IS NOT NULL AND allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'A reason must go with allow_overlap. Got one without it.'
+            USING ERRCODE = 'DA002', DETAIL = 'Only an overlap that is allowed is recorded with its reason.',
+                  HINT = 'Add allow_overlap => true, or leave the reason out.';
+    END IF;
+    IF allow_overlap AND (words < 3 OR length(reason) > 1000) THEN
+        RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % words instead.',
+                words
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(reason), 0)),
+                  HINT = 'Say why it may be published all the same: reason => ''...''.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_override(boolean, text) IS
+'Refuses to allow an overlap without a reason, and a reason where none is needed.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_overlap(run_id bigint, measured jsonb, others text) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the dataset''s settle_s; or, knowing this, '
+                 'allow_overlap => true with reason => ''...''.';
+BEGIN
+    IF others LIKE '% of dataset %' THEN
+        hint := 'Equal names of different people belong in datasets of different populations. ' || hint;
+    END IF;
+    IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
+        RAISE EXCEPTION 'No other release may speak of the people of one that stands alone, at the same time or within reach. Run % and % '
+                        'both speak of % people.', run_id, others, measured ->> 'people'
+            USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be intersected with anything.', HINT = hint;
+    END IF;
+    RAISE EXCEPTION 'Nobody whom a release promises to hide may be left with fewer candidates than promised. Run % read beside % leaves % of %.',
+            run_id, others, measured ->> 'smallest_crowd', measured ->> 'k'
+        USING ERRCODE = 'DA010', HINT = hint,
+              DETAIL = format('It breaks the promise of %s; %s people are left with fewer than promised.',
+                  (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b), measured ->> 'people');
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, jsonb, text) IS
+'Says that a run may not be published beside earlier releases, and whose promise breaks.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, allow_overlap boolean) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found record;
+    others text;
+BEGIN
+    SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
+    IF allow_overlap AND found.below = 0 THEN
+        RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
+    END IF;
+    IF found.relation = 'disjoint' THEN
+        RETURN NULL;
+    END IF;
+    others := array_to_string(found.releases[:3], ', ')
+        || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
+    IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
+        PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, to_jsonb(found), others);
+    ELSIF found.below > 0 THEN
+        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % candidates where % were promised; promises to % people break.',
+            others, found.smallest_crowd, coalesce(found.k::text, 'more'), found.people;
+    ELSIF found.relation = 'same' THEN
+        RAISE NOTICE 'The groups are the same as in %: reading them beside one another reveals nothing more.', others;
+    ELSE
+        RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for everybody; % are promised.',
+            others, found.smallest_crowd, found.k;
+    END IF;
+    RETURN to_jsonb(found);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS
+'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves anybody fewer candidates than promised.';
