@@ -45,9 +45,9 @@ INSERT INTO dbanon.membership
 SELECT %(run)s, 1 + CASE WHEN %(apart)s THEN i %% (%(n)s / %(size)s) ELSE i / %(size)s END, x.trajectory_id, NULL
 FROM (SELECT t.trajectory_id, row_number() OVER (ORDER BY t.trajectory_id) - 1 AS i
       FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made') x"""
-RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows)
-VALUES (%(name)s, %(run)s, '', 0) RETURNING release_id)
-INSERT INTO dbanon.grouping SELECT l.release_id, g.* FROM l, dbanon_internal.run_grouping(%(run)s) g"""
+RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach)
+VALUES (%(name)s, %(run)s, '', 0, %(reason)s, dbanon_internal.run_span(%(run)s), '0') RETURNING release_id)
+SELECT dbanon_internal.store_groups(%(run)s, l.release_id) FROM l"""
 
 
 def taxis(database: Database) -> None:
@@ -106,7 +106,7 @@ def made(database: Database, n: int) -> None:
     for name, size, apart in (("same", BUNDLE, False), ("halves", BUNDLE // 2, False), ("apart", BUNDLE, True)):
         run = write(size, size, apart=apart)
         with database.connection.transaction(force_rollback=True):
-            timed(database, f"grouping of the release '{name}' written", RELEASE, {"run": run, "name": name})
+            timed(database, f"grouping of the release '{name}' written", RELEASE, {"run": run, "name": name, "reason": None})
             timed(database, f"measured against '{name}'", measure, {"run": new})
 
 

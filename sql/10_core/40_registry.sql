@@ -274,13 +274,15 @@ COMMENT ON FUNCTION dbanon.version() IS
 Returns: the versions, as one text. Raises: nothing. Example: SELECT dbanon.version().';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.stands_alone(method text, algorithm text) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
     -- What the registry does not say is taken for the stricter.
-    SELECT coalesce((SELECT (a.value ->> 'stands_alone')::boolean
+    RETURN coalesce((SELECT (a.value ->> 'stands_alone')::boolean
                      FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_array_elements(m.algorithms) a
-                     WHERE m.name = stands_alone.method AND a.value ->> 'name' = stands_alone.algorithm), true)
+                     WHERE m.name = stands_alone.method AND a.value ->> 'name' = stands_alone.algorithm), true);
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.stands_alone(text, text) IS
 'Whether no other release may speak of the people of such a release: its hiding sets overlap, or it promises more than k.';

@@ -1,24 +1,30 @@
 -- Who is hidden with whom in a run, and what of it is kept for ever once the run is published.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_span(run_id bigint) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
+    RETURN (
     SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
-    WHERE p.run_id = run_span.run_id HAVING count(*) > 0
+    WHERE p.run_id = run_span.run_id HAVING count(*) > 0);
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_span(bigint) IS
 'From the start of a run''s first row to the end of its last.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
+    RETURN (
     SELECT CASE WHEN EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = r.run_id AND g.crowd = 1)
                 THEN dbanon_internal.method_reach(m.traits || '{"instant": ""}', r.params, d.settle_s)
                 ELSE dbanon_internal.method_reach(m.traits, r.params, d.settle_s) END
     FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
-    WHERE r.run_id = run_reach.run_id
+    WHERE r.run_id = run_reach.run_id);
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_reach(bigint) IS
 'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';

@@ -1,8 +1,9 @@
 -- Composition: whether a run, published beside earlier releases of its population, leaves anybody fewer candidates than promised.
 -- docs/composition.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
+-- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT pg_catalog.tstzrange(pg_catalog.lower(period) OPERATOR(pg_catalog.-) reach, pg_catalog.upper(period) OPERATOR(pg_catalog.+) reach)
 $$;
@@ -11,12 +12,11 @@ COMMENT ON FUNCTION dbanon_internal.padded(tstzrange, interval) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT l.release_id
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
     WHERE d.population_id = releases_near.population_id
-        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) && releases_near.span
+        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) OPERATOR(pg_catalog.&&) releases_near.span
 $$;
 COMMENT ON FUNCTION dbanon_internal.releases_near(bigint, tstzrange, interval) IS
 'The releases of a population, withdrawn ones too, that say something at a time or within reach of it.';
@@ -38,9 +38,14 @@ COMMENT ON FUNCTION dbanon_internal.releases_within(bigint, tstzrange, interval)
 
 CREATE OR REPLACE FUNCTION dbanon_internal.compared(run_id bigint, new_release bigint) RETURNS TABLE (
     release_id bigint, secret text, k bigint, alone boolean, span tstzrange, reach interval, content bytea, overridden boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH run AS MATERIALIZED (
         SELECT d.population_id, dbanon_internal.run_span(r.run_id) AS span, dbanon_internal.run_reach(r.run_id) AS reach
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = compared.run_id
@@ -60,15 +65,21 @@ AS $$
     )
     SELECT w.release_id, m.traits ->> 'hides', ceil((r.params ->> 'k')::numeric)::bigint, dbanon_internal.stands_alone(r.method, r.algorithm),
         w.span, w.reach, w.content, w.overridden
-    FROM known w JOIN ONLY dbanon.run r ON r.run_id = w.run_id JOIN ONLY dbanon.method m ON m.name = r.method
+    FROM known w JOIN ONLY dbanon.run r ON r.run_id = w.run_id JOIN ONLY dbanon.method m ON m.name = r.method;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.compared(bigint, bigint) IS
 'A run, under the number of the release it is about to be, and the releases it is compared with: what each promises and how far it reaches.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audiences(run_id bigint, new_release bigint) RETURNS TABLE (read bigint[])
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH earlier AS MATERIALIZED (
         SELECT c.release_id, c.overridden FROM dbanon_internal.compared(audiences.run_id, audiences.new_release) c
         WHERE c.release_id <> audiences.new_release
@@ -76,18 +87,24 @@ AS $$
     SELECT DISTINCT ARRAY(SELECT e.release_id FROM earlier e WHERE a.everything OR NOT e.overridden OR e.release_id = a.also ORDER BY 1)
     FROM (SELECT true AS everything, NULL::bigint AS also
           UNION ALL SELECT false, NULL
-          UNION ALL SELECT false, e.release_id FROM earlier e WHERE e.overridden) a
+          UNION ALL SELECT false, e.release_id FROM earlier e WHERE e.overridden) a;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.scenes(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, holder bigint, release_id bigint, voice bigint, period tstzrange)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+    scene bigint, holder bigint, release_id bigint, period tstzrange)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
-SET enable_nestloop = off
+-- There are few periods, of which the planner expects billions: with more, it would make room for these.
+SET work_mem = '4MB'
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH speaker AS MATERIALIZED (
         -- Where somebody was, every release speaks of; of who sent a request, only those that publish requests.
         SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
@@ -104,7 +121,7 @@ AS $$
               UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM said d) b
     ), heard AS MATERIALIZED (
         -- The promises of releases without a reach, moment by moment: time is cut where anybody begins or ends to speak.
-        SELECT NULL::bigint AS holder, NULL::tstzrange AS at, p.place, d.release_id, d.period
+        SELECT DISTINCT NULL::bigint AS holder, NULL::tstzrange AS at, p.place, d.release_id, d.period
         FROM said d
         JOIN cut f ON f.at = lower(dbanon_internal.padded(d.period, d.reach))
         JOIN cut t ON t.at = upper(dbanon_internal.padded(d.period, d.reach))
@@ -130,32 +147,29 @@ AS $$
               FROM occasion o CROSS JOIN dbanon_internal.audiences(scenes.run_id, scenes.new_release) a) x
         WHERE cardinality(x.read) > 0
     )
-    -- A release's voice is one bit, the run's the lowest; of a sender everybody is spoken of, by silence too, so there all are one.
-    SELECT s.scene, s.holder, h.release_id,
-        CASE WHEN scenes.secret = 'sender' THEN 0 WHEN h.release_id = scenes.new_release THEN 1
-             ELSE (2::numeric ^ array_position(s.read, h.release_id))::bigint END,
-        h.period
+    SELECT s.scene, s.holder, h.release_id, h.period
     FROM scene s
     JOIN heard h ON h.holder IS NOT DISTINCT FROM s.holder AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
-    WHERE h.release_id = scenes.new_release OR h.release_id = ANY (s.read)
+    WHERE h.release_id = scenes.new_release OR h.release_id = ANY (s.read);
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
 'What is heard together: for each moment, or each period of a snapshot (its holder), and each audience, the releases and periods whose rows
 speak of a secret.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, person bigint, release_id bigint, voice bigint, sign bigint, k bigint, twin boolean)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+    scene bigint, person bigint, voice bigint, sign bigint, k bigint, marks integer)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
 SET jit = off
--- The planner cannot know how many people an array holds.
-SET enable_nestloop = off
-SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH scene AS MATERIALIZED (
-        SELECT s.*, c.k, c.secret, c.secret = spoken.secret
-            AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds, c.reach
+        SELECT s.*, c.k, c.reach, c.secret, c.secret = spoken.secret
+            AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds
         FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
         JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
     ), grouped AS MATERIALIZED (
@@ -174,84 +188,115 @@ AS $$
         WHERE g.release_id = spoken.new_release AND p.secret = n.secret AND p.k >= n.k
             AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
     )
-    SELECT s.scene, u.person, s.release_id, s.voice, g.sign, CASE WHEN s.holds AND t.sign IS NULL THEN s.k END, t.sign IS NOT NULL
+    -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
+    SELECT s.scene, u.person, hashtextextended(s.period::text, s.release_id), g.sign, CASE WHEN s.holds AND s.release_id <> spoken.new_release THEN s.k END,
+        CASE WHEN s.release_id <> spoken.new_release THEN 1 WHEN NOT s.holds THEN 2 WHEN t.sign IS NULL THEN 6 ELSE 10 END
     FROM scene s
     JOIN grouped g ON g.release_id = s.release_id AND g.period = s.period
     LEFT JOIN twin t ON t.scene = s.scene AND t.sign = g.sign
     CROSS JOIN LATERAL unnest(g.people) u (person)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT s.scene, e.person, s.release_id, s.voice, hashtextextended(e.person::text, s.release_id), NULL::bigint, false
-    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.period
+    SELECT DISTINCT s.scene, e.person, hashtextextended('exact', s.release_id), hashtextextended(e.person::text, s.release_id), NULL::bigint,
+        CASE WHEN s.release_id <> spoken.new_release THEN 1 ELSE 2 END
+    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.period;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
-'Of whom is spoken in each scene: by which release, in which group (its sign), and what k is promised there; none where the run repeats a
-group.';
+'Of whom is spoken in each scene: by which release at what time (the voice), in which group (its sign), what k an earlier release promises there,
+and marks.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, person bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, before bigint, after bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
+    scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, before bigint, after bigint, breaks_now boolean,
+    breaks_before boolean, somebody bigint, people bigint[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
+-- The planner cannot know how many people an array holds.
 SET enable_nestloop = off
 SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH spoken AS MATERIALIZED (
         SELECT s.* FROM dbanon_internal.spoken(candidates.run_id, candidates.new_release, candidates.secret) s
     ), heard AS MATERIALIZED (
         -- People whose signs agree were in the same groups of the same releases: the exclusive or of their signs is one number for all.
-        SELECT s.scene, s.person, bit_or(s.voice) AS releases,
-            coalesce(bit_xor(s.sign) FILTER (WHERE s.release_id <> candidates.new_release), 0) AS before, bit_xor(s.sign) AS after,
-            max(s.k) FILTER (WHERE s.release_id <> candidates.new_release) AS k_before,
-            max(s.k) FILTER (WHERE s.release_id = candidates.new_release) AS k_now,
-            bool_or(s.release_id = candidates.new_release) AND bool_or(s.release_id <> candidates.new_release) AS shared, bool_or(s.twin) AS twin
+        SELECT s.scene, s.person, bit_xor(s.sign) AS after, bit_xor(s.voice) AS voices,
+            bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.voice END) AS older,
+            max(s.k) AS k_before, bit_or(s.marks) AS marks
         FROM spoken s GROUP BY s.scene, s.person
-    ), speakers AS MATERIALIZED (
-        -- By which releases people of a scene are spoken of; mostly all of them by the same.
-        SELECT x.*, count(*) OVER (PARTITION BY x.scene) > 1 AS several FROM (SELECT DISTINCT h.scene, h.releases FROM heard h) x
-    ), partly AS MATERIALIZED (
-        -- A release says nothing of the place of whom it does not publish: a candidate is who agrees in what is said of the
-        -- person, whatever else is said of the candidate.
-        SELECT w.scene, w.releases, s.person, bit_xor(s.sign) AS sign
-        FROM (SELECT DISTINCT k.scene, v.releases FROM speakers k CROSS JOIN LATERAL (VALUES (k.releases), (k.releases & ~1::bigint)) v (releases)
-              WHERE k.several) w
-        JOIN spoken s ON s.scene = w.scene AND s.voice & w.releases <> 0
-        GROUP BY w.scene, w.releases, s.person
-        HAVING bit_or(s.voice) = w.releases
-    ), partly_counted AS MATERIALIZED (
-        SELECT p.scene, p.releases, p.sign, count(*) AS n FROM partly p GROUP BY p.scene, p.releases, p.sign
-    ), whole AS MATERIALIZED (
-        SELECT h.* FROM heard h JOIN speakers k ON k.scene = h.scene AND k.releases = h.releases AND NOT k.several
-    ), before AS MATERIALIZED (
-        SELECT w.scene, w.before AS sign, count(*) AS n FROM whole w GROUP BY w.scene, w.before
-    ), after AS MATERIALIZED (
-        SELECT w.scene, w.after AS sign, count(*) AS n FROM whole w GROUP BY w.scene, w.after
+    ), class AS MATERIALIZED (
+        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, count(*) AS n, max(h.k_before) AS k_before, min(h.person) AS somebody
+        FROM heard h GROUP BY h.scene, h.before, h.after, h.voices, h.older, h.marks
+    ), mixed AS MATERIALIZED (
+        -- Of a sender everybody is spoken of, by silence too. Of a place a release says nothing where it does not publish a person: scenes in
+        -- which not all are spoken of by the same voices are counted apart.
+        SELECT c.scene FROM class c WHERE candidates.secret = 'place' GROUP BY c.scene HAVING min(c.voices) <> max(c.voices)
+    ), choir AS MATERIALIZED (
+        -- The voices that speak of somebody; of these, all and the older ones.
+        SELECT DISTINCT ON (x.scene, x.voices) x.*
+        FROM (SELECT c.scene, c.voices, c.somebody, 15 AS marks FROM class c JOIN mixed m ON m.scene = c.scene
+              UNION ALL
+              SELECT c.scene, c.older, c.somebody, 1 FROM class c JOIN mixed m ON m.scene = c.scene WHERE c.marks & 1 = 1) x
+        ORDER BY x.scene, x.voices
+    ), voice AS MATERIALIZED (
+        SELECT h.scene, h.voices, s.voice, count(*) OVER (PARTITION BY h.scene, h.voices) AS voices_in_all
+        FROM choir h JOIN spoken s ON s.scene = h.scene AND s.person = h.somebody AND s.marks & h.marks <> 0
+    ), agreeing AS (
+        -- A candidate agrees in what these voices say of the person, whatever others say of the candidate.
+        SELECT v.scene, v.voices, s.person, bit_xor(s.sign) AS sign
+        FROM voice v JOIN spoken s ON s.scene = v.scene AND s.voice = v.voice
+        GROUP BY v.scene, v.voices, s.person
+        HAVING count(*) = min(v.voices_in_all)
+    ), counted AS MATERIALIZED (
+        SELECT g.scene, g.voices, g.sign, count(*) AS n FROM agreeing g GROUP BY g.scene, g.voices, g.sign
+    ), earlier AS MATERIALIZED (
+        SELECT c.scene, c.before, sum(c.n)::bigint AS n FROM class c GROUP BY c.scene, c.before
+    ), judged AS MATERIALIZED (
+        -- What the earlier releases left below k already must only not get smaller.
+        SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
+        FROM (SELECT c.*, CASE WHEN c.marks & 4 = 4 THEN r.k END AS k_now,
+                  CASE WHEN m.scene IS NULL THEN e.n ELSE b.n END AS n_before, CASE WHEN m.scene IS NULL THEN c.n ELSE a.n END AS n_after
+              FROM class c
+              CROSS JOIN (SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
+                          WHERE l.release_id = candidates.new_release) r
+              LEFT JOIN earlier e ON e.scene = c.scene AND e.before = c.before
+              LEFT JOIN mixed m ON m.scene = c.scene
+              LEFT JOIN counted a ON a.scene = c.scene AND a.voices = c.voices AND a.sign = c.after
+              LEFT JOIN counted b ON b.scene = c.scene AND b.voices = c.older AND b.sign = c.before) x
+    ), named AS (
+        -- Who they are matters only where somebody may be counted twice.
+        SELECT h.scene, h.before, h.after, h.voices, h.marks, array_agg(h.person) AS people
+        FROM heard h
+        JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.voices = h.voices AND j.marks = h.marks
+        WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
+        GROUP BY h.scene, h.before, h.after, h.voices, h.marks
     )
-    SELECT w.scene, w.person, w.shared, w.twin, w.k_before, w.k_now, b.n, a.n
-    FROM whole w
-    JOIN before b ON b.scene = w.scene AND b.sign = w.before
-    JOIN after a ON a.scene = w.scene AND a.sign = w.after
-    WHERE w.k_before IS NOT NULL OR w.k_now IS NOT NULL OR w.shared
-    UNION ALL
-    SELECT h.scene, h.person, h.shared, h.twin, h.k_before, h.k_now, b.n, a.n
-    FROM heard h
-    JOIN speakers k ON k.scene = h.scene AND k.releases = h.releases AND k.several
-    JOIN partly_counted a ON a.scene = h.scene AND a.releases = h.releases AND a.sign = h.after
-    LEFT JOIN partly_counted b ON b.scene = h.scene AND b.releases = h.releases & ~1::bigint AND b.sign = h.before
-    WHERE h.k_before IS NOT NULL OR h.k_now IS NOT NULL OR h.shared
+    SELECT j.scene, j.n, j.marks & 3 = 3, j.marks & 8 = 8, j.k_before, j.k_now, j.n_before, j.n_after, j.breaks_now, j.breaks_before, j.somebody, d.people
+    FROM judged j
+    LEFT JOIN named d ON d.scene = j.scene AND d.before = j.before AND d.after = j.after AND d.voices = j.voices AND d.marks = j.marks;
+END
 $$;
-COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text) IS
-'For each scene and person to whom something is promised: how many candidates the earlier releases leave, and how many with the run.';
+COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
+'For each scene and class of people of whom the same was said: how many they are, what is promised them, how many candidates for each the earlier
+releases leave and how many with the run, whether that breaks a promise, one of them, and if asked for, all of them where it does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.intrusions(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH known AS MATERIALIZED (
         SELECT c.* FROM dbanon_internal.compared(intrusions.run_id, intrusions.new_release) c
     ), pair AS MATERIALIZED (
@@ -277,7 +322,8 @@ AS $$
     FROM pair p
     JOIN speech o ON o.release_id = p.release_id
     JOIN speech n ON n.release_id = intrusions.new_release AND n.person = o.person
-    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period)
+    WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period);
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
@@ -288,53 +334,59 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    content bytea := (SELECT dbanon_internal.run_content(r.run_id) FROM ONLY dbanon.run r
-                      WHERE r.run_id = judge.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
+    repeated bytea := (SELECT dbanon_internal.run_content(r.run_id) FROM ONLY dbanon.run r
+                       WHERE r.run_id = judge.run_id AND dbanon_internal.stands_alone(r.method, r.algorithm));
     found record;
     intruded record;
 BEGIN
-    WITH candidate AS MATERIALIZED (
-        SELECT x.secret, c.* FROM (VALUES ('sender'), ('place')) x (secret)
-        CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret) c
-    ), judged AS MATERIALIZED (
-        -- What the earlier releases left below k already must only not get smaller.
-        SELECT c.*, coalesce(c.after < c.k_now, false) AS breaks_now, coalesce(c.after < c.k_before AND c.after < c.before, false) AS breaks_before
-        FROM candidate c
-    ), worst AS (
-        SELECT j.*, CASE WHEN j.breaks_now THEN j.k_now ELSE j.k_before END AS k FROM judged j WHERE j.breaks_now OR j.breaks_before
-        ORDER BY j.after, j.breaks_now DESC, CASE WHEN j.breaks_now THEN j.k_now ELSE j.k_before END DESC, j.secret, j.scene, j.person LIMIT 1
-    )
-    SELECT count(*) AS heard, count(*) FILTER (WHERE j.breaks_now OR j.breaks_before) AS below,
-        ARRAY(SELECT DISTINCT b.person FROM judged b WHERE b.breaks_now OR b.breaks_before) AS broken,
-        coalesce((SELECT w.after FROM worst w), min(j.after) FILTER (WHERE (j.shared OR j.secret = 'sender') AND (j.twin OR coalesce(j.k_before, j.k_now) IS NOT NULL))) AS smallest,
-        coalesce((SELECT w.k FROM worst w), max(greatest(j.k_before, j.k_now)) FILTER (WHERE j.shared)) AS k,
-        count(*) FILTER (WHERE j.shared) AS shared,
-        bool_and(j.twin OR j.k_now IS NULL) FILTER (WHERE j.shared) AND bool_or(j.twin) AS same,
-        -- Those of the worst scene; or, where nothing breaks, of all.
-        ARRAY(SELECT DISTINCT s.release_id FROM (VALUES ('sender'), ('place')) x (secret)
-              CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, x.secret) s
-              WHERE s.release_id <> judge.new_release
-                  AND (NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = x.secret AND w.scene = s.scene))
-              ORDER BY 1) AS met,
-        ARRAY(SELECT DISTINCT CASE WHEN w.breaks_now THEN judge.new_release ELSE s.release_id END
-              FROM worst w CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, w.secret) s
-              JOIN dbanon_internal.compared(judge.run_id, judge.new_release) c ON c.release_id = s.release_id AND c.secret = w.secret AND c.k >= w.k
-              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.person = ANY (g.people)
-              WHERE s.scene = w.scene AND (w.breaks_now OR (s.release_id <> judge.new_release AND coalesce(s.holder = s.release_id, true)))
-              ORDER BY 1) AS holders
-        INTO found FROM judged j;
     SELECT count(DISTINCT i.person) AS people, array_agg(DISTINCT i.release_id) AS met, array_agg(DISTINCT i.person) AS broken
-        INTO intruded FROM dbanon_internal.intrusions(judge.run_id, judge.new_release, content) i;
+        INTO intruded FROM dbanon_internal.intrusions(judge.run_id, judge.new_release, repeated) i;
+    WITH heard AS MATERIALIZED (
+        SELECT x.secret, s.*
+        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, x.secret) s
+    ), candidate AS MATERIALIZED (
+        SELECT x.secret, c.*, (c.shared OR x.secret = 'sender') AND (c.twin OR coalesce(c.k_before, c.k_now) IS NOT NULL) AS counts
+        FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.scene)) > 1 FROM heard o) OR intruded.people > 0 AS several
+              FROM heard h GROUP BY h.secret) x
+        CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret, x.several) c
+    ), worst AS MATERIALIZED (
+        SELECT c.*, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END AS k FROM candidate c WHERE c.breaks_now OR c.breaks_before
+        ORDER BY c.after, c.breaks_now DESC, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END DESC LIMIT 1
+    ), scene AS MATERIALIZED (
+        -- That of the worst; or, where nothing breaks, all.
+        SELECT h.* FROM heard h
+        WHERE NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = h.secret AND w.scene = h.scene)
+    )
+    SELECT coalesce(bool_or(c.shared), false) AS shared,
+        bool_and(c.twin OR c.k_now IS NULL) FILTER (WHERE c.shared) AND bool_or(c.twin) AS same,
+        coalesce(sum(c.n) FILTER (WHERE c.breaks_now OR c.breaks_before), 0)::bigint AS below,
+        -- Without lists of people there is one scene, in which each of them is once.
+        coalesce((SELECT count(DISTINCT u) FROM (SELECT unnest(b.people) FROM candidate b UNION ALL SELECT unnest(intruded.broken)) y (u)
+                  WHERE EXISTS (SELECT FROM candidate b WHERE b.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
+        coalesce((SELECT w.after FROM worst w), min(c.after) FILTER (WHERE c.counts)) AS smallest,
+        coalesce((SELECT w.k FROM worst w), max(greatest(c.k_before, c.k_now)) FILTER (WHERE c.counts)) AS k,
+        ARRAY(SELECT DISTINCT s.release_id FROM scene s WHERE s.release_id <> judge.new_release ORDER BY 1) AS met,
+        -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.
+        ARRAY(SELECT judge.new_release FROM worst w WHERE w.breaks_now
+              UNION
+              SELECT s.release_id FROM worst w
+              JOIN scene s ON s.release_id <> judge.new_release AND coalesce(s.holder = s.release_id, true)
+              JOIN dbanon_internal.compared(judge.run_id, judge.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
+              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.somebody = ANY (g.people)
+              WHERE NOT w.breaks_now
+              ORDER BY 1) AS holders
+        INTO found FROM candidate c;
     RETURN QUERY SELECT
-        CASE WHEN found.shared > 0 OR intruded.people > 0 THEN
+        CASE WHEN found.shared OR intruded.people > 0 THEN
             CASE WHEN found.same AND found.below = 0 AND intruded.people = 0 THEN 'same' ELSE 'overlapping' END
-            WHEN EXISTS (SELECT FROM dbanon_internal.compared(judge.run_id, judge.new_release) c WHERE c.content = content) THEN 'same'
+            WHEN EXISTS (SELECT FROM dbanon_internal.compared(judge.run_id, judge.new_release) c WHERE c.content = repeated) THEN 'same'
             ELSE 'disjoint' END,
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
-        (SELECT count(DISTINCT p) FROM unnest(found.broken || intruded.broken) p),
+        CASE WHEN found.named > 0 THEN found.named ELSE found.below END,
         CASE WHEN intruded.people > 0 THEN intruded.met ELSE found.met END,
         CASE WHEN intruded.people > 0 THEN NULL ELSE found.holders END;
 END
@@ -392,11 +444,6 @@ AS $$
 DECLARE
     dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = measure.run_id);
 BEGIN
-    -- For most runs there is nothing to be compared with.
-    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(measure.run_id, measure.release_id) c WHERE c.release_id <> measure.release_id) THEN
-        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
-        RETURN;
-    END IF;
     PERFORM dbanon_internal.refuse_unknown_k(measure.run_id, measure.release_id);
     RETURN QUERY
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
@@ -425,6 +472,11 @@ BEGIN
         RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
             USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
+    END IF;
+    -- For most runs there is nothing to be compared with.
+    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(run.run_id, 0) c WHERE c.release_id <> 0) THEN
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
+        RETURN;
     END IF;
     -- As publish does it, and undone: the groups are stored under number 0, which no other session ever sees.
     BEGIN
