@@ -259,7 +259,7 @@ def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published
     verify(connection)  # a worker that looks at nothing
     with refusal("DA005", "run 1", *unknown):
         connection.execute("SELECT dbanon.publish(1, 'ten')")
-    assert sqlstate(connection, "SELECT * FROM dbanon_internal.run_grouping(1)") == "DA005"
+    assert sqlstate(connection, "SELECT * FROM dbanon_internal.run_groups(1)") == "DA005"
     assert releases(connection) == []
 
 
@@ -276,7 +276,7 @@ def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.C
 
 TABLES = (
     *("dataset", "trajectory", "load", "quarantine", "request", "site", "poi", "cell", "quasi_identifier", "method"),
-    *("run", "region", "period", "record", "membership", "hiding", "verification", "release", "grouping", "audit"),
+    *("run", "region", "period", "record", "membership", "hiding", "verification", "release", "grouping", "exposure", "population", "audit"),
 )
 READ = (
     "SELECT dbanon_internal.run_digest(r) FROM generate_series(1, 2) r",
@@ -288,7 +288,7 @@ READ = (
     "SELECT record_id, trajectory_id, lower_s::text FROM dbanon_internal.membership_evidence(2) ORDER BY 1, 2",
     "SELECT * FROM dbanon_internal.request_evidence(2) ORDER BY 1, 2, 3, 4",
     "SELECT * FROM dbanon_internal.site_evidence(2) ORDER BY 1, 2",
-    "SELECT * FROM dbanon_internal.run_grouping(2) ORDER BY subjects",
+    "SELECT * FROM dbanon_internal.run_groups(2) ORDER BY people",
     "SELECT * FROM dbanon.measure_overlap(2)",
     "SELECT * FROM dbanon.fix ORDER BY trajectory_id, seq",
     "SELECT * FROM published.first ORDER BY cloak_id",
@@ -324,8 +324,7 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
             " FROM ONLY dbanon.membership"
         )
         admin.execute(
-            "INSERT INTO dbanon.child_of_grouping SELECT 1, period, alone, subjects"
-            " FROM dbanon_internal.run_grouping(2)"
+            "INSERT INTO dbanon.child_of_grouping SELECT 1, g.* FROM dbanon_internal.run_groups(2) g"
         )
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query

@@ -76,8 +76,9 @@ def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, p
     [
         ("tp-aware", {}, 1),
         ("tp-aware", {"since": FIXES + 120}, 0),
-        ("sensitive-sites", {"at": FIXES + 180, "max_gap_s": 60}, 0),  # the release ends before what it may show
-        ("sensitive-sites", {"at": FIXES + 180, "max_gap_s": 120}, 1),
+        ("sensitive-sites", {"at": FIXES + 120 + 900, "max_gap_s": 60}, 0),  # settle_s after the release's end
+        ("sensitive-sites", {"at": FIXES + 60 + 900, "max_gap_s": 60}, 1),
+        ("sensitive-sites", {"at": FIXES + 120 + 900, "max_gap_s": 960}, 1),
     ],
 )
 def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, params, compared):
