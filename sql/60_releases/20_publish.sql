@@ -323,9 +323,11 @@ BEGIN
         IF FOUND THEN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
-        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason) OVERRIDING SYSTEM VALUE
+        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, span) OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
-                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END);
+                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END,
+                    (SELECT tstzrange(min(lower(p.period)), max(upper(p.period))) FROM ONLY dbanon.period p
+                     WHERE p.run_id = publish.run_id));
         -- What the next publication is intersected with; kept for as long as adversaries know the release, that is always.
         INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
             SELECT new_release, g.period, g.alone, g.subjects FROM dbanon_internal.run_grouping(publish.run_id) g;
