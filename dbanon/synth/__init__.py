@@ -282,9 +282,7 @@ def _write(
 _Rows = tuple[int, list[Any]]
 
 
-def _encoded(
-    dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int
-) -> tuple[_Rows, _Rows, int]:
+def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int) -> tuple[_Rows, _Rows, int]:
     """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
     fixes, sent = scenario.made(numbers)
     paths = binary_copy.paths(fixes.xym, fixes.offset, scenario.network.srid)
