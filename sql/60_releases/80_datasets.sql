@@ -194,9 +194,8 @@ BEGIN
     held := dbanon_internal.hold_dataset(about);
     live := dbanon_internal.live_names(held, first.loaded_at);
     IF live.named IS NOT NULL THEN
-        RAISE EXCEPTION 'A load must stay while a release of its dataset from after it is live. Live since load %: %.', first.load_id, live.named
-            USING ERRCODE = 'DA007', DETAIL = 'They may show what the load brought.',
-                  HINT = format('Withdraw what is live: %s.', live.withdraw);
+        RAISE EXCEPTION 'A load must stay while a release of its dataset from after it is live. After load % came %.', first.load_id, live.named
+            USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d
@@ -265,8 +264,8 @@ DECLARE
     counts json;
 BEGIN
     IF live.named IS NOT NULL THEN
-        RAISE EXCEPTION 'A dataset must have no live release to be dropped. Of ''%'' are live: %.', drop_dataset.name, live.named
-            USING ERRCODE = 'DA007', DETAIL = 'Nothing was dropped.', HINT = format('Withdraw them first: %s.', live.withdraw);
+        RAISE EXCEPTION 'A dataset must have no live release to be dropped. ''%'' has %.', drop_dataset.name, live.named
+            USING ERRCODE = 'DA007', DETAIL = 'Nothing was dropped.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, NULL) d
