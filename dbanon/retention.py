@@ -43,7 +43,7 @@ def drop_load(connection: Connection, load_id: int) -> Erased:
     ParameterError
         If there is no such load, or it was taken back already.
     StoreError
-        If a release of its dataset from after it is live, or a run of the dataset is being worked on.
+        If a release of a run from after it is live, or a run of the dataset is being worked on.
     """
     return _erase(connection, "SELECT what, rows FROM dbanon.drop_load(%s)", load_id)
 

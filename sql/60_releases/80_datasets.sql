@@ -28,17 +28,17 @@ AS $$
 DECLARE
     dropped bigint;
 BEGIN
-    -- One that waits in the queue has read nothing yet.
+    -- One that waits in the queue has read nothing yet; one that began before may have read later.
     DELETE FROM dbanon.run r
         WHERE r.dataset_id = drop_unpublished.dataset_id
-          AND (since IS NULL OR r.todo IS DISTINCT FROM 'compute' AND coalesce(r.started_at, r.created_at) >= since)
+          AND (since IS NULL OR r.todo IS DISTINCT FROM 'compute' AND coalesce(r.finished_at, 'infinity') >= since)
           AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id);
     GET DIAGNOSTICS dropped = ROW_COUNT;
     RETURN dropped;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.drop_unpublished(bigint, timestamptz) IS
-'Deletes the runs of a dataset that were never published and may have read what was there at a time; all of them where it is null.';
+'Deletes the runs of a dataset that were never published and may have read what came at a time; all of them where it is null.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.delete_data(dataset_id bigint, load_id bigint) RETURNS TABLE (what text, rows bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -164,10 +164,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
     FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-    WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL AND l.published_at >= since
+    WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
+      AND (since IS NULL OR coalesce(r.finished_at, 'infinity') >= since)
 $$;
 COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz) IS
-'Names the live releases of a dataset that were published since a time, and what to type to withdraw them.';
+'Names the live releases of a dataset that may show what came at a time, all of them where it is null; and what to type to withdraw them.';
 
 -- ---- what people call
 
@@ -194,7 +195,7 @@ BEGIN
     held := dbanon_internal.hold_dataset(about);
     live := dbanon_internal.live_names(held, first.loaded_at);
     IF live.named IS NOT NULL THEN
-        RAISE EXCEPTION 'A load must stay while a release of its dataset from after it is live. After load % came %.', first.load_id, live.named
+        RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
             USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
     END IF;
     SELECT json_object_agg(g.what, g.rows) INTO counts
@@ -210,8 +211,8 @@ $$;
 COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
 'Takes a load back: deletes the rows it brought and those it could not use, and the runs that were never published and may have read them.
 What a load replaced does not come back: load that again. Takes: load_id, as the load said and dbanon.load has it; files that were loaded
-together go together. Returns: what went, and how many rows. Raises: DA001 if there is no such load; DA007 while a release of
-the dataset that was published after it is live; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read
+together go together. Returns: what went, and how many rows. Raises: DA001 if there is no such load; DA007 while a release is
+live whose run was computed after it; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read
 committed. Example: SELECT * FROM dbanon.drop_load(1).';
 
 CREATE OR REPLACE FUNCTION dbanon.forget_before(dataset text, before timestamptz) RETURNS TABLE (what text, rows bigint)
@@ -260,7 +261,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held CONSTANT bigint := dbanon_internal.hold_dataset(name);
-    live CONSTANT record := dbanon_internal.live_names(held, '-infinity');
+    live CONSTANT record := dbanon_internal.live_names(held, NULL);
     counts json;
 BEGIN
     IF live.named IS NOT NULL THEN

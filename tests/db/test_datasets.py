@@ -196,9 +196,10 @@ def test_runs_that_may_have_read_a_load_go_with_it_unless_they_were_published(ow
         "INSERT INTO dbanon.run (dataset_id, method, algorithm, status) VALUES (1, 'tp-aware', 'traj-anon', 'failed')"
     )
     own.execute(before)
+    own.execute("UPDATE dbanon.run SET finished_at = now() WHERE run_id <> 1")
     own.execute(_LOADED)
     own.execute(before.replace("status)", "status, todo)").replace("'failed')", "'queued', 'compute')"))
-    own.execute("UPDATE dbanon.run SET started_at = now() WHERE run_id = 1")
+    own.execute("UPDATE dbanon.run SET started_at = '2008-06-05', finished_at = now() WHERE run_id = 1")
     assert some(erased(own, "drop_load(70)")) == {"trajectories": 1, "runs dropped": 1}
     assert own.execute("SELECT status FROM dbanon.run ORDER BY run_id").fetchall() == [("failed",), ("queued",)]
     assert counts(own, "trajectory", "membership", "region", "period", "record") == [9, 0, 0, 0, 0]
@@ -209,6 +210,7 @@ def test_a_load_stays_while_a_release_from_after_it_is_live(
 ) -> None:
     own.execute(_LOADED)
     verify(own)
+    own.execute("UPDATE dbanon.run SET finished_at = now()")
     own.execute("SELECT dbanon.publish(1, 'ten')")
     own.execute(_LOADED.splitlines()[1].replace("70", "71"))
     with refusal("DA007", "load 70", "ten", "SELECT dbanon.unpublish('ten')"):
