@@ -1,13 +1,14 @@
-"""What goes into datasets and out again: the verbs of `dbanon.database.Database` that load, generate and forget.
+"""What goes into datasets and out again: the verbs of `dbanon.database.Database` that load, generate, list and forget.
 
 They translate the server's errors, and leave every decision to `load`, `synth` and the database.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dbanon import load, releases
+from dbanon import load, releases, retention
 from dbanon._progress import Progress, silent
 from dbanon.connection import Connection, errors_translated
 
@@ -289,3 +290,19 @@ class Datasets:
     def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
         """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data."""
         return releases.forget_subject(self.connection, dataset, subject)
+
+    def datasets(self, name: str | None = None) -> list[dict[str, Any]]:
+        """List the datasets, or the one of a name, each with how much is in it; reads all their trajectories."""
+        return retention.list_datasets(self.connection, name)
+
+    def drop_dataset(self, name: str) -> retention.Erased:
+        """Delete a dataset that has no live release; returns counts of what went, and notices."""
+        return retention.drop_dataset(self.connection, name)
+
+    def drop_load(self, load_id: int) -> retention.Erased:
+        """Take a load back by the `load_id` of its report; what it replaced does not come back."""
+        return retention.drop_load(self.connection, load_id)
+
+    def forget_before(self, dataset: str, before: datetime | str) -> retention.Erased:
+        """Delete what a dataset has from before a time; returns counts of what went, and notices of live releases."""
+        return retention.forget_before(self.connection, dataset, before)

@@ -148,7 +148,8 @@ def load_json(report: "LoadReport") -> dict[str, Any]:
 
 def load_text(report: "LoadReport") -> str:
     """A load as a table: rows read, kept, and quarantined by reason."""
-    rows: list[tuple[str, int | str]] = [("rows read", report.read), ("rows kept", report.kept)]
+    rows: list[tuple[str, int | str]] = [("load", str(report.load_id))]
+    rows += [("rows read", report.read), ("rows kept", report.kept)]
     rows += [(f"quarantined: {reason}", n) for reason, n in sorted(report.quarantined.items())]
     if report.trajectories:
         rows += [("trajectories", report.trajectories), ("subjects", report.subjects)]

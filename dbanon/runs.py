@@ -63,11 +63,13 @@ def dataset_row(connection: Connection, name: str) -> DatasetRow:
     """
     with connection.cursor(row_factory=class_row(DatasetRow)) as cursor:
         found = cursor.execute(
-            "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset WHERE name = %s", [name]
+            "SELECT dataset_id, name, srid, grid_m, grid_s, revision FROM dbanon.dataset "
+            "WHERE name = %s AND dropped_at IS NULL",
+            [name],
         ).fetchone()
     if found is not None:
         return found
-    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset")]
+    known = [row[0] for row in connection.execute("SELECT name FROM dbanon.dataset WHERE dropped_at IS NULL")]
     hint = choose_one(known) or "Load one with `dbanon load trajectories`."
     raise ParameterError(f"The dataset must exist. There is none named '{name[:60]}'. {hint}")
 

@@ -34,6 +34,26 @@ COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was load
 COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';
+COMMENT ON COLUMN dbanon.dataset.dropped_at IS 'When it was dropped; its row stays where releases refer to it. Null: it is there.';
+
+COMMENT ON VIEW dbanon.datasets IS 'The datasets there are, and how much is in each; it reads all trajectories.';
+COMMENT ON COLUMN dbanon.datasets.name IS 'The name users give it.';
+COMMENT ON COLUMN dbanon.datasets.population IS 'Whose people it is about.';
+COMMENT ON COLUMN dbanon.datasets.subjects IS 'Subjects that have a trajectory.';
+COMMENT ON COLUMN dbanon.datasets.trajectories IS 'Trajectories.';
+COMMENT ON COLUMN dbanon.datasets.fixes IS 'Fixes of all trajectories.';
+COMMENT ON COLUMN dbanon.datasets.since IS 'The first fix.';
+COMMENT ON COLUMN dbanon.datasets.until IS 'The last fix.';
+COMMENT ON COLUMN dbanon.datasets.srid IS 'Metric SRID of all its geometries.';
+COMMENT ON COLUMN dbanon.datasets.grid_m IS 'Side of a space cell in metres.';
+COMMENT ON COLUMN dbanon.datasets.grid_s IS 'Length of a time slot in seconds.';
+COMMENT ON COLUMN dbanon.datasets.settle_s IS 'How long in seconds somebody may stay where a snapshot or an exact row shows them.';
+COMMENT ON COLUMN dbanon.datasets.bytes IS 'About how many bytes its trajectories take, from the stored sizes of their paths.';
+COMMENT ON COLUMN dbanon.datasets.last_load IS 'The load_id of the last load that was not taken back.';
+COMMENT ON COLUMN dbanon.datasets.last_loaded_at IS 'When that was.';
+COMMENT ON COLUMN dbanon.datasets.last_loaded_by IS 'Login that loaded.';
+COMMENT ON COLUMN dbanon.datasets.live_releases IS 'How many of its releases are live.';
+COMMENT ON COLUMN dbanon.datasets.releases IS 'How many releases of it there ever were.';
 
 COMMENT ON TABLE dbanon.trajectory IS 'One path of one subject; a subject may have several.';
 COMMENT ON COLUMN dbanon.trajectory.trajectory_id IS 'Key.';
@@ -59,14 +79,16 @@ COMMENT ON COLUMN dbanon.subject_day.day IS 'The day, in the dataset''s day_zone
 
 COMMENT ON TABLE dbanon.load IS 'One load of files into a dataset, and what became of their rows.';
 COMMENT ON COLUMN dbanon.load.load_id IS 'Key.';
+COMMENT ON COLUMN dbanon.load.part_of IS 'The load under whose number its rows are: that of the first of several sources of one call; null for that itself.';
 COMMENT ON COLUMN dbanon.load.dataset_id IS 'The dataset loaded into.';
 COMMENT ON COLUMN dbanon.load.kind IS 'What was loaded: trajectories, requests, ...';
-COMMENT ON COLUMN dbanon.load.source IS 'The files it came from.';
+COMMENT ON COLUMN dbanon.load.source IS 'The files it came from; forgotten once they are too old (dbanon.forget_before).';
 COMMENT ON COLUMN dbanon.load.rows_read IS 'Rows in the files.';
 COMMENT ON COLUMN dbanon.load.rows_kept IS 'Rows that were used.';
 COMMENT ON COLUMN dbanon.load.quarantined IS 'Rows that could not be used, by reason: {reason: count}.';
 COMMENT ON COLUMN dbanon.load.loaded_at IS 'When.';
 COMMENT ON COLUMN dbanon.load.loaded_by IS 'Login that loaded.';
+COMMENT ON COLUMN dbanon.load.dropped_at IS 'When it was taken back; null: what it brought is there, unless it was replaced or forgotten.';
 
 COMMENT ON TABLE dbanon.quarantine IS 'Rows a load could not use, kept with their reason.';
 COMMENT ON COLUMN dbanon.quarantine.quarantine_id IS 'Key.';
@@ -333,7 +355,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), forget, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

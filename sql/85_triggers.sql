@@ -32,7 +32,8 @@ BEGIN
             ('guard_srid', 'dataset', 'BEFORE', 'INSERT OR UPDATE OF srid', 'guard_srid', 'ROW'),
             ('delete_rows', 'dataset', 'AFTER', 'DELETE', 'delete_dataset_rows', 'ROW'),
             ('audit_update', 'dataset', 'AFTER', 'UPDATE', 'audit_dataset',
-             'ROW WHEN (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s)'),
+             'ROW WHEN (NEW.dropped_at IS NULL AND (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m '
+             'OR OLD.grid_s <> NEW.grid_s))'),
             ('guard_subject', 'trajectory', 'BEFORE', 'UPDATE OF subject, dataset_id', 'guard_subject',
              'ROW WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)'),
             ('guard_update', 'run', 'BEFORE', 'UPDATE', 'guard_run',

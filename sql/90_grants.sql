@@ -10,11 +10,11 @@ GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
-GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.run, dbanon.runs,
+GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
     dbanon.workers, dbanon.verification, dbanon.release, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone), UPDATE (srid, grid_m, grid_s, day_zone) ON dbanon.dataset TO @operator@;
-GRANT INSERT (dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
+GRANT INSERT (load_id, part_of, dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT UPDATE ON dbanon.run TO @worker@;
 GRANT INSERT ON dbanon.verification TO @worker@;
@@ -46,6 +46,7 @@ GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), db
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(),
     dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 

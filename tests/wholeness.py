@@ -15,28 +15,32 @@ _RELATION = "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
 _FIXES = "(SELECT coalesce(sum(ST_NPoints(t.path)), 0) FROM dbanon.trajectory t WHERE t.dataset_id = d.dataset_id)"
 # A load that replaces leaves the entries of those before it: what is there is what the last few of them kept.
 _KEPT = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
-            WHERE l.dataset_id = d.dataset_id
-            AND l.kind NOT IN ('requests', 'sites', 'pois', 'cells', 'stations', 'quasi-identifiers'))"""
+            WHERE l.dataset_id = d.dataset_id AND l.dropped_at IS NULL
+            AND l.kind NOT IN ('requests', 'sites', 'pois', 'cells', 'stations', 'quasi-identifiers')
+            UNION ALL SELECT 0 WHERE d.dropped_at IS NOT NULL OR EXISTS (
+                SELECT FROM dbanon.load l WHERE l.dataset_id = d.dataset_id AND l.dropped_at IS NOT NULL))"""
 _SENT = """(SELECT coalesce(sum(l.rows_kept), 0) FROM dbanon.load l
-            WHERE l.dataset_id = d.dataset_id AND l.kind = 'requests')"""
+            WHERE l.dataset_id = d.dataset_id AND l.dropped_at IS NULL AND l.kind = 'requests')"""
 _PLACED = """(SELECT sum(l.rows_kept) OVER (ORDER BY l.load_id DESC) FROM dbanon.load l
-              WHERE l.dataset_id = d.dataset_id AND l.kind = 'sites'
+              WHERE l.dataset_id = d.dataset_id AND l.dropped_at IS NULL AND l.kind = 'sites'
               UNION ALL SELECT 0 WHERE NOT EXISTS (
-                  SELECT FROM dbanon.load l WHERE l.dataset_id = d.dataset_id AND l.kind = 'sites'))"""
+                  SELECT FROM dbanon.load l
+                  WHERE l.dataset_id = d.dataset_id AND l.dropped_at IS NULL AND l.kind = 'sites'))"""
 
 RULES = {
     "datasets that nothing was loaded into": """SELECT count(*) FROM dbanon.dataset d
-        WHERE NOT EXISTS (SELECT FROM dbanon.load l WHERE l.dataset_id = d.dataset_id)""",
+        WHERE d.dropped_at IS NULL AND NOT EXISTS (SELECT FROM dbanon.load l WHERE l.dataset_id = d.dataset_id)""",
     "datasets with other fixes than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE {_FIXES} NOT IN {_KEPT}""",
     "datasets with other requests than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE {_SENT} <> (SELECT count(*) FROM dbanon.request q WHERE q.dataset_id = d.dataset_id)""",
     "datasets with other sites than their loads kept": f"""SELECT count(*) FROM dbanon.dataset d
         WHERE (SELECT count(*) FROM dbanon.site s WHERE s.dataset_id = d.dataset_id) NOT IN {_PLACED}""",
-    "loads with rows neither kept nor in quarantine": """SELECT count(*) FROM dbanon.load l WHERE l.rows_read
-        <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
+    "loads with rows neither kept nor in quarantine": """SELECT count(*) FROM dbanon.load l
+        WHERE l.dropped_at IS NULL
+        AND l.rows_read <> l.rows_kept + (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
     "loads that count their quarantine otherwise": """SELECT count(*) FROM dbanon.load l
-        WHERE (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.quarantined))
+        WHERE l.dropped_at IS NULL AND (SELECT coalesce(sum(value::bigint), 0) FROM jsonb_each_text(l.quarantined))
         <> (SELECT count(*) FROM dbanon.quarantine q WHERE q.load_id = l.load_id)""",
     "trajectories of no dataset": """SELECT count(*) FROM dbanon.trajectory t
         WHERE NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = t.dataset_id)""",
@@ -53,6 +57,7 @@ RULES = {
         for table in ("region", "period", "record", "membership", "hiding")
     },
     "runs that ended without cloaks or members": f"""SELECT count(*) FROM dbanon.run r WHERE {_ENDED}
+        AND NOT EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND d.dropped_at IS NOT NULL)
         AND NOT (EXISTS (SELECT FROM dbanon.cloak c WHERE c.run_id = r.run_id)
                  AND EXISTS (SELECT FROM dbanon.membership m WHERE m.run_id = r.run_id))""",
     "verified runs without a passed verification": """SELECT count(*) FROM dbanon.run r WHERE r.status = 'verified'

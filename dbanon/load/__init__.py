@@ -111,7 +111,7 @@ _BEGIN = """SELECT geographic, first_number FROM dbanon_internal.begin_load(
 _JUDGE = "SELECT dbanon_internal.judge_suspects(0, %(geographic)s, %(bbox)s::float8[])"
 _MADE = """rows_kept, quarantined, trajectories, subjects, days, far, first_time AT TIME ZONE 'UTC' AS first_time,
     last_time AT TIME ZONE 'UTC' AS last_time"""
-_FINISH = f"""SELECT file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon_internal.finish_load(
+_FINISH = f"""SELECT load_id, file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon_internal.finish_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
     %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s, %(day_zone)s)"""
 _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
@@ -231,6 +231,7 @@ def _report(dataset: str, sources: list[str], loads: Sequence[Mapping[str, Any]]
     return LoadReport(
         dataset=dataset,
         kind="trajectories",
+        load_id=made["load_id"],
         source=sources,
         read=sum(load["rows_read"] for load in loads),
         kept=kept,

@@ -28,12 +28,13 @@ _SAID = "DA018"  # SQLSTATE of the notices of dbanon's own functions
 class LoadReport:
     """What a load read, kept, and left out by reason; `far` counts what lies far outside the rest and was kept.
 
-    `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone shows there. `days` counts those of
-    subjects, where they are cut.
+    With `load_id` it can be taken back. `first_time` and `last_time` are those of the fixes kept: a wrong unit or zone
+    shows there. `days` counts those of subjects, where they are cut.
     """
 
     dataset: str
     kind: str
+    load_id: int
     source: list[str]
     read: int
     kept: int

@@ -434,6 +434,7 @@ def _report(
     return LoadReport(
         dataset=dataset,
         kind=kind,
+        load_id=made["load_id"],
         source=[str(file)],
         read=made["rows_read"],
         kept=made["rows_kept"],

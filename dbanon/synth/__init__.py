@@ -8,7 +8,7 @@ Options are in `_options`, journeys in `_journeys`, street networks in `_network
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ import pyarrow.csv as pacsv
 from dbanon import _memory, _utm, binary_copy, writing
 from dbanon._background import in_background
 from dbanon._progress import Progress, silent
-from dbanon.connection import errors_translated
+from dbanon.connection import errors_translated, one
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
 from dbanon.reading import DatasetRow
@@ -220,8 +220,9 @@ def into_database(
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _first_number(connection, dataset_id)
-        _write(connection, dataset_id, scenario, first=first, tally=tally, progress=progress)
-        _write_loads(connection, dataset_id, plan.source(network, first), tally)
+        numbers = [one(connection, "SELECT dbanon_internal.draw_load()") for _ in ("trajectories", "requests")]
+        _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
+        _write_loads(connection, dataset_id, numbers, plan.source(network, first), tally)
     return tally.report(scenario, dataset=dataset, files=())
 
 
@@ -236,7 +237,10 @@ def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> No
 
 def _demand_generated(connection: Connection, dataset_id: int) -> None:
     """Raise `ParameterError` if real people are in the dataset: invented ones would count towards their crowds."""
-    query = "SELECT count(*) FROM dbanon.load WHERE dataset_id = %s AND source NOT LIKE 'synth %%'"
+    query = (
+        "SELECT count(*) FROM dbanon.load WHERE dataset_id = %s AND dropped_at IS NULL "
+        "AND source NOT LIKE 'synth %%' AND source <> 'forgotten'"
+    )
     if (connection.execute(query, [dataset_id]).fetchone() or [0])[0]:
         raise ParameterError(
             "Generated subjects must be kept apart from real ones, whose crowds they would fill. This dataset was "
@@ -254,13 +258,20 @@ def _first_number(connection: Connection, dataset_id: int) -> int:
 
 
 def _write(
-    connection: Connection, dataset_id: int, scenario: Scenario, *, first: int, tally: _Tally, progress: Progress
+    connection: Connection,
+    dataset_id: int,
+    loads: Sequence[int],
+    scenario: Scenario,
+    *,
+    first: int,
+    tally: _Tally,
+    progress: Progress,
 ) -> None:
     # A statement is one batch, and the rows its triggers see stay in memory.
     connection.execute("SET LOCAL work_mem = '256MB'")
     total = scenario.plan.objects
     progress("generating trajectories", 0, total)
-    make = partial(tally.timed, "making_s", _encoded, dataset_id, scenario)
+    make = partial(tally.timed, "making_s", _encoded, dataset_id, loads, scenario)
     with closing(_ahead(partial(make, numbers) for numbers in _numbers(scenario.plan, first))) as batches:
         for trajectories, requests, fixes in batches:
             tally.timed("writing_s", _copy, connection, trajectories, requests)
@@ -271,19 +282,23 @@ def _write(
 _Rows = tuple[int, list[Any]]
 
 
-def _encoded(dataset_id: int, scenario: Scenario, numbers: Int) -> tuple[_Rows, _Rows, int]:
+def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int) -> tuple[_Rows, _Rows, int]:
     """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
     fixes, sent = scenario.made(numbers)
     paths = binary_copy.paths(fixes.xym, fixes.offset, scenario.network.srid)
-    trajectories = [np.full(len(numbers), dataset_id, np.int64), _names(numbers), paths]
+    trajectories = [*_of(dataset_id, loads[0], len(numbers)), _names(numbers), paths]
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
     requests = [
-        np.full(len(sent.number), dataset_id, np.int64),
+        *_of(dataset_id, loads[1], len(sent.number)),
         _names(sent.number),
         binary_copy.timestamps(sent.t),
         binary_copy.jsonb(contents.take(pa.array(sent.poi))),
     ]
     return _rows(trajectories), _rows(requests), len(fixes.xym)
+
+
+def _of(dataset_id: int, load: int, count: int) -> list[Int]:
+    return [np.full(count, number, np.int64) for number in (dataset_id, load)]
 
 
 def _rows(columns: list[Any]) -> _Rows:
@@ -293,21 +308,22 @@ def _rows(columns: list[Any]) -> _Rows:
 
 
 def _copy(connection: Connection, trajectories: _Rows, requests: _Rows) -> None:
-    with writing.copying(connection, "dbanon.trajectory (dataset_id, subject, path)") as copy:
+    with writing.copying(connection, "dbanon.trajectory (dataset_id, load_id, subject, path)") as copy:
         for rows in trajectories[1]:
             copy.write(rows)
     if requests[0]:
-        with writing.copying(connection, "dbanon.request (dataset_id, subject, sent_at, content)") as copy:
+        with writing.copying(connection, "dbanon.request (dataset_id, load_id, subject, sent_at, content)") as copy:
             for rows in requests[1]:
                 copy.write(rows)
 
 
-def _write_loads(connection: Connection, dataset_id: int, source: str, tally: _Tally) -> None:
+def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], source: str, tally: _Tally) -> None:
     counted = [("trajectories", tally.fixes)] + [("requests", tally.requests)] * (tally.requests > 0)
-    for kind, rows in counted:
+    for load, (kind, rows) in zip(loads, counted, strict=False):
         connection.execute(
-            "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (%s, %s, %s, %s, %s)",
-            [dataset_id, kind, source, rows, rows],
+            "INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
+            [load, dataset_id, kind, source, rows, rows],
         )
 
 

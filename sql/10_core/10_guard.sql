@@ -4,13 +4,13 @@
 -- same once a statement, which costs two million rows half a second where row by row it costs eight.
 --
 -- Errors of dbanon's own, class DA:
---   DA001 no such run, release, dataset or subject
+--   DA001 no such run, release, dataset, load or subject
 --   DA002 the name, or the reason, cannot be used
 --   DA003 the name is taken
 --   DA004 the run is not to be published
 --   DA005 rows changed since verification
 --   DA006 releases and the audit only grow
---   DA007 rows of a released run are never changed
+--   DA007 rows of a released run are never changed, and nothing is dropped that a live release rests on
 --   DA008 wrong SRID
 --   DA009 rows of a run or dataset that is not there
 --   DA010 overlaps earlier releases
@@ -18,8 +18,8 @@
 --   DA012 data that cannot be used
 --   DA013 the run is being worked on, or waits for it; the release is being read; or nothing is to be done
 --   DA014 a table that the login may not read
---   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.forget_subject and dbanon.publish, or
---         for dbanon.publish one that wrote to data or runs
+--   DA015 a transaction it cannot work in: a block for dbanon.anonymize, an old snapshot for dbanon.publish and what erases data, or for
+--         dbanon.publish one that wrote to data or runs
 --   DA016 the run failed or was cancelled
 --   DA017 no worker is up
 --   DA018 not an error: a notice of what is being done
@@ -205,7 +205,10 @@ BEGIN
             USING ERRCODE = 'DA009', DETAIL = format('%s of %s runs exist.', cardinality(there), cardinality(touched)),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
-    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r WHERE r.run_id = ANY (touched);
+    -- Of a dataset that was dropped, what releases promised is in dbanon.grouping.
+    SELECT min(r.run_id) INTO released FROM ONLY dbanon.release r WHERE r.run_id = ANY (touched) AND NOT (TG_OP = 'DELETE' AND EXISTS (
+        SELECT FROM ONLY dbanon.run o JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
+        WHERE o.run_id = r.run_id AND d.dropped_at IS NOT NULL));
     IF released IS NOT NULL THEN
         RAISE EXCEPTION 'Cloaks and members of a run that was ever published must stay. Run % was, and % of % was tried.',
                 released, TG_OP, TG_TABLE_NAME

@@ -22,13 +22,13 @@ AS $$
 DECLARE
     found_row dbanon.dataset;
 BEGIN
-    SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset;
+    SELECT d.* INTO found_row FROM dbanon.dataset d WHERE d.name = known_dataset.dataset AND d.dropped_at IS NULL;
     IF FOUND THEN
         RETURN found_row;
     END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
-        USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset)),
-              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d)),
+        USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
+              HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
 $$;
@@ -568,8 +568,18 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_load(dataset_id bigint, kind text, sources text[], rows_read bigint[]) RETURNS TABLE (
-    load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
+CREATE OR REPLACE FUNCTION dbanon_internal.draw_load() RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT nextval(pg_get_serial_sequence('dbanon.load', 'load_id'))
+$$;
+COMMENT ON FUNCTION dbanon_internal.draw_load() IS
+'Draws the number of a load, which its rows carry: they are written before its record, which counts them.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(
+    dataset_id bigint, kind text, sources text[], rows_read bigint[], drawn bigint)
+RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -582,17 +592,18 @@ BEGIN
         INTO quarantined, rows_kept
         FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 GROUP BY j.reason) r;
         -- The record of the source first, since its rows in the quarantine refer to it.
-        INSERT INTO dbanon.load AS l (dataset_id, kind, source, rows_read, rows_kept, quarantined)
-        VALUES (write_load.dataset_id, write_load.kind, sources[nth], file_rows, write_load.rows_kept, write_load.quarantined)
-        RETURNING l.load_id INTO write_load.load_id;
+        load_id := CASE nth WHEN 1 THEN drawn ELSE dbanon_internal.draw_load() END;
+        INSERT INTO dbanon.load (load_id, part_of, dataset_id, kind, source, rows_read, rows_kept, quarantined)
+        VALUES (write_load.load_id, nullif(drawn, write_load.load_id), write_load.dataset_id, write_load.kind, sources[nth], file_rows,
+                write_load.rows_kept, write_load.quarantined);
         INSERT INTO dbanon.quarantine (load_id, line, reason, content)
         SELECT write_load.load_id, j.line, j.reason, j.content FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 ORDER BY j.line;
         RETURN NEXT;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[]) IS
-'Writes a row of dbanon.load for each source, and those left out to dbanon.quarantine.';
+COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[], bigint) IS
+'Writes a row of dbanon.load for each source, the first under the number that was drawn, and those left out to dbanon.quarantine.';
 
 -- ---- places
 

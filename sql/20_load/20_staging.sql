@@ -42,7 +42,7 @@ BEGIN
     PERFORM dbanon_internal.check_dataset(dataset, mode, grid_m, grid_s);
     PERFORM dbanon_internal.lock_dataset(dataset);
     IF mode = 'create' THEN
-        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset) THEN
+        IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset AND d.dropped_at IS NULL) THEN
             RAISE EXCEPTION 'A new dataset must have a new name. There is a ''%'' already.', dataset
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is known by its name.',
                       HINT = 'Add to it with mode => ''append'' or replace its trajectories with mode => ''replace''.';

@@ -88,7 +88,8 @@ COMMENT ON FUNCTION dbanon_internal.ordered_fixes(double precision, integer) IS
 'Writes what lines are made of: the kept fixes, their parts numbered where gaps or their length cut them.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.insert_lines(
-    dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, OUT trajectories bigint, OUT subjects bigint)
+    dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, load_id bigint,
+    OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -99,8 +100,8 @@ BEGIN
     -- Whole lines are reprojected at once, ten times as fast as single fixes.
     EXECUTE format(
         'WITH made AS ('
-        '  INSERT INTO dbanon.trajectory (dataset_id, subject, path) '
-        '  SELECT %s, subject, CASE @postgis@.ST_NPoints(line) WHEN 1 THEN @postgis@.ST_StartPoint(line) ELSE line END '
+        '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path) '
+        '  SELECT %s, %s, subject, CASE @postgis@.ST_NPoints(line) WHEN 1 THEN @postgis@.ST_StartPoint(line) ELSE line END '
         '  FROM (SELECT subject, trip, day, part, @postgis@.ST_Transform(@postgis@.ST_SetSRID(@postgis@.ST_MakeLine('
         '            @postgis@.ST_MakePointM(x, y, t) ORDER BY t), %s), %s) AS line '
         '        FROM %s fixes GROUP BY subject, trip, day, part) lines '
@@ -108,7 +109,7 @@ BEGIN
         'SELECT count(*), count(DISTINCT subject), count(*) FILTER (WHERE NOT ('
         '  @postgis@.ST_XMin(@postgis@.Box3D(path)) > ''-1e12'' AND @postgis@.ST_YMin(@postgis@.Box3D(path)) > ''-1e12'' '
         '  AND @postgis@.ST_XMax(@postgis@.Box3D(path)) < 1e12 AND @postgis@.ST_YMax(@postgis@.Box3D(path)) < 1e12)) FROM made',
-        dataset_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
+        dataset_id, load_id, source_srid, target, dbanon_internal.ordered_fixes(split_gap_s))
     INTO trajectories, subjects, off_the_map;
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
@@ -118,29 +119,29 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_lines(bigint, integer, integer, double precision) IS
+COMMENT ON FUNCTION dbanon_internal.insert_lines(bigint, integer, integer, double precision, bigint) IS
 'Stores the kept ordered fixes as trajectories, in the reference system of the dataset.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(dataset_id bigint, target integer, OUT trajectories bigint, OUT subjects bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.insert_shapes(dataset_id bigint, target integer, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     EXECUTE format(
         'WITH made AS ('
-        '  INSERT INTO dbanon.trajectory (dataset_id, subject, path, shape) '
-        '  SELECT %s, o.subject, %s, CASE WHEN o.shape IS NOT NULL THEN o.place END '
+        '  INSERT INTO dbanon.trajectory (dataset_id, load_id, subject, path, shape) '
+        '  SELECT %s, %s, o.subject, %s, CASE WHEN o.shape IS NOT NULL THEN o.place END '
         '  FROM pg_temp.dbanon_ordered o WHERE o.kept ORDER BY o.subject, o.t RETURNING subject) '
-        'SELECT count(*), count(DISTINCT subject) FROM made', dataset_id, dbanon_internal.ordered_middle(target))
+        'SELECT count(*), count(DISTINCT subject) FROM made', dataset_id, load_id, dbanon_internal.ordered_middle(target))
     INTO trajectories, subjects;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer) IS
+COMMENT ON FUNCTION dbanon_internal.insert_shapes(bigint, integer, bigint) IS
 'Stores the kept ordered rows of which some are lines or areas as trajectories of one fix, each at the middle of its rectangle.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_ordered(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    day_zone text, OUT trajectories bigint, OUT subjects bigint)
+    day_zone text, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -152,14 +153,14 @@ BEGIN
     END IF;
     EXECUTE format('INSERT INTO pg_temp.dbanon_rejected SELECT file, line, reason, %s FROM pg_temp.dbanon_ordered WHERE NOT kept', content);
     IF shaped THEN
-        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(dataset_id, target) i;
+        SELECT i.trajectories, i.subjects INTO trajectories, subjects FROM dbanon_internal.insert_shapes(dataset_id, target, load_id) i;
     ELSE
         SELECT i.trajectories, i.subjects INTO trajectories, subjects
-        FROM dbanon_internal.insert_lines(dataset_id, source_srid, target, split_gap_s) i;
+        FROM dbanon_internal.insert_lines(dataset_id, source_srid, target, split_gap_s, load_id) i;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_ordered(bigint, integer, integer, double precision, boolean, boolean, text, text, bigint) IS
 'Orders the staged fixes, leaves out twins and what is there, and stores the rest.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.leave_out_unplaced(source_srid integer, target integer, content text) RETURNS void
@@ -197,7 +198,7 @@ COMMENT ON FUNCTION dbanon_internal.place_staged(integer, integer, text) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_trajectories(
     dataset_id bigint, source_srid integer, target integer, split_gap_s double precision, append boolean, shaped boolean, content text,
-    day_zone text, OUT trajectories bigint, OUT subjects bigint)
+    day_zone text, load_id bigint, OUT trajectories bigint, OUT subjects bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
@@ -210,16 +211,16 @@ BEGIN
     END IF;
     BEGIN
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone, load_id) m;
     EXCEPTION WHEN internal_error THEN
         -- PROJ refuses a line for one fix it cannot show. Those that did it are left out, and the work is done again.
         PERFORM dbanon_internal.leave_out_unplaced(source_srid, target, content);
         SELECT m.trajectories, m.subjects INTO trajectories, subjects
-        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone) m;
+        FROM dbanon_internal.make_ordered(dataset_id, source_srid, target, split_gap_s, append, shaped, content, day_zone, load_id) m;
     END;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text, text) IS
+COMMENT ON FUNCTION dbanon_internal.make_trajectories(bigint, integer, integer, double precision, boolean, boolean, text, text, bigint) IS
 'Makes trajectories of the staged fixes; those that the projection cannot show are left out.';
 
 -- ---- copies

@@ -22,6 +22,7 @@ DECLARE
     shape jsonb;
     middle record;
     into_dataset bigint;
+    drawn CONSTANT bigint := dbanon_internal.draw_load();
     shapes bigint;
     copies text;
     zone text := day_zone;
@@ -49,7 +50,7 @@ BEGIN
     PERFORM dbanon_internal.report_stage('making trajectories');
     SELECT count(s.shape) INTO shapes FROM pg_temp.dbanon_staged s;
     SELECT m.trajectories, m.subjects INTO trajectories, subjects FROM dbanon_internal.make_trajectories(
-        into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone) m;
+        into_dataset, meant.srid, target, split_gap_s, mode = 'append', shapes > 0, content, zone, drawn) m;
     PERFORM dbanon_internal.require_usable_rows(every, remedy);
     -- Figures and notices, from what was kept. A copy matters only where every row is a separate subject.
     copies := CASE WHEN alone THEN dbanon_internal.copies_notice(into_dataset, newest) END;
@@ -64,7 +65,7 @@ BEGIN
     PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
     PERFORM dbanon_internal.raise_notice(copies);
-    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read) w LOOP
+    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read, drawn) w LOOP
         RETURN NEXT;
     END LOOP;
 END

@@ -94,7 +94,7 @@ COMMENT ON FUNCTION dbanon_internal.settle_places(text, bigint, integer, boolean
 'Reprojects the staged places, and leaves out those that cannot be, that would be where the trajectories are only with x and y
 exchanged, and cells that cover nothing or cross themselves; marks those far outside.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.store_places(kind text, dataset_id bigint, replace boolean, load_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -118,11 +118,11 @@ BEGIN
                  '0.001::double precision, 0.001::double precision)))' END,
         label, relation, dataset_id),
         quote_literal(CASE kind WHEN 'pois' THEN 'duplicate-poi' WHEN 'sites' THEN 'duplicate-site' ELSE 'duplicate-cell' END), 'content');
-    EXECUTE format('INSERT INTO dbanon.%I (dataset_id, %I, geom) SELECT $1, label, geom FROM pg_temp.dbanon_staged ORDER BY line',
-                   relation, label) USING dataset_id;
+    EXECUTE format('INSERT INTO dbanon.%I (dataset_id, load_id, %I, geom) SELECT $1, $2, label, geom FROM pg_temp.dbanon_staged ORDER BY line',
+                   relation, label) USING dataset_id, load_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean) IS
+COMMENT ON FUNCTION dbanon_internal.store_places(text, bigint, boolean, bigint) IS
 'Stores the staged places that the dataset has not got.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigint) RETURNS text
@@ -190,10 +190,11 @@ BEGIN
     END IF;
     -- What the dataset has already is left out here, last, since it is compared as it is stored.
     PERFORM dbanon_internal.report_stage('storing ' || kind);
-    PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false));
+    load_id := dbanon_internal.draw_load();
+    PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false), load_id);
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
-    SELECT w.load_id, w.rows_kept, w.quarantined INTO load_id, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read]) w;
+    SELECT w.rows_kept, w.quarantined INTO rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read], load_id) w;
     SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_places_notice(kind, far));
     IF kind IN ('cells', 'stations') THEN
@@ -370,11 +371,12 @@ BEGIN
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
         '''duplicate-request''', 'content');
     PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    INSERT INTO dbanon.request (dataset_id, subject, sent_at, content)
-    SELECT known.dataset_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
+    load_id := dbanon_internal.draw_load();
+    INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
+    SELECT known.dataset_id, take_requests.load_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined INTO load_id, rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, 'requests', ARRAY[staged.called], ARRAY[staged.counted]) w;
+    SELECT w.file_rows, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, 'requests', ARRAY[staged.called], ARRAY[staged.counted], load_id) w;
     RETURN NEXT;
 END
 $$;
@@ -451,11 +453,12 @@ BEGIN
         'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
         '''duplicate-quasi-identifier''', 'content');
     PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at)
-    SELECT known.dataset_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
+    load_id := dbanon_internal.draw_load();
+    INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
+    SELECT known.dataset_id, import_quasi_identifiers.load_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.load_id, w.file_rows, w.rows_kept, w.quarantined INTO load_id, rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called], ARRAY[staged.counted]) w;
+    SELECT w.file_rows, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called], ARRAY[staged.counted], load_id) w;
     RETURN NEXT;
 END
 $$;

@@ -342,6 +342,10 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = format('Status of run %s: %s.', state.run_id, state.status),
                   HINT = 'Start another run.';
     END IF;
+    IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.dataset_id = state.dataset_id AND d.dropped_at IS NOT NULL) THEN
+        RAISE EXCEPTION 'A run must have its rows to be verified. Those of run % went with its dataset.', state.run_id
+            USING ERRCODE = 'DA011', DETAIL = 'The dataset was dropped.', HINT = 'Start another run, of another dataset.';
+    END IF;
     UPDATE dbanon.run r
         SET todo = 'verify', most_attempts = r.attempts + 3, cancel_requested_at = NULL, cancel_requested_by = NULL
         WHERE r.run_id = state.run_id;
@@ -352,7 +356,7 @@ $$;
 COMMENT ON FUNCTION dbanon.verify_run(bigint) IS
 'Asks the next free worker to attack the stored rows of a run again, and returns at once; the verdict is in
 dbanon.verification, and decides the run''s status. Takes: run_id. Returns: the same. Raises: DA001; DA011 if it was not
-computed; DA013 if a worker works on it. Example: SELECT dbanon.verify_run(1).';
+computed, or its dataset was dropped; DA013 if a worker works on it. Example: SELECT dbanon.verify_run(1).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_no_run(run_id bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT

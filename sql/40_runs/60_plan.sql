@@ -64,7 +64,7 @@ AS $$
     WITH earlier AS MATERIALIZED (
         SELECT r.*, d.name AS dataset, CASE r.dataset_id WHEN plan_earlier.dataset_id THEN 1
             ELSE plan_earlier.fixes / nullif((SELECT p.fixes FROM dbanon_internal.plan_data(r.dataset_id) p), 0)::numeric END AS scale
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id AND d.dropped_at IS NULL
         WHERE r.method = plan_earlier.method AND r.algorithm = plan_earlier.algorithm AND r.status = 'verified' AND r.timings ? 'total_s'
         ORDER BY r.dataset_id = plan_earlier.dataset_id DESC, coalesce(r.params -> 'k' = plan_earlier.k, false) DESC, r.run_id DESC
         LIMIT 1

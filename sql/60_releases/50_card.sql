@@ -11,7 +11,6 @@ DECLARE
     method dbanon.method;
     dataset dbanon.dataset;
     verdict dbanon.verification;
-    covered record;
 BEGIN
     SELECT l.* INTO release FROM ONLY dbanon.release l WHERE l.name = release_card.name
             AND (release_card.release_id IS NULL OR l.release_id = release_card.release_id)
@@ -25,9 +24,6 @@ BEGIN
     SELECT m.* INTO STRICT method FROM ONLY dbanon.method m WHERE m.name = run.method;
     SELECT d.* INTO STRICT dataset FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id;
     verdict := dbanon_internal.release_figures(release.release_id);
-    -- The rows of a run with a release stay as they are, also when the release is withdrawn.
-    SELECT min(lower(p.period)) AS since, max(upper(p.period)) AS until INTO covered
-        FROM ONLY dbanon.period p WHERE p.run_id = run.run_id;
     RETURN jsonb_build_object(
         'release', release.name, 'release_id', release.release_id, 'live', release.withdrawn_at IS NULL, 'dataset', dataset.name,
         'method', run.method, 'algorithm', run.algorithm, 'parameters', run.params,
@@ -38,7 +34,7 @@ BEGIN
             'by_hour', coalesce(run.suppressed -> 'by_hour', '[]'),
             'in_all', (SELECT coalesce(jsonb_object_agg(c.key, c.value), '{}') FROM jsonb_each(run.suppressed) c
                        WHERE jsonb_typeof(c.value) = 'object')),
-        'rows', release.rows, 'period', jsonb_build_object('since', covered.since, 'until', covered.until),
+        'rows', release.rows, 'period', jsonb_build_object('since', lower(release.span), 'until', upper(release.span)),
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,

@@ -131,9 +131,39 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.report_live_releases(bigint[], bigint[]) IS
 'Names the live releases among some, and those of them in which one of some trajectories is published exactly.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.forget_statistics() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    source text;
+BEGIN
+    -- Statistics hold values: the most frequent ones, and some of the others.
+    FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',
+                                  'load (source)', 'fix_code (person)'] LOOP
+        EXECUTE 'ANALYZE dbanon.' || source;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.forget_statistics() IS
+'Samples the columns that may hold names of subjects again.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.datasets_besides(dataset_id bigint, subject text) RETURNS text[]
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY(
+        SELECT o.name
+        FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id AND o.dataset_id <> d.dataset_id
+        WHERE d.dataset_id = datasets_besides.dataset_id AND NOT d.own_subjects AND NOT o.own_subjects
+          AND EXISTS (SELECT FROM dbanon.trajectory t WHERE t.dataset_id = o.dataset_id AND t.subject = datasets_besides.subject)
+        ORDER BY o.name)
+$$;
+COMMENT ON FUNCTION dbanon_internal.datasets_besides(bigint, text) IS
+'Names the other datasets of a population that have trajectories of the same person.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.erase_subject(
-    dataset_id bigint, subject text, person bigint, dropped_runs bigint[], stand_in bigint) RETURNS TABLE (
-    what text, rows bigint)
+    dataset_id bigint, subject text, person bigint, dropped_runs bigint[], stand_in bigint) RETURNS TABLE (what text, rows bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -157,7 +187,12 @@ AS $$
         UPDATE dbanon.load l SET source = regexp_replace(l.source, dbanon_internal.word_pattern(erase_subject.subject), 'forgotten', 'g')
             WHERE l.dataset_id = erase_subject.dataset_id AND l.source ~ dbanon_internal.word_pattern(erase_subject.subject) RETURNING 1
     ), released AS (
-        SELECT l.release_id FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = erase_subject.dataset_id
+        -- Not where another dataset has the name: there the person is not forgotten, and is measured by the code in what comes next.
+        SELECT l.release_id
+        FROM dbanon.dataset d JOIN dbanon.dataset o ON o.population_id = d.population_id
+        JOIN dbanon.run r ON r.dataset_id = o.dataset_id JOIN dbanon.release l ON l.run_id = r.run_id
+        WHERE d.dataset_id = erase_subject.dataset_id
+            AND cardinality(dbanon_internal.datasets_besides(erase_subject.dataset_id, erase_subject.subject)) = 0
     ), grouping_ AS (
         -- In ascending order again, as all are.
         UPDATE dbanon.grouping g
@@ -166,14 +201,21 @@ AS $$
     ), exposure AS (
         UPDATE dbanon.exposure e SET person = stand_in
             WHERE e.person = erase_subject.person AND e.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
+    ), fix_code AS (
+        -- Those of datasets that were dropped, too: nobody can be forgotten there any more.
+        DELETE FROM dbanon.fix_code f
+            WHERE f.person = erase_subject.person AND f.dataset_id IN (
+                SELECT d.dataset_id FROM dbanon.dataset d WHERE d.dataset_id = erase_subject.dataset_id OR d.dropped_at IS NOT NULL) RETURNING 1
     )
     VALUES ('trajectories', (SELECT count(*) FROM trajectory)), ('requests', (SELECT count(*) FROM request)),
         ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
         ('quarantined rows', (SELECT count(*) FROM quarantine)), ('names of sources', (SELECT count(*) FROM source)),
-        ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure)), ('runs dropped', (SELECT count(*) FROM run))
+        ('places in groups of releases', (SELECT count(*) FROM grouping_) + (SELECT count(*) FROM exposure)),
+        ('hashes of fixes', (SELECT count(*) FROM fix_code)), ('runs dropped', (SELECT count(*) FROM run))
 $$;
 COMMENT ON FUNCTION dbanon_internal.erase_subject(bigint, text, bigint, bigint[], bigint) IS
-'Deletes what a dataset has of a subject, and replaces its code by another in what is kept of releases, so that their sizes stay.';
+'Deletes what a dataset has of a subject; and replaces its code by another in what is kept of releases, so that their sizes stay, unless another
+dataset of the population has the name.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.hold_dataset(name text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -184,16 +226,16 @@ DECLARE
     busy bigint;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'A subject must be forgotten in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
+        RAISE EXCEPTION 'Data must be erased in a transaction that is read committed. This one is %.', current_setting('transaction_isolation')
             USING ERRCODE = 'DA015', DETAIL = 'It would not see runs that were made since it began.',
                   HINT = 'Begin another: BEGIN ISOLATION LEVEL READ COMMITTED;';
     END IF;
     -- The lock of loads; and the row, which every submission, publication and other kind of load needs.
     PERFORM dbanon_internal.lock_dataset(name);
-    SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name FOR UPDATE;
+    SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name AND d.dropped_at IS NULL FOR UPDATE;
     IF held IS NULL THEN
         RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT name FROM dbanon.dataset.';
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     END IF;
     -- No worker takes a run with nothing to do: its row is enough.
     PERFORM FROM dbanon.run r WHERE r.dataset_id = held AND r.todo IS NULL AND r.worker IS NULL FOR UPDATE;
@@ -228,9 +270,10 @@ DECLARE
         WHERE r.dataset_id = held AND (l.run_id = ANY (runs) OR EXISTS (
             SELECT FROM dbanon.grouping g WHERE g.release_id = l.release_id AND forgotten = ANY (g.people)) OR EXISTS (
             SELECT FROM dbanon.exposure e WHERE e.release_id = l.release_id AND e.person = forgotten)));
+    besides text[];
     counts json;
-    source text;
 BEGIN
+    PERFORM dbanon_internal.lock_population(held);
     -- Runs that were published stay, with their groups; a random code takes over the subject's place in these.
     SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), stand_in) e;
@@ -240,18 +283,20 @@ BEGIN
                   HINT = 'Check its spelling, capital letters too, and the dataset.';
     END IF;
     PERFORM dbanon_internal.report_live_releases(releases, paths);
+    besides := dbanon_internal.datasets_besides(held, who);
+    IF cardinality(besides) > 0 THEN
+        RAISE NOTICE 'The same name is in other datasets of the population, where the subject is not forgotten: %. Forget it there, too.',
+            array_to_string(besides, ', ');
+    END IF;
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('forget', forget_subject.dataset, counts::jsonb);
-    -- Statistics hold values: the most frequent ones, and some of the others.
-    FOREACH source IN ARRAY ARRAY['trajectory (subject)', 'request (subject)', 'quasi_identifier (subject)', 'quarantine (content)',
-                                  'load (source)'] LOOP
-        EXECUTE 'ANALYZE dbanon.' || source;
-    END LOOP;
+    PERFORM dbanon_internal.forget_statistics();
     RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
 END
 $$;
 COMMENT ON FUNCTION dbanon.forget_subject(text, text) IS
 'Erases a subject from a dataset: trajectories, requests, quasi-identifiers, rejected rows that name it, and the runs with it
-that were never published; in what is kept of releases a random code replaces its own, so that their sizes stay. Live
+that were never published; in what is kept of releases a random code replaces the hash of its name, so that their sizes stay, unless
+another dataset of the population has it: a name that returns is another person. Live
 releases made with its data stay and are named in a notice. What the server keeps of deleted rows until VACUUM, its logs and
 backups are not reached. Takes: dataset; subject. Returns: what was erased, and how many rows. Raises: DA001 if there is no
 such dataset or subject; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read committed.

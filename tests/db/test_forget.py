@@ -17,6 +17,8 @@ EVERYTHING = {
     "quarantined rows": 5,
     "names of sources": 1,
     "places in groups of releases": 2,
+    "hashes of the name": 1,
+    "hashes of fixes": 2,
     "runs dropped": 1,
 }
 
@@ -45,6 +47,9 @@ INSERT INTO dbanon.membership SELECT 102, record_id, trajectory_id FROM dbanon.m
 INSERT INTO dbanon.membership SELECT 103, 1, trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = 2;
 INSERT INTO dbanon.cloak SELECT 102, record_id, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = 1;
 INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, '{NAME}', now()), (1, 'p1', now());
+INSERT INTO dbanon.person SELECT 1, 1 + i, dbanon_internal.person_code(1, s)
+FROM unnest(ARRAY['{NAME}', 'p1']) WITH ORDINALITY u (s, i);
+INSERT INTO dbanon.fix_code SELECT 1, p.code, 64 * i FROM dbanon.person p, generate_series(1, 2) i;
 INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
 VALUES (901, 1, 'trajectories', '/data/{NAME}.csv', 9, 1), (902, 1, 'requests', '/data/r.csv', 9, 1);
 INSERT INTO dbanon.quarantine (load_id, line, reason, content)
@@ -172,10 +177,11 @@ INSERT INTO dbanon.grouping VALUES (203, '[2008-06-04,2008-06-05)', true, ARRAY[
 def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connection) -> None:
     filled.execute(_ELSEWHERE)  # type: ignore[arg-type]
     heard = notices(filled)
-    assert forget(filled) == EVERYTHING
-    assert len(heard) == 1
+    assert forget(filled) == {**EVERYTHING, "hashes of the name": 0}
+    assert len(heard) == 2
     names(heard[0], "ten")
-    there = {"quarantined rows": 1, "places in groups of releases": 1, "runs dropped": 0}
+    names(heard[1], "population", "b")
+    there = {"quarantined rows": 1, "places in groups of releases": 1, "hashes of fixes": 0, "runs dropped": 0}
     assert forget(filled, dataset="b") == {**EVERYTHING, **there}
 
 
@@ -223,6 +229,30 @@ def test_the_stand_in_differs_from_subject_to_subject(filled: psycopg.Connection
     forget(filled)
     forget(filled, "p1")
     assert value(filled, "SELECT count(DISTINCT s) FROM dbanon.grouping, unnest(subjects) s") == 10
+
+
+PEOPLE = "SELECT person_no, code = dbanon_internal.person_code(1, %s) FROM dbanon.person ORDER BY person_no"
+
+
+def test_a_name_that_returns_is_another_person_and_the_first_one_keeps_its_number(filled: psycopg.Connection) -> None:
+    assert filled.execute(PEOPLE, [NAME]).fetchall() == [(2, True), (3, False)]
+    forget(filled)
+    assert filled.execute(PEOPLE, [NAME]).fetchall() == [(2, False), (3, False)]
+    assert filled.execute(PEOPLE, ["p1"]).fetchall() == [(2, False), (3, True)]
+    assert value(filled, "SELECT count(DISTINCT person) FROM dbanon.fix_code") == 1
+
+
+def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subjects(own: psycopg.Connection) -> None:
+    own.execute("INSERT INTO dbanon.population (name) VALUES ('others')")
+    own.execute(
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id, own_subjects)"
+        " SELECT 'd' || i, 32610, 1, 1, 1 + i / 3, i % 2 = 1 FROM generate_series(1, 5) i"
+    )
+    query = "SELECT dbanon_internal.person_code(dataset_id, 'p0') FROM dbanon.dataset ORDER BY dataset_id"
+    ten, d1, d2, d3, d4, d5 = (bytes(row[0]) for row in own.execute(query))
+    assert ten == d2
+    assert len({ten, d1, d3, d4, d5}) == 5
+    assert {len(code) for code in (ten, d1)} == {16}
 
 
 def notices(connection: psycopg.Connection) -> list[str]:

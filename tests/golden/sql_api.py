@@ -45,7 +45,7 @@ TOPICS = {
         "unpublish",
         "clear_withdrawn",
     ),
-    "Take back": ("drop_run", "forget_subject", "forget_before", "drop_dataset"),
+    "Take back": ("drop_run", "forget_subject", "forget_before", "drop_load", "drop_dataset"),
 }
 REST = "Others"
 

@@ -1,0 +1,293 @@
+-- Datasets: what is there, and what is taken out of them again: a load, what is too old, all of one.
+--
+-- What releases promise stays measured: their groups, and what is kept of the people in them, are in none of these tables.
+
+CREATE OR REPLACE VIEW dbanon.datasets AS
+SELECT d.name, p.name AS population, t.subjects, t.trajectories, t.fixes, to_timestamp(t.first_s) AS since, to_timestamp(t.last_s) AS until,
+    d.srid, d.grid_m, d.grid_s, d.settle_s,
+    -- The paths as they are stored, and some 150 bytes a trajectory for the rest of the row and its places in the indexes.
+    (SELECT coalesce(sum(150 + pg_column_size(s.path)), 0)::bigint FROM ONLY dbanon.trajectory s WHERE s.dataset_id = d.dataset_id) AS bytes,
+    l.load_id AS last_load, l.loaded_at AS last_loaded_at, l.loaded_by AS last_loaded_by, r.live AS live_releases, r.ever AS releases
+FROM ONLY dbanon.dataset d
+JOIN ONLY dbanon.population p ON p.population_id = d.population_id
+CROSS JOIN LATERAL dbanon_internal.plan_data(d.dataset_id) t
+LEFT JOIN LATERAL (
+    SELECT o.load_id, o.loaded_at, o.loaded_by FROM ONLY dbanon.load o
+    WHERE o.dataset_id = d.dataset_id AND o.part_of IS NULL AND o.dropped_at IS NULL ORDER BY o.load_id DESC LIMIT 1) l ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE e.withdrawn_at IS NULL) AS live, count(*) AS ever
+    FROM ONLY dbanon.release e JOIN ONLY dbanon.run u ON u.run_id = e.run_id WHERE u.dataset_id = d.dataset_id) r
+WHERE d.dropped_at IS NULL;
+
+-- ---- what goes
+
+CREATE OR REPLACE FUNCTION dbanon_internal.drop_unpublished(dataset_id bigint, since timestamptz) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    -- One that waits in the queue has read nothing yet; one that began before may have read later.
+    DELETE FROM dbanon.run r
+        WHERE r.dataset_id = drop_unpublished.dataset_id
+          AND (since IS NULL OR r.todo IS DISTINCT FROM 'compute' AND coalesce(r.finished_at, 'infinity') >= since)
+          AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id);
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    RETURN dropped;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.drop_unpublished(bigint, timestamptz) IS
+'Deletes the runs of a dataset that were never published and may have read what came at a time; all of them where it is null.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.delete_data(dataset_id bigint, load_id bigint) RETURNS TABLE (what text, rows bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    relation text;
+BEGIN
+    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+        EXECUTE format('DELETE FROM dbanon.%I s WHERE s.dataset_id = $1 AND ($2 IS NULL OR s.load_id = $2)', relation)
+            USING dataset_id, load_id;
+        GET DIAGNOSTICS rows = ROW_COUNT;
+        what := replace(regexp_replace(relation, 'y$', 'ie'), '_', '-') || 's';
+        RETURN NEXT;
+    END LOOP;
+    DELETE FROM dbanon.quarantine b USING dbanon.load l
+        WHERE l.load_id = b.load_id AND l.dataset_id = delete_data.dataset_id
+          AND (delete_data.load_id IS NULL OR delete_data.load_id IN (l.load_id, l.part_of));
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    what := 'quarantined rows';
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.delete_data(bigint, bigint) IS
+'Deletes what was loaded into a dataset, and what loads could not use: all of it, or where a load is given, what that brought.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.erase_before(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+AS $$
+    WITH touched AS MATERIALIZED (
+        -- Times of a path ascend, so its ends are enough. One statement, so that all of it sees the rows as they were.
+        SELECT t.trajectory_id, @postgis@.ST_NPoints(t.path) AS fixes,
+            @postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(t.path), t.path)) < extract(epoch FROM before)::double precision AS old
+        FROM dbanon.trajectory t
+        WHERE t.dataset_id = erase_before.dataset_id
+          AND @postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path)) < extract(epoch FROM before)::double precision
+    ), run AS (
+        DELETE FROM dbanon.run r
+            WHERE r.dataset_id = erase_before.dataset_id
+              AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id)
+              AND (EXISTS (SELECT FROM dbanon.period p WHERE p.run_id = r.run_id AND lower(p.period) < before)
+                   OR EXISTS (SELECT FROM dbanon.membership m JOIN touched c ON c.trajectory_id = m.trajectory_id
+                              WHERE m.run_id = r.run_id)) RETURNING 1
+    ), old AS (
+        DELETE FROM dbanon.trajectory t USING touched c WHERE c.old AND t.trajectory_id = c.trajectory_id RETURNING c.fixes
+    ), cut AS (
+        -- Of a line of which one fix is left, nothing is a line any more.
+        UPDATE dbanon.trajectory t
+            SET path = CASE WHEN @postgis@.ST_IsEmpty(f.path) THEN @postgis@.ST_EndPoint(t.path) ELSE f.path END
+            FROM (SELECT s.trajectory_id, c.fixes, @postgis@.ST_FilterByM(
+                      s.path, extract(epoch FROM before)::double precision, 'Infinity'::double precision, true) AS path
+                  FROM touched c JOIN dbanon.trajectory s ON s.trajectory_id = c.trajectory_id WHERE NOT c.old OFFSET 0) f
+            WHERE t.trajectory_id = f.trajectory_id RETURNING f.fixes - @postgis@.ST_NPoints(t.path) AS fixes
+    ), request AS (
+        DELETE FROM dbanon.request q WHERE q.dataset_id = erase_before.dataset_id AND q.sent_at < before RETURNING 1
+    ), quasi_identifier AS (
+        DELETE FROM dbanon.quasi_identifier i WHERE i.dataset_id = erase_before.dataset_id AND i.at < before RETURNING 1
+    )
+    VALUES ('trajectories', (SELECT count(*) FROM old)), ('trajectories cut', (SELECT count(*) FROM cut)),
+        ('fixes', (SELECT coalesce(sum(g.fixes), 0)::bigint FROM (SELECT o.fixes FROM old o UNION ALL SELECT c.fixes FROM cut c) g)),
+        ('requests', (SELECT count(*) FROM request)), ('quasi-identifiers', (SELECT count(*) FROM quasi_identifier)),
+        ('runs dropped', (SELECT count(*) FROM run))
+$$;
+COMMENT ON FUNCTION dbanon_internal.erase_before(bigint, timestamptz) IS
+'Deletes what a dataset has from before a time, and the runs with any of it that were never published; trajectories that go on are cut.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.erase_sources(dataset_id bigint, before timestamptz) RETURNS TABLE (what text, rows bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    relation text;
+    filled bigint[] := '{}';
+    carried bigint[];
+    old bigint[];
+BEGIN
+    -- A row that could not be used may have no time that can be read, and a file may be called after a person. Both are as old as what came
+    -- with them: they go with the last row of their load, and at the latest when the load itself was before the time.
+    FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
+        EXECUTE format('SELECT array_agg(DISTINCT s.load_id) FROM dbanon.%I s WHERE s.dataset_id = $1', relation) INTO carried USING dataset_id;
+        filled := filled || carried;
+    END LOOP;
+    -- Places have no time, and stay.
+    old := ARRAY(SELECT l.load_id FROM dbanon.load l
+                 WHERE l.dataset_id = erase_sources.dataset_id
+                   AND (NOT coalesce(l.part_of, l.load_id) = ANY (array_remove(filled, NULL))
+                        OR (l.loaded_at < before AND l.kind IN ('trajectories', 'requests', 'quasi-identifiers'))));
+    DELETE FROM dbanon.quarantine b WHERE b.load_id = ANY (old);
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    what := 'quarantined rows';
+    RETURN NEXT;
+    UPDATE dbanon.load l SET source = 'forgotten' WHERE l.load_id = ANY (old) AND l.source <> 'forgotten';
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    what := 'names of sources';
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.erase_sources(bigint, timestamptz) IS
+'Deletes the rejected rows, and the names of the sources, of loads of which nothing is left or that were before a time.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.forget_codes(dataset_id bigint) RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    DELETE FROM dbanon.fix_code f
+    WHERE f.dataset_id = forget_codes.dataset_id
+      AND NOT EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = forget_codes.dataset_id)
+      AND NOT EXISTS (
+          SELECT FROM (SELECT DISTINCT t.subject COLLATE "C" AS subject FROM dbanon.trajectory t
+                       WHERE t.dataset_id = forget_codes.dataset_id) s
+          WHERE f.person = substring(sha256((SELECT dbanon_internal.person_key(forget_codes.dataset_id)) || convert_to(s.subject, 'UTF8')), 1, 16))
+$$;
+COMMENT ON FUNCTION dbanon_internal.forget_codes(bigint) IS
+'Deletes the hashes of fixes of people who have no trajectory left in a dataset that was never published: where they are loaded next is no
+copy of it.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.live_names(dataset_id bigint, since timestamptz, OUT named text, OUT withdraw text)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
+    FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
+    WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
+      AND (since IS NULL OR coalesce(r.finished_at, 'infinity') >= since)
+$$;
+COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz) IS
+'Names the live releases of a dataset that may show what came at a time, all of them where it is null; and what to type to withdraw them.';
+
+-- ---- what people call
+
+CREATE OR REPLACE FUNCTION dbanon.drop_load(load_id bigint) RETURNS TABLE (what text, rows bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first dbanon.load;
+    about text;
+    held bigint;
+    live record;
+    counts json;
+BEGIN
+    -- What one call made of several sources is one set of rows, under the number of the first.
+    SELECT f.* INTO first FROM dbanon.load l JOIN dbanon.load f ON f.load_id = coalesce(l.part_of, l.load_id)
+        WHERE l.load_id = drop_load.load_id AND l.dropped_at IS NULL;
+    IF first.load_id IS NULL THEN
+        RAISE EXCEPTION 'The load must exist and not be taken back yet. There is no load %.', coalesce(drop_load.load_id::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.load.',
+                  HINT = 'List the loads: SELECT load_id, kind, source, loaded_at FROM dbanon.load WHERE dropped_at IS NULL.';
+    END IF;
+    SELECT d.name INTO STRICT about FROM dbanon.dataset d WHERE d.dataset_id = first.dataset_id;
+    held := dbanon_internal.hold_dataset(about);
+    live := dbanon_internal.live_names(held, first.loaded_at);
+    IF live.named IS NOT NULL THEN
+        RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
+            USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
+    END IF;
+    SELECT json_object_agg(g.what, g.rows) INTO counts
+        FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d
+              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, first.loaded_at)) g;
+    UPDATE dbanon.load l SET dropped_at = now() WHERE first.load_id IN (l.load_id, l.part_of);
+    PERFORM dbanon_internal.forget_codes(held);
+    INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('drop_load', about, counts::jsonb || jsonb_build_object('load_id', first.load_id));
+    PERFORM dbanon_internal.forget_statistics();
+    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+END
+$$;
+COMMENT ON FUNCTION dbanon.drop_load(bigint) IS
+'Takes a load back: deletes the rows it brought and those it could not use, and the runs that were never published and may have read them.
+What a load replaced does not come back: load that again. Takes: load_id, as the load said and dbanon.load has it; files that were loaded
+together go together. Returns: what went, and how many rows. Raises: DA001 if there is no such load; DA007 while a release is
+live whose run was computed after it; DA013 while a run of the dataset is being worked on; DA015 in a transaction that is not read
+committed. Example: SELECT * FROM dbanon.drop_load(1).';
+
+CREATE OR REPLACE FUNCTION dbanon.forget_before(dataset text, before timestamptz) RETURNS TABLE (what text, rows bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held bigint;
+    counts json;
+    live text;
+    withdraw text;
+BEGIN
+    IF before IS NULL OR NOT isfinite(before) OR before > now() THEN
+        RAISE EXCEPTION 'The time before which data are forgotten must be one in the past. Got %.', coalesce(before::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = format('It is %s.', now()), HINT = 'Give one such as now() - interval ''30 days''.';
+    END IF;
+    held := dbanon_internal.hold_dataset(dataset);
+    SELECT json_object_agg(g.what, g.rows) INTO counts
+        FROM (SELECT e.what, e.rows FROM dbanon_internal.erase_before(held, before) e
+              UNION ALL SELECT s.what, s.rows FROM dbanon_internal.erase_sources(held, before) s) g;
+    PERFORM dbanon_internal.forget_codes(held);
+    SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
+        INTO live, withdraw
+        FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
+        WHERE r.dataset_id = held AND l.withdrawn_at IS NULL AND lower(l.span) < before;
+    IF live IS NOT NULL THEN
+        RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.', live, withdraw;
+    END IF;
+    INSERT INTO dbanon.audit (action, dataset, detail)
+        VALUES ('forget_before', forget_before.dataset, counts::jsonb || jsonb_build_object('before', before));
+    PERFORM dbanon_internal.forget_statistics();
+    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+END
+$$;
+COMMENT ON FUNCTION dbanon.forget_before(text, timestamptz) IS
+'Deletes what a dataset has from before a time: trajectories that ended before it, the earlier fixes of the others, requests,
+quasi-identifiers, the runs with any of it that were never published, and rejected rows and names of sources of loads of which nothing is left
+or that were before it. Releases stay, and with them what later ones are measured against; live ones from before the time are named in a
+notice. A subject is known again by its hashed name when it returns. Takes: dataset; before. Returns: what went, and how many rows. Raises:
+DA001 if there is no such dataset; DA011 for a time that is not in the past; DA013 while a run of the dataset is being worked on; DA015 in a
+transaction that is not read committed. Example: SELECT * FROM dbanon.forget_before(''taxi'', now() - interval ''30 days'').';
+
+CREATE OR REPLACE FUNCTION dbanon.drop_dataset(name text) RETURNS TABLE (what text, rows bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    held CONSTANT bigint := dbanon_internal.hold_dataset(name);
+    live CONSTANT record := dbanon_internal.live_names(held, NULL);
+    counts json;
+BEGIN
+    IF live.named IS NOT NULL THEN
+        RAISE EXCEPTION 'A dataset must have no live release to be dropped. ''%'' has %.', drop_dataset.name, live.named
+            USING ERRCODE = 'DA007', DETAIL = 'Nothing was dropped.', HINT = format('Withdraw it first: %s.', live.withdraw);
+    END IF;
+    SELECT json_object_agg(g.what, g.rows) INTO counts
+        FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, NULL) d
+              UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, NULL)) g;
+    DELETE FROM dbanon.load l WHERE l.dataset_id = held;
+    INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('drop', drop_dataset.name, counts::jsonb);
+    IF EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = held) THEN
+        -- What later releases are measured against refers to its row, and to those of its runs; their cloaks and members are needed no more.
+        UPDATE dbanon.dataset d SET dropped_at = now(), name = format('%s (dropped %s)', left(d.name, 170), held) WHERE d.dataset_id = held;
+        PERFORM dbanon_internal.delete_rows(r.run_id) FROM dbanon.run r WHERE r.dataset_id = held;
+    ELSE
+        DELETE FROM dbanon.fix_code f WHERE f.dataset_id = held;
+        DELETE FROM dbanon.dataset d WHERE d.dataset_id = held;
+    END IF;
+    PERFORM dbanon_internal.forget_statistics();
+    RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
+END
+$$;
+COMMENT ON FUNCTION dbanon.drop_dataset(text) IS
+'Deletes a dataset: all that was loaded into it, its loads, its runs that were never published, and the rows of the others. Its name is free
+then. Where it was ever published, its releases stay on record under another name of it, with their runs and groups: later releases of the same
+people are measured against them. Takes: name. Returns: what went, and how many rows. Raises: DA001 if there is no such dataset; DA007 while
+a release of it is live; DA013 while a run of it is being worked on; DA015 in a transaction that is not read committed. Example: SELECT *
+FROM dbanon.drop_dataset(''taxi'').';
