@@ -360,7 +360,7 @@ CREATE TABLE dbanon.exposure (
 -- Keyed hashes of some of the fixes of each dataset, by which a copy under other names is recognised.
 CREATE TABLE dbanon.fix_code (
     dataset_id bigint NOT NULL,
-    person bytea NOT NULL CHECK (length(person) = 16),
+    person bigint NOT NULL,
     code bigint NOT NULL
 );
 CREATE INDEX fix_code_code_idx ON dbanon.fix_code (code);

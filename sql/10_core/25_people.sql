@@ -1,0 +1,22 @@
+-- Who is who: people are compared across datasets by a keyed hash of their names, never by the names.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.dataset_key(dataset_id bigint) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN d.own_subjects THEN sha256(p.key || int8send(d.dataset_id)) ELSE p.key END
+    FROM ONLY dbanon.dataset d JOIN ONLY dbanon.population p ON p.population_id = d.population_id
+    WHERE d.dataset_id = dataset_key.dataset_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.dataset_key(bigint) IS
+'The key with which the names of a dataset''s subjects are hashed: its population''s, or one of its own where each row is a subject.';
+
+-- Without settings of its own, so that the planner puts its body into the statement: it is called for millions of names.
+CREATE OR REPLACE FUNCTION dbanon_internal.person_code(key bytea, subject text) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS $$
+    SELECT ('x' OPERATOR(pg_catalog.||) pg_catalog.encode(pg_catalog.substring(
+        pg_catalog.sha256(key OPERATOR(pg_catalog.||) pg_catalog.convert_to(subject, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION dbanon_internal.person_code(bytea, text) IS
+'The code of a person in a population: 64 bits of a keyed hash of the name. That two of ten million people share one has a chance of 1 to 300,000.';
