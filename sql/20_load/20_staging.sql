@@ -115,7 +115,7 @@ BEGIN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
                 dataset, sites, known.srid, srid
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
-                  HINT = format('Give srid => %s, or load trajectories and sites into a new dataset.', known.srid);
+                  HINT = format('Give srid => %s.', known.srid);
     END IF;
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;

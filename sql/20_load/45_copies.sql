@@ -87,9 +87,9 @@ SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
 AS $$
     -- A code is shared where one person alone has it in each of the two datasets, and not the same one. Positions on a coarse grid, and
-    -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one. Measured on
-    -- generated cities and on taxis at 1 m to 1 km, the share between two halves of the people was at most 1.4 times that within the halves:
-    -- a copy has 5 times as much, and 1 %. Half is always enough: chance gave at most 13 %.
+    -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
+    -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
+    -- has 5 times as much, and 1 %; half is always enough.
     WITH mine AS MATERIALIZED (
         SELECT f.code, min(f.person) AS person, count(DISTINCT f.person) AS people
         FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id GROUP BY f.code
