@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon import load, releases, retention
 from dbanon._progress import Progress, silent
 from dbanon.connection import Connection, errors_translated
+from dbanon.load.datasets import People
 
 if TYPE_CHECKING:
     from dbanon.load.datasets import Mode
@@ -38,6 +39,8 @@ class Datasets:
         bbox: load.Box | None = None,
         drop_outliers: bool = False,
         subject_per_day: bool = False,
+        population: str | None = None,
+        settle_s: int | None = None,
         progress: Progress = silent,
     ) -> load.LoadReport:
         """Load one fix a row from CSV (also gzipped) or Parquet files.
@@ -49,7 +52,7 @@ class Datasets:
         dataset : str
         columns : dbanon.load.Columns, optional
             Names of the columns; ``subject``, ``time``, ``x`` and ``y`` by default.
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day, population, settle_s
             As for `dbanon.load.Options`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
@@ -64,6 +67,7 @@ class Datasets:
         options = load.Options(
             dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
             split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
+            population=population, settle_s=settle_s,
         )  # fmt: skip
         paths = [Path(f) for f in files]
         with errors_translated():
@@ -85,6 +89,8 @@ class Datasets:
         bbox: load.Box | None = None,
         drop_outliers: bool = False,
         subject_per_day: bool = False,
+        population: str | None = None,
+        settle_s: int | None = None,
         progress: Progress = silent,
     ) -> load.LoadReport:
         """Load one fix a row from a table or view of the same database.
@@ -95,7 +101,7 @@ class Datasets:
             As in SQL, with its schema where the search path does not lead to it.
         dataset : str
         columns : dbanon.load.TableColumns
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day
+        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day, population, settle_s
             As for `dbanon.load.Options`.
         progress : callable, optional
 
@@ -109,6 +115,7 @@ class Datasets:
         options = load.Options(
             dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
             split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
+            population=population, settle_s=settle_s,
         )  # fmt: skip
         with errors_translated():
             return load.import_trajectories(self.connection, table, options, columns=columns, progress=progress)
@@ -251,6 +258,8 @@ class Datasets:
         grid_m: float = 1.0,
         grid_s: int = 1,
         mode: "Mode" = "create",
+        population: str | None = None,
+        settle_s: int | None = None,
         progress: Progress = silent,
     ) -> "SynthReport":
         """Generate moving objects and their requests into a dataset.
@@ -264,7 +273,7 @@ class Datasets:
             First position: ISO 8601 with a zone, or unix seconds.
         nodes, edges, srid, lon, lat, limits_kmh
             Another network than the built-in city, as for `dbanon.synth.Plan`.
-        grid_m, grid_s, mode
+        grid_m, grid_s, mode, population, settle_s
             As for `load_trajectories`.
         progress : callable, optional
 
@@ -284,8 +293,9 @@ class Datasets:
         )  # fmt: skip
         with errors_translated():
             return synth.into_database(
-                self.connection, plan, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress
-            )
+                self.connection, plan, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode,
+                people=People(population=population, settle_s=settle_s), progress=progress,
+            )  # fmt: skip
 
     def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
         """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data."""

@@ -345,7 +345,7 @@ COMMENT ON COLUMN dbanon.exposure.period IS 'The times.';
 COMMENT ON TABLE dbanon.fix_code IS 'Hashes of some of the fixes of datasets, by which a copy under other names is recognised.';
 COMMENT ON COLUMN dbanon.fix_code.dataset_id IS 'The dataset, which may have been dropped.';
 COMMENT ON COLUMN dbanon.fix_code.person IS 'The person''s code.';
-COMMENT ON COLUMN dbanon.fix_code.code IS 'A hash of three successive fixes with the installation''s key, kept where it is 0 modulo 64.';
+COMMENT ON COLUMN dbanon.fix_code.code IS 'A hash of three successive fixes with the installation''s key, kept where that of the middle one is 0 modulo 64; or of a fix of a trajectory that has fewer, kept where it is 0 modulo 8.';
 COMMENT ON TABLE dbanon.grouping IS 'Who was hidden with whom in each release ever published: it stays known to an adversary permanently.';
 COMMENT ON COLUMN dbanon.grouping.release_id IS 'The release.';
 COMMENT ON COLUMN dbanon.grouping.period IS 'From when to when.';
@@ -355,7 +355,7 @@ COMMENT ON TABLE dbanon.audit IS 'Who did what and when, append-only; holds no s
 COMMENT ON COLUMN dbanon.audit.audit_id IS 'Key.';
 COMMENT ON COLUMN dbanon.audit.at IS 'When.';
 COMMENT ON COLUMN dbanon.audit.login IS 'Who.';
-COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
+COMMENT ON COLUMN dbanon.audit.action IS 'What was done. To a dataset: create, regrid (or rename), settle (population or settle time), load, change (of rows of a table), drop_load, forget, forget_before, drop, delete; to a run: submit, cancel, reverify, verify, drop; to a release: publish, publish_refused, unpublish, end_readers.';
 COMMENT ON COLUMN dbanon.audit.dataset IS 'The dataset it was about; null for rows of a dataset that is being deleted.';
 COMMENT ON COLUMN dbanon.audit.run_id IS 'The run it was about.';
 COMMENT ON COLUMN dbanon.audit.release IS 'The release it was about.';

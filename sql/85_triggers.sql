@@ -12,6 +12,7 @@ BEGIN
         FROM (
             SELECT 'bump' AS name, relation, 'bump_revision' AS calls, NULL AS event FROM unnest(dbanon_internal.data_tables()) relation
             UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
+            UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
@@ -29,11 +30,15 @@ BEGIN
         FROM (VALUES
             ('guard_update', 'dataset', 'BEFORE', 'UPDATE', 'guard_dataset',
              'ROW WHEN (OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m OR OLD.grid_s <> NEW.grid_s OR OLD.day_zone IS DISTINCT FROM NEW.day_zone)'),
+            ('guard_people', 'dataset', 'BEFORE', 'UPDATE', 'guard_people',
+             'ROW WHEN (OLD.population_id <> NEW.population_id OR OLD.own_subjects <> NEW.own_subjects OR OLD.settle_s > NEW.settle_s)'),
+            ('recode', 'dataset', 'AFTER', 'UPDATE', 'recode_people',
+             'ROW WHEN (OLD.population_id <> NEW.population_id OR OLD.own_subjects <> NEW.own_subjects)'),
             ('guard_srid', 'dataset', 'BEFORE', 'INSERT OR UPDATE OF srid', 'guard_srid', 'ROW'),
             ('delete_rows', 'dataset', 'AFTER', 'DELETE', 'delete_dataset_rows', 'ROW'),
             ('audit_update', 'dataset', 'AFTER', 'UPDATE', 'audit_dataset',
              'ROW WHEN (NEW.dropped_at IS NULL AND (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m '
-             'OR OLD.grid_s <> NEW.grid_s))'),
+             'OR OLD.grid_s <> NEW.grid_s OR OLD.population_id <> NEW.population_id OR OLD.settle_s <> NEW.settle_s))'),
             ('guard_subject', 'trajectory', 'BEFORE', 'UPDATE OF subject, dataset_id', 'guard_subject',
              'ROW WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)'),
             ('guard_update', 'run', 'BEFORE', 'UPDATE', 'guard_run',

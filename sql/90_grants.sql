@@ -13,7 +13,9 @@ GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 GRANT SELECT ON dbanon.dataset, dbanon.fix, dbanon.subject_day, dbanon.load, dbanon.method, dbanon.methods, dbanon.method_parameters, dbanon.datasets, dbanon.run, dbanon.runs,
     dbanon.workers, dbanon.verification, dbanon.release, dbanon.releases, dbanon.alembic_version TO @operator@, @worker@;
 GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
-GRANT INSERT (name, srid, grid_m, grid_s, day_zone), UPDATE (srid, grid_m, grid_s, day_zone) ON dbanon.dataset TO @operator@;
+GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
+    UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
+GRANT SELECT (population_id, name) ON dbanon.population TO @operator@, @worker@;
 GRANT INSERT (load_id, part_of, dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT UPDATE ON dbanon.run TO @worker@;
@@ -46,7 +48,8 @@ GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), db
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
-    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(), dbanon_internal.copied_notices(bigint),
+    dbanon_internal.population_id(text),
     dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 

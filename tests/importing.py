@@ -31,6 +31,16 @@ def settle(connection: psycopg.Connection) -> psycopg.Connection:
     return connection
 
 
+def release_by_hand(connection: psycopg.Connection, dataset: str) -> None:
+    """Record a release of a dataset, without rows: the fact that there was one."""
+    connection.execute(
+        "WITH run AS (INSERT INTO dbanon.run (dataset_id, method, algorithm) "
+        "SELECT dataset_id, 'tp-aware', 'traj-anon' FROM dbanon.dataset WHERE name = %s RETURNING run_id) "
+        "INSERT INTO dbanon.release (name, run_id, digest, rows) SELECT 'r' || run_id, run_id, '', 0 FROM run",
+        [dataset],
+    )
+
+
 def table(connection, name, columns, rows):
     connection.execute(f"CREATE TABLE public.{name} ({columns})")
     marks = ", ".join(["%s"] * (columns.count(",") + 1))

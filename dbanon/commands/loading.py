@@ -48,6 +48,17 @@ PerDay = Annotated[
         "--subject-per-day", help="Make each day of a subject, from midnight to midnight in --tz (else UTC), its own."
     ),
 ]
+Population = Annotated[
+    str | None,
+    typer.Option(
+        "--population",
+        help="Within it a subject's name means one person in all datasets; made when first named. Else 'default'.",
+    ),
+]
+Settle = Annotated[
+    int | None,
+    typer.Option("--settle-s", help="How long somebody may stay where a snapshot shows them (s). Else 900."),
+]
 Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Replace an existing dataset's trajectories; requests and sites stay.")
@@ -92,6 +103,8 @@ def load_trajectories(
     bbox: Box = None,
     drop_outliers: DropOutliers = False,
     subject_per_day: PerDay = False,
+    population: Population = None,
+    settle_s: Settle = None,
     append: Append = False,
     replace: Replace = False,
 ) -> None:
@@ -104,7 +117,7 @@ def load_trajectories(
         lambda database, progress: database.load_trajectories(
             files, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
             split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
-            progress=progress,
+            population=population, settle_s=settle_s, progress=progress,
         )
     )  # fmt: skip
 
@@ -128,6 +141,8 @@ def import_table(
     bbox: Box = None,
     drop_outliers: DropOutliers = False,
     subject_per_day: PerDay = False,
+    population: Population = None,
+    settle_s: Settle = None,
     append: Append = False,
     replace: Replace = False,
 ) -> None:
@@ -140,7 +155,7 @@ def import_table(
         lambda database, progress: database.import_trajectories(
             table, dataset=dataset, columns=columns, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
             split_gap_s=split_gap_s, bbox=box, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
-            progress=progress,
+            population=population, settle_s=settle_s, progress=progress,
         )
     )  # fmt: skip
 
@@ -370,6 +385,8 @@ def generate(
     lat: Annotated[float | None, typer.Option(help="Latitude of the middle of a network without a place.")] = None,
     grid_m: Annotated[float, typer.Option(help="Side of a space cell of the dataset in metres.")] = 1.0,
     grid_s: Annotated[int, typer.Option(help="Length of a time slot of the dataset in seconds.")] = 1,
+    population: Population = None,
+    settle_s: Settle = None,
     append: Annotated[bool, typer.Option("--append", help="Add more subjects to an existing dataset.")] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace all that is in an existing dataset, or the CSV files.")
@@ -392,10 +409,10 @@ def generate(
         "limits_kmh": None if limits is None else synth.limits_kmh(limits),
     }  # fmt: skip
     if csv is not None:
-        if append or grid_m != 1.0 or grid_s != 1:
+        if append or grid_m != 1.0 or grid_s != 1 or (population, settle_s) != (None, None):
             raise ParameterError(
-                "--append, --grid-m and --grid-s are for datasets. Got one with --csv; leave it out, and give the grid "
-                "when you load the files."
+                "--append, --grid-m, --grid-s, --population and --settle-s are for datasets. Got one with --csv; leave "
+                "it out, and give it when you load the files."
             )
         with report.Progress() as progress:
             wanted = synth.Plan(start_s=synth.start_seconds(start), **plan)
@@ -404,6 +421,7 @@ def generate(
         mode = _mode(append, replace)
         with open_database() as database, report.Progress() as progress:
             made = database.synth(
-                str(dataset), start=start, grid_m=grid_m, grid_s=grid_s, mode=mode, progress=progress, **plan
-            )
+                str(dataset), start=start, grid_m=grid_m, grid_s=grid_s, mode=mode, population=population,
+                settle_s=settle_s, progress=progress, **plan,
+            )  # fmt: skip
     show(lambda: report.synth_text(made), lambda: report.synth_json(made))

@@ -21,7 +21,7 @@ from psycopg.types.json import Jsonb
 from dbanon._progress import Progress, silent
 from dbanon.connection import PIN_PATH, errors_translated
 from dbanon.errors import DataError, choose_one
-from dbanon.load import _parse, _staging, _trajectories
+from dbanon.load import _parse, _staging, _trajectories, datasets
 from dbanon.load._bbox import Box
 from dbanon.load._staging import LoadReport
 from dbanon.load._tables import PlaceColumns, load_places, load_quasi_identifiers, load_requests
@@ -79,6 +79,10 @@ class Options:
         Leave out what lies far outside the rest, in place or time, and not only count it.
     subject_per_day : bool
         Cut subjects at each midnight of `tz`, UTC unless given: each day is a separate record, of the same person.
+    population : str, optional
+        Within it a subject's name means one person in all datasets; made when first named, ``default`` unless given.
+    settle_s : int, optional
+        How many seconds somebody may stay where a snapshot shows them; 900 unless given.
     """
 
     dataset: str
@@ -92,12 +96,15 @@ class Options:
     bbox: Box | None = None
     drop_outliers: bool = False
     subject_per_day: bool = False
+    population: str | None = None
+    settle_s: int | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Name them as the SQL functions do."""
         return {
             **vars(self),
             "srid": None if self.srid is None else min(self.srid, 2**31 - 1),  # a larger one exists as little
+            "settle_s": datasets.fitting(self.settle_s),
             "bbox": None if self.bbox is None else [float(side) for side in self.bbox],
             "day_zone": (self.tz or "UTC") if self.subject_per_day else None,
         }
@@ -107,17 +114,18 @@ class Options:
 
 _BEGIN = """SELECT geographic, first_number FROM dbanon_internal.begin_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::float8, %(split_gap_s)s::float8,
-    %(bbox)s::float8[], %(day_zone)s)"""
+    %(bbox)s::float8[], %(day_zone)s, %(population)s, %(settle_s)s::integer, %(alone)s)"""
 _JUDGE = "SELECT dbanon_internal.judge_suspects(0, %(geographic)s, %(bbox)s::float8[])"
 _MADE = """rows_kept, quarantined, trajectories, subjects, days, far, first_time AT TIME ZONE 'UTC' AS first_time,
     last_time AT TIME ZONE 'UTC' AS last_time"""
 _FINISH = f"""SELECT load_id, file_rows AS rows_read, target AS srid, {_MADE} FROM dbanon_internal.finish_load(
     %(dataset)s, %(mode)s, %(crs)s, %(srid)s::integer, %(grid_m)s::float8, %(grid_s)s::integer, %(split_gap_s)s::float8,
-    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s, %(day_zone)s)"""
+    %(drop_outliers)s, %(sources)s, %(read)s::bigint[], %(cells)s, %(alone)s, %(swap)s, %(none)s, %(day_zone)s,
+    %(population)s, %(settle_s)s::integer)"""
 _IMPORT = f"""SELECT load_id, rows_read, srid, {_MADE} FROM dbanon.import_trajectories(
     %(table)s::oid, %(dataset)s, %(subject)s, %(time)s, %(geom)s, %(trip)s, %(crs)s, %(srid)s::integer,
     %(grid_m)s::float8, least(%(grid_s)s::numeric, 2147483647)::integer, %(mode)s, %(split_gap_s)s::float8, %(tz)s,
-    %(bbox)s::float8[], %(drop_outliers)s, %(subject_per_day)s)"""
+    %(bbox)s::float8[], %(drop_outliers)s, %(subject_per_day)s, %(population)s, %(settle_s)s::integer)"""
 
 
 def load_trajectories(
@@ -158,7 +166,11 @@ def load_trajectories(
     columns.check()
     _trajectories.refuse_names_of_each_other(columns.x, columns.y)
     source = Files(tuple(files), columns, options.tz, options.bbox)
-    arguments = {**options.arguments(), "crs": options.crs or "EPSG:4326"}
+    arguments = {
+        **options.arguments(),
+        "crs": options.crs or "EPSG:4326",
+        "alone": columns.subject == _trajectories.ITS_OWN,
+    }
     with errors_translated(), connection.transaction(), _staging.notices_of(connection, progress) as notices:
         connection.execute("SELECT dbanon_internal.check_days(%s, %s)", [columns.subject, options.subject_per_day])
         begun = connection.execute(_BEGIN, arguments).fetchone()
@@ -170,7 +182,6 @@ def load_trajectories(
             "sources": source.sources,
             "read": staging.read,
             "cells": Jsonb(staging.cells),
-            "alone": columns.subject == _trajectories.ITS_OWN,
             "swap": source.remedy,
             "none": staging.remedy,
         }

@@ -182,6 +182,7 @@ def into_database(
     grid_m: float = 1.0,
     grid_s: int = 1,
     mode: datasets.Mode = "create",
+    people: datasets.People | None = None,
     progress: Progress = silent,
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
@@ -196,6 +197,8 @@ def into_database(
     mode : {"create", "append", "replace"}
         As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there, and
         ``replace`` replaces the requests too.
+    people : dbanon.load.datasets.People, optional
+        The dataset's population and settle time, where they are not the default.
     progress : callable
         Called with a stage, what is done and the total or None.
 
@@ -209,11 +212,13 @@ def into_database(
     tally = _Tally()
     network = plan.network()
     with errors_translated(), connection.transaction():
-        old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None)
+        old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None, people=people)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
         scenario = tally.timed("routes_s", Scenario.of, plan, network)
-        dataset_id = datasets.write(connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s)
+        dataset_id = datasets.write(
+            connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s, people=people
+        )
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
         first = 0

@@ -103,7 +103,8 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'The SRID, the grids and the zone of days of a dataset that was ever published must stay. Got others.'
-            USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.', HINT = 'Load the data into another dataset.';
+            USING ERRCODE = 'DA007', DETAIL = 'A release says on which grid it was made.',
+                  HINT = 'Leave them; a coarser grid is a parameter of most methods.';
     END IF;
     NEW.revision := greatest(NEW.revision, OLD.revision + 1);
     RETURN NEW;
@@ -112,6 +113,25 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.guard_dataset() IS
 'Keeps the SRID of a dataset that has trajectories, sites, points of interest or cells, and SRID and grids of one that
 was ever published; raises its revision when its grid changes.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_people() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- A publication that has begun holds the dataset, and comes first.
+    IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
+        RAISE EXCEPTION 'A dataset that was ever published must stay in its population, and its settle time may only grow. ''%'' is in '
+                        'population ''%'' with % seconds.', OLD.name,
+                (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id), OLD.settle_s
+            USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with those before it by who is who.',
+                  HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_people() IS
+'Keeps the population and the naming of subjects of a dataset that was ever published, and lets its settle time only grow.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_srid() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -135,6 +155,8 @@ BEGIN
     FOREACH relation IN ARRAY dbanon_internal.data_tables() LOOP
         EXECUTE format('DELETE FROM dbanon.%I WHERE dataset_id = $1', relation) USING OLD.dataset_id;
     END LOOP;
+    DELETE FROM ONLY dbanon.fix_code f WHERE f.dataset_id = OLD.dataset_id AND NOT EXISTS (
+        SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id);
     RETURN NULL;
 END
 $$;

@@ -25,6 +25,12 @@ BEGIN
             FROM added a ORDER BY a.dataset_id;
     ELSIF TG_OP = 'DELETE' THEN
         INSERT INTO dbanon.audit (action, dataset) SELECT 'delete', c.name FROM changed c ORDER BY c.dataset_id;
+    ELSIF (NEW.population_id, NEW.settle_s) <> (OLD.population_id, OLD.settle_s) THEN
+        INSERT INTO dbanon.audit (action, dataset, detail)
+            SELECT 'settle', NEW.name, jsonb_build_object('population', p.name, 'settle_s', NEW.settle_s,
+                'was', jsonb_build_object('population', o.name, 'settle_s', OLD.settle_s))
+            FROM ONLY dbanon.population p, ONLY dbanon.population o
+            WHERE p.population_id = NEW.population_id AND o.population_id = OLD.population_id;
     ELSE
         INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('regrid', NEW.name,
             jsonb_build_object('srid', NEW.srid, 'grid_m', NEW.grid_m, 'grid_s', NEW.grid_s, 'was', jsonb_build_object(
@@ -34,7 +40,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_dataset() IS
-'Writes who made, deleted, renamed or regridded a dataset.';
+'Writes who made, deleted, renamed or regridded a dataset, or gave it another population or settle time.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_load() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER

@@ -29,8 +29,8 @@ COMMENT ON FUNCTION dbanon_internal.check_dataset(text, text, double precision, 
 'Refuses what no dataset can be called or have for a grid.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.claim_dataset(
-    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer, day_zone text DEFAULT NULL)
-RETURNS dbanon.dataset
+    dataset text, mode text, grid_m double precision, grid_s double precision, srid integer, day_zone text, population text,
+    settle_s integer, own_subjects boolean) RETURNS dbanon.dataset
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -40,6 +40,7 @@ DECLARE
     releases bigint;
 BEGIN
     PERFORM dbanon_internal.check_dataset(dataset, mode, grid_m, grid_s);
+    PERFORM dbanon_internal.check_people(population, settle_s);
     PERFORM dbanon_internal.lock_dataset(dataset);
     IF mode = 'create' THEN
         IF EXISTS (SELECT FROM dbanon.dataset d WHERE d.name = claim_dataset.dataset AND d.dropped_at IS NULL) THEN
@@ -62,24 +63,34 @@ BEGIN
                     coalesce('days of ' || old.day_zone, 'whole subjects'), coalesce('days of ' || nullif(day_zone, ''), 'whole subjects')
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is cut in one time zone, or not at all.',
                       HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
+        ELSIF own_subjects <> old.own_subjects THEN
+            -- A number that stands for one row could be the name of somebody.
+            RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', dataset,
+                    dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(own_subjects)
+                USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
+                      HINT = 'Load it into a dataset of its own.';
         END IF;
-        RETURN old;
+        RETURN dbanon_internal.set_people(old, population, settle_s);
     END IF;
     -- Replacing is left: the runs go with the data, which those that were published must not.
     SELECT count(*) INTO releases FROM dbanon.release l JOIN dbanon.run r USING (run_id) WHERE r.dataset_id = old.dataset_id;
     IF releases > 0 THEN
         RAISE EXCEPTION 'A dataset to replace must have no releases, since what was published stays known. ''%'' has %, withdrawn ones '
                         'included.', dataset, releases
-            USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.', HINT = 'Load into a new dataset.';
+            USING ERRCODE = 'DA011', DETAIL = 'Who was hidden with whom must stay known here, too.',
+                  HINT = 'Add to it with mode => ''append''. The same people in another dataset are compared with these releases, too.';
     END IF;
-    RETURN old;
+    RETURN dbanon_internal.set_people(old, population, settle_s);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.claim_dataset(text, text, double precision, double precision, integer, text) IS
-'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it.';
+COMMENT ON FUNCTION dbanon_internal.claim_dataset(
+    text, text, double precision, double precision, integer, text, text, integer, boolean) IS
+'Keeps others from loading into a dataset until the transaction ends, and checks that the mode fits it; gives one that exists the
+population and settle time named.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.write_dataset(
-    dataset text, mode text, srid integer, grid_m double precision, grid_s integer, day_zone text DEFAULT NULL) RETURNS bigint
+    dataset text, mode text, srid integer, grid_m double precision, grid_s integer, day_zone text, population text, settle_s integer,
+    own_subjects boolean) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -88,7 +99,9 @@ DECLARE
     sites bigint;
 BEGIN
     IF mode = 'create' THEN
-        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone) VALUES (dataset, srid, grid_m, grid_s, day_zone)
+        INSERT INTO dbanon.dataset AS d (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects)
+        VALUES (dataset, srid, grid_m, grid_s, day_zone, dbanon_internal.population_id(coalesce(population, 'default')),
+                coalesce(settle_s, 900), own_subjects)
         RETURNING d.dataset_id INTO known.dataset_id;
         RETURN known.dataset_id;
     END IF;
@@ -102,19 +115,19 @@ BEGIN
         RAISE EXCEPTION 'A dataset must stay in the reference system of its sites. ''%'' has % in SRID % and would be in %.',
                 dataset, sites, known.srid, srid
             USING ERRCODE = 'DA011', DETAIL = 'Sites stay when trajectories are replaced.',
-                  HINT = format('Give srid => %s, or load trajectories and sites into a new dataset.', known.srid);
+                  HINT = format('Give srid => %s.', known.srid);
     END IF;
     -- Runs describe the data that go; drop_run refuses those that are published or being worked on.
     PERFORM dbanon.drop_run(r.run_id) FROM dbanon.run r WHERE r.dataset_id = known.dataset_id ORDER BY r.run_id;
     DELETE FROM dbanon.trajectory t WHERE t.dataset_id = known.dataset_id;
     UPDATE dbanon.dataset d SET srid = write_dataset.srid, grid_m = write_dataset.grid_m, grid_s = write_dataset.grid_s,
-        day_zone = write_dataset.day_zone
-    WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone)
-        IS DISTINCT FROM (write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s, write_dataset.day_zone);
+        day_zone = write_dataset.day_zone, own_subjects = write_dataset.own_subjects
+    WHERE d.dataset_id = known.dataset_id AND (d.srid, d.grid_m, d.grid_s, d.day_zone, d.own_subjects) IS DISTINCT FROM (
+        write_dataset.srid, write_dataset.grid_m, write_dataset.grid_s, write_dataset.day_zone, write_dataset.own_subjects);
     RETURN known.dataset_id;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer, text) IS
+COMMENT ON FUNCTION dbanon_internal.write_dataset(text, text, integer, double precision, integer, text, text, integer, boolean) IS
 'Creates a dataset that was claimed, or empties it of trajectories and runs to replace it; what else was loaded into it stays.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_metric(srid integer) RETURNS void
@@ -240,7 +253,7 @@ COMMENT ON FUNCTION dbanon_internal.raise_notice(text) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.begin_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s double precision,
-    split_gap_s double precision, bbox double precision[], day_zone text,
+    split_gap_s double precision, bbox double precision[], day_zone text, population text, settle_s integer, alone boolean,
     OUT source_srid integer, OUT geographic boolean, OUT first_number bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -255,7 +268,7 @@ BEGIN
                   HINT = 'Change it to one such as split_gap_s => 3600, or leave it out.';
     END IF;
     -- The dataset first, so that two loads of one name do not both read a large source.
-    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone);
+    old := dbanon_internal.claim_dataset(dataset, mode, grid_m, grid_s, srid, day_zone, population, settle_s, alone);
     meant := dbanon_internal.reference_system(crs);
     PERFORM dbanon_internal.check_bbox(bbox, meant.geographic);
     PERFORM dbanon_internal.check_metric(CASE WHEN mode = 'append' THEN old.srid ELSE srid END);
@@ -274,5 +287,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_load(
-    text, text, text, integer, double precision, double precision, double precision, double precision[], text) IS
+    text, text, text, integer, double precision, double precision, double precision, double precision[], text, text, integer, boolean) IS
 'Claims the dataset for a load of trajectories, checks what was asked for, and makes the staging tables.';

@@ -235,7 +235,7 @@ DECLARE
     repeats bigint;
 BEGIN
     -- Two rows of the same time and place may be two people, so none is left out. Rows are compared as what is stored of them: the time,
-    -- and the place or the bounds of a shape to the millimetre. Those added earlier may be fixes of a line; each counts as one.
+    -- and the place or the bounds of a shape to the millimetre.
     SELECT sum(s.added)::bigint AS added, coalesce(sum(s.added) FILTER (WHERE s.added < s.every), 0)::bigint AS again,
         coalesce(sum(s.added - 1) FILTER (WHERE s.added = s.every), 0)::bigint AS twins
     INTO counted
@@ -243,11 +243,7 @@ BEGIN
           FROM (SELECT r.trajectory_id > newest_before AS is_new, @postgis@.ST_M(r.path) AS t,
                     @postgis@.Box3D(coalesce(r.shape, r.path)) AS b
                 FROM dbanon.trajectory r
-                WHERE r.dataset_id = copies_notice.dataset_id AND @postgis@.ST_NPoints(r.path) = 1
-                UNION ALL
-                SELECT false, @postgis@.ST_M(p.geom), @postgis@.Box3D(p.geom)
-                FROM dbanon.trajectory r CROSS JOIN LATERAL @postgis@.ST_DumpPoints(r.path) p
-                WHERE r.dataset_id = copies_notice.dataset_id AND @postgis@.ST_NPoints(r.path) > 1 OFFSET 0) p
+                WHERE r.dataset_id = copies_notice.dataset_id OFFSET 0) p
           GROUP BY p.t, round(@postgis@.ST_XMin(p.b) * 1000), round(@postgis@.ST_YMin(p.b) * 1000),
               round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
     WHERE s.added > 0;

@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION dbanon_internal.finish_load(
     dataset text, mode text, crs text, srid integer, grid_m double precision, grid_s integer, split_gap_s double precision,
     drop_outliers boolean, sources text[], rows_read bigint[], cells jsonb, alone boolean, swap_remedy text, remedy text,
-    day_zone text)
+    day_zone text, population text, settle_s integer)
 RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -41,7 +41,7 @@ BEGIN
     -- Then the same question for single rows, after which most of a file may turn out to be swapped.
     PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
-    into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone);
+    into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone, population, settle_s, alone);
     -- What is added is cut into days as the dataset is, whatever the call said.
     IF mode = 'append' THEN
         zone := (dbanon_internal.known_dataset(dataset)).day_zone;
@@ -65,13 +65,15 @@ BEGIN
     PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
     PERFORM dbanon_internal.raise_notice(copies);
+    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset) n (notice);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read, drawn) w LOOP
         RETURN NEXT;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.finish_load(
-    text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text, text) IS
+    text, text, text, integer, double precision, integer, double precision, boolean, text[], bigint[], jsonb, boolean, text, text, text, text,
+    integer) IS
 'Makes trajectories of what was staged since dbanon_internal.begin_load, and the record of it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.shapes_notice(shapes bigint) RETURNS text
@@ -209,7 +211,8 @@ COMMENT ON FUNCTION dbanon_internal.check_days(text, boolean) IS
 
 CREATE OR REPLACE FUNCTION dbanon_internal.import_fixes(
     source regclass, dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
-    grid_s integer, mode text, split_gap_s double precision, tz text, bbox double precision[], drop_outliers boolean, subject_per_day boolean)
+    grid_s integer, mode text, split_gap_s double precision, tz text, bbox double precision[], drop_outliers boolean, subject_per_day boolean,
+    population text, settle_s integer)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     target integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -230,7 +233,8 @@ BEGIN
     described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
-    begun := dbanon_internal.begin_load(dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox, day_zone);
+    begun := dbanon_internal.begin_load(
+        dataset, mode, meant, srid, grid_m, grid_s, split_gap_s, bbox, day_zone, population, settle_s, subject = '-');
     PERFORM dbanon_internal.report_stage('reading ' || described.qualified);
     every := dbanon_internal.stage_fixes(source, subject, "time", geom, trip, tz, begun.source_srid, begun.geographic, begun.first_number, bbox);
     PERFORM dbanon_internal.check_uncut(trip, split_gap_s);
@@ -242,19 +246,20 @@ BEGIN
         subject = '-',
         format('The geometries of column ''%s'' have them the other way round; swap them in a view, with ST_FlipCoordinates, and '
                'import that.', geom),
-        'Check which columns are named, crs, bbox and the times.', day_zone);
+        'Check which columns are named, crs, bbox and the times.', day_zone, population, settle_s);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.import_fixes(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, boolean) IS
+    boolean, boolean, text, integer) IS
 'Does the work of dbanon.import_trajectories.';
 
 CREATE OR REPLACE FUNCTION dbanon.import_trajectories(
     source regclass, dataset text, subject text DEFAULT 'subject', "time" text DEFAULT 'time', geom text DEFAULT 'geom',
     trip text DEFAULT NULL, crs text DEFAULT NULL, srid integer DEFAULT NULL, grid_m double precision DEFAULT 1, grid_s integer DEFAULT 1,
     mode text DEFAULT 'create', split_gap_s double precision DEFAULT NULL, tz text DEFAULT NULL, bbox double precision[] DEFAULT NULL,
-    drop_outliers boolean DEFAULT false, subject_per_day boolean DEFAULT false)
+    drop_outliers boolean DEFAULT false, subject_per_day boolean DEFAULT false, population text DEFAULT NULL,
+    settle_s integer DEFAULT NULL)
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb, trajectories bigint, subjects bigint,
     srid integer, first_time timestamptz, last_time timestamptz, far jsonb, days bigint)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -263,11 +268,11 @@ AS $$
     -- In PL/pgSQL no result could be called srid, as an argument is.
     SELECT * FROM dbanon_internal.import_fixes(
         source, dataset, subject, "time", geom, trip, crs, srid, grid_m, grid_s, mode, split_gap_s, tz, bbox, drop_outliers,
-        coalesce(subject_per_day, false))
+        coalesce(subject_per_day, false), population, settle_s)
 $$;
 COMMENT ON FUNCTION dbanon.import_trajectories(
     regclass, text, text, text, text, text, text, integer, double precision, integer, text, double precision, text, double precision[],
-    boolean, boolean) IS
+    boolean, boolean, text, integer) IS
 'Loads one fix a row from a table or view, which it reads with the rights of the caller. Takes: source; dataset, its
 name; subject, the column of the person or vehicle (''-'': every row is its own); time, that of the time: a timestamp, a
 date, or a number of unix seconds or milliseconds; geom, that of the position: a point, or a shape, whose bounding rectangle
@@ -276,7 +281,8 @@ srid, a metric one for the dataset, else the UTM zone of the data; grid_m and gr
 create, append or replace; split_gap_s: trajectories are cut where more seconds lie between two fixes; tz, the zone of times
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
-day is a separate record, of the same person (dbanon.subject_day). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
+all datasets, made when first named (default); settle_s, how many seconds somebody may stay where a snapshot shows them (900). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
 zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
 stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>

@@ -547,6 +547,27 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, jsonb, text) IS
 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    copied text[];
+BEGIN
+    SELECT array_agg(coalesce(c.name, 'one that was dropped') ORDER BY c.name) INTO copied
+        FROM ONLY dbanon.run r CROSS JOIN LATERAL dbanon_internal.copied_from(r.dataset_id) c WHERE r.run_id = check_copies.run_id;
+    IF copied IS NOT NULL AND allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
+                        'of run % has fixes of %.', run_id, array_to_string(copied, ', ')
+            USING ERRCODE = 'DA010', DETAIL = 'What both say of one person is not compared: only names say who is who.',
+                  HINT = 'Append to the other dataset instead; or, knowing this, allow_overlap => true with reason => ''...''.';
+    END IF;
+    RETURN copied;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_copies(bigint, boolean) IS
+'Refuses a run on a copy, under other names, of a dataset that has releases, and names these.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -554,13 +575,14 @@ AS $$
 DECLARE
     found record;
     others text;
+    copies jsonb := jsonb_build_object('copies', dbanon_internal.check_copies(run_id, allow_overlap));
 BEGIN
     SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
-    IF allow_overlap AND found.below = 0 THEN
+    IF allow_overlap AND found.below = 0 AND copies = '{"copies": null}' THEN
         RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
     END IF;
     IF found.relation = 'disjoint' THEN
-        RETURN NULL;
+        RETURN nullif(copies, '{"copies": null}');
     END IF;
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
@@ -575,7 +597,7 @@ BEGIN
         RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for everybody; % are promised.',
             others, found.smallest_crowd, found.k;
     END IF;
-    RETURN to_jsonb(found);
+    RETURN jsonb_strip_nulls(to_jsonb(found) || copies);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS

@@ -347,7 +347,7 @@ BEGIN
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, span, reach, content)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
-                    CASE WHEN (overlap ->> 'below')::bigint > 0 THEN publish.reason END, dbanon_internal.run_span(publish.run_id),
+                    CASE WHEN (overlap ->> 'below')::bigint > 0 OR overlap ? 'copies' THEN publish.reason END, dbanon_internal.run_span(publish.run_id),
                     dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END);
         -- Last: from here to the end of the transaction analysts wait for the view.

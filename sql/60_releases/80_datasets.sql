@@ -142,22 +142,6 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.erase_sources(bigint, timestamptz) IS
 'Deletes the rejected rows, and the names of the sources, of loads of which nothing is left or that were before a time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.forget_codes(dataset_id bigint) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT
-SET search_path = pg_catalog, pg_temp
-AS $$
-    DELETE FROM dbanon.fix_code f
-    WHERE f.dataset_id = forget_codes.dataset_id
-      AND NOT EXISTS (SELECT FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = forget_codes.dataset_id)
-      AND NOT EXISTS (
-          SELECT FROM (SELECT DISTINCT t.subject COLLATE "C" AS subject FROM dbanon.trajectory t
-                       WHERE t.dataset_id = forget_codes.dataset_id) s
-          WHERE f.person = substring(sha256((SELECT dbanon_internal.person_key(forget_codes.dataset_id)) || convert_to(s.subject, 'UTF8')), 1, 16))
-$$;
-COMMENT ON FUNCTION dbanon_internal.forget_codes(bigint) IS
-'Deletes the hashes of fixes of people who have no trajectory left in a dataset that was never published: where they are loaded next is no
-copy of it.';
-
 CREATE OR REPLACE FUNCTION dbanon_internal.live_names(dataset_id bigint, since timestamptz, OUT named text, OUT withdraw text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -202,7 +186,6 @@ BEGIN
         FROM (SELECT d.what, d.rows FROM dbanon_internal.delete_data(held, first.load_id) d
               UNION ALL SELECT 'runs dropped', dbanon_internal.drop_unpublished(held, first.loaded_at)) g;
     UPDATE dbanon.load l SET dropped_at = now() WHERE first.load_id IN (l.load_id, l.part_of);
-    PERFORM dbanon_internal.forget_codes(held);
     INSERT INTO dbanon.audit (action, dataset, detail) VALUES ('drop_load', about, counts::jsonb || jsonb_build_object('load_id', first.load_id));
     PERFORM dbanon_internal.forget_statistics();
     RETURN QUERY SELECT c.key, c.value::bigint FROM json_each_text(counts) c;
@@ -233,7 +216,6 @@ BEGIN
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT e.what, e.rows FROM dbanon_internal.erase_before(held, before) e
               UNION ALL SELECT s.what, s.rows FROM dbanon_internal.erase_sources(held, before) s) g;
-    PERFORM dbanon_internal.forget_codes(held);
     SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
         INTO live, withdraw
         FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id

@@ -224,13 +224,10 @@ def test_adding_rows_of_their_own_is_refused_if_half_are_there(connection, write
     assert _stored(connection) == before
 
 
-def test_rows_of_their_own_are_compared_with_fixes_of_lines_and_with_no_other_dataset(connection, write):
-    lines = write(HEAD + "a,0,1,1\na,1,2,1\na,2,3,1\n", "lines.csv")
-    _load(connection, lines, crs="EPSG:32610", srid=32610)
-    same = write("time,x,y\n1,2,1\n")
-    assert _load(connection, same, dataset="other", **METRES).notices == ()
-    with refusal(DataError, "1 of the 1 rows"):
-        _load(connection, same, mode="append", **METRES)
+def test_one_row_of_its_own_is_compared_with_no_other_dataset(connection, write):
+    row = write("time,x,y\n1,2,1\n")
+    _load(connection, row, **METRES)
+    assert _load(connection, row, dataset="other", **METRES).notices == ()
 
 
 def test_replacing_rows_of_their_own_by_the_same_is_no_repetition(connection, write):

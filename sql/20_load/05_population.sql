@@ -1,0 +1,59 @@
+-- Whose people may be the same: the population of a dataset, and how long somebody may stay where a snapshot shows them.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_people(population text, settle_s integer) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- As dbanon_internal.check_dataset does: what cannot be seen makes two names look like one.
+    IF btrim(population) = '' OR length(population) > 200 OR population ~ dbanon_internal.hidden_characters() THEN
+        RAISE EXCEPTION 'A population must have a name of 1 to 200 characters that can be seen. Got another.'
+            USING ERRCODE = 'DA011', DETAIL = 'Within it a subject''s name means one person.',
+                  HINT = 'Choose one such as fleet-b, or leave it out.';
+    ELSIF NOT settle_s BETWEEN 0 AND 604800 THEN
+        RAISE EXCEPTION 'The settle time must be a whole number of seconds from 0 to 604,800. Got %.', settle_s
+            USING ERRCODE = 'DA011', DETAIL = 'Snapshots less than this apart are compared.',
+                  HINT = 'Leave it out for settle_s => 900, or choose another.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_people(text, integer) IS
+'Refuses what no population can be called and what is no settle time; NULL is neither given.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.population_id(population text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO dbanon.population AS p (name) SELECT population
+        WHERE NOT EXISTS (SELECT FROM ONLY dbanon.population q WHERE q.name = population) ON CONFLICT (name) DO NOTHING;
+    RETURN (SELECT p.population_id FROM ONLY dbanon.population p WHERE p.name = population);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.population_id(text) IS
+'The key of a population, which is made when first named.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.set_people(dataset dbanon.dataset, population text, settle_s integer) RETURNS dbanon.dataset
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- dbanon_internal.guard_people refuses what a release forbids, before anything is read.
+    dataset.population_id := coalesce(dbanon_internal.population_id(population), dataset.population_id);
+    dataset.settle_s := coalesce(set_people.settle_s, dataset.settle_s);
+    UPDATE dbanon.dataset d SET population_id = dataset.population_id, settle_s = dataset.settle_s
+        WHERE d.dataset_id = dataset.dataset_id AND (d.population_id, d.settle_s) <> (dataset.population_id, dataset.settle_s);
+    RETURN dataset;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.set_people(dbanon.dataset, text, integer) IS
+'Gives a dataset that exists another population or settle time where they are named, and returns its row.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.naming(own_subjects boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN own_subjects THEN 'each row is a subject of its own' ELSE 'a column names them' END
+$$;
+COMMENT ON FUNCTION dbanon_internal.naming(boolean) IS
+'Words how the subjects of a dataset are named.';

@@ -1,0 +1,274 @@
+"""Copies under other names: what loads recognise, what they do not take for one, and what becomes of the codes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import psycopg
+import pytest
+
+from dbanon import load
+from dbanon.load.datasets import Mode
+from tests.acceptance.commands import call
+from tests.facts import names
+from tests.importing import release_by_hand
+
+STEP_S = 30
+START = 1_212_566_400
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """People on random ways: positions in metres by person and instant, and when they are there, in seconds."""
+
+    x: np.ndarray
+    y: np.ndarray
+    t: np.ndarray
+    name: str = "a"
+
+    def rows(self) -> list[str]:
+        people, instants = self.x.shape
+        return [
+            f"{self.name}{i},{self.t[i, j]},{self.x[i, j]:.3f},{self.y[i, j]:.3f}"
+            for i in range(people)
+            for j in range(instants)
+        ]
+
+    def on_grid(self, grid_m: float) -> "Crowd":
+        return replace(self, x=np.floor(self.x / grid_m) * grid_m, y=np.floor(self.y / grid_m) * grid_m)
+
+
+def crowd(seed: int, people: int = 60, instants: int = 100, start: int = START) -> Crowd:
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(0, 20, (2, people, instants)).cumsum(axis=2) + rng.uniform(0, 3000, (2, people, 1))
+    t = start + np.arange(instants) * STEP_S + np.zeros((people, 1), int)
+    return Crowd(5e5 + steps[0], 4e6 + steps[1], t)
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def make(*rows: list[str], name: str = "fixes.csv") -> Path:
+        path = tmp_path / name
+        path.write_text("subject,time,x,y\n" + "".join(f"{row}\n" for part in rows for row in part))
+        return path
+
+    return make
+
+
+def _load(
+    connection: psycopg.Connection,
+    path: Path,
+    dataset: str,
+    *,
+    mode: Mode = "create",
+    columns: load.Columns | None = None,
+    population: str | None = None,
+    split_gap_s: float | None = None,
+) -> list[str]:
+    """Load a file, and return the datasets that notices of copies name; '' for the same one."""
+    options = load.Options(
+        dataset=dataset, mode=mode, crs="EPSG:32610", srid=32610, population=population, split_gap_s=split_gap_s
+    )
+    told = load.load_trajectories(connection, [path], options, columns=columns).notices
+    own = [""] * sum("under two names" in notice for notice in told)
+    return own + [notice.split("'")[1] for notice in told if "under other names" in notice]
+
+
+def _copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
+    """Which datasets with releases this one copies, and how many people of it."""
+    return connection.execute(
+        "SELECT c.name, c.people FROM dbanon.dataset d, dbanon_internal.copied_from(d.dataset_id) c WHERE d.name = %s",
+        [dataset],
+    ).fetchall()
+
+
+def _codes(connection: psycopg.Connection, dataset: str) -> set[tuple[int, int]]:
+    query = "SELECT f.person, f.code FROM dbanon.fix_code f JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = %s"
+    return set(connection.execute(query, [dataset]).fetchall())
+
+
+# ---- what is recognised ----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_under_other_names_and_in_another_order_is_recognised(database, connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    release_by_hand(connection, "first")
+    shuffled = list(np.random.default_rng(2).permutation(replace(walk, name="b").rows()))
+    metres = ("--crs", "EPSG:32610", "--srid", "32610")
+    done = call(database, "load", "trajectories", str(write(shuffled, name="b.csv")), "--dataset", "second", *metres)
+    assert done.code == 0
+    names(done.stderr, "'first'", "other names", "reason")
+    ((dataset, people),) = _copied(connection, "second")
+    assert (dataset, people > 30) == ("first", True)
+
+
+def test_a_copy_that_is_cut_elsewhere_is_recognised(connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    # Each tenth fix is missing, and a line is cut there.
+    rows = [row for i, row in enumerate(replace(walk, name="b").rows()) if i % 10]
+    assert _load(connection, write(rows), "second", split_gap_s=STEP_S + 1) == ["first"]
+
+
+def test_half_of_a_file_added_to_other_people_is_recognised(connection, write):
+    walk = crowd(1)
+    half = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % 2]
+    _load(connection, write(walk.rows()), "first")
+    assert _load(connection, write(crowd(2).rows()), "second") == []
+    assert _load(connection, write(half), "second", mode="append") == ["first"]
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_file_added_to_itself_under_other_names_is_recognised(connection, write, part):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    again = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % part == 0]
+    assert _load(connection, write(again), "first", mode="append") == [""]
+    assert _copied(connection, "first") == []
+    release_by_hand(connection, "first")
+    assert _copied(connection, "first")[0][0] == "first"
+
+
+def test_the_same_names_are_other_people_in_another_population_alone(connection, write):
+    path = write(crowd(1).rows())
+    _load(connection, path, "first")
+    assert _load(connection, path, "same") == []
+    assert _load(connection, path, "other", population="b") == ["first", "same"]
+    for dataset in ("first", "same"):
+        release_by_hand(connection, dataset)
+    assert _copied(connection, "same") == []
+    assert [dataset for dataset, _ in _copied(connection, "other")] == ["first", "same"]
+
+
+def test_rows_of_their_own_are_recognised_by_single_fixes(connection, write):
+    people = write(crowd(1, people=600, instants=1).rows())
+    for dataset, copied in (("first", []), ("second", ["first"])):
+        assert _load(connection, people, dataset, columns=load.Columns(subject="-")) == copied
+
+
+def test_what_is_written_by_hand_is_recognised_too(connection, write):
+    _load(connection, write(crowd(1).rows()), "first")
+    release_by_hand(connection, "first")
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('second', 32610, 1, 1)")
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) "
+        "SELECT d.dataset_id, 'x' || t.subject, t.path FROM dbanon.trajectory t, dbanon.dataset d "
+        "WHERE d.name = 'second'"
+    )
+    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
+
+
+def test_two_copies_loaded_at_once_are_recognised_at_publication(database, connection, write):
+    walk = crowd(1)
+    paths = {name: write(replace(walk, name=name).rows(), name=f"{name}.csv") for name in ("a", "b")}
+    with (
+        psycopg.connect(database) as first,
+        psycopg.connect(database) as second,
+        first.transaction(),
+        second.transaction(),
+    ):
+        # Neither sees what the other has not committed.
+        assert _load(first, paths["a"], "first") == []
+        assert _load(second, paths["b"], "second") == []
+    release_by_hand(connection, "first")
+    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
+    assert _copied(connection, "first") == []
+
+
+# ---- what is no copy -------------------------------------------------------------------------------------------------
+
+
+def test_the_same_people_on_another_evening_are_no_copy(connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    later = replace(walk, name="b", t=walk.t + 86_400)
+    assert _load(connection, write(later.rows()), "second") == []
+
+
+@pytest.mark.parametrize("grid_m", [1, 50, 200, 500, 1000])
+@pytest.mark.parametrize("instants", [1, 50])
+def test_other_people_on_a_coarse_grid_at_the_same_times_are_no_copy(connection, write, grid_m, instants):
+    for seed, dataset in ((1, "first"), (2, "second")):
+        other = replace(crowd(seed, people=1500, instants=instants).on_grid(grid_m), name=dataset)
+        assert _load(connection, write(other.rows()), dataset) == []
+
+
+def test_a_few_fixes_in_common_are_no_copy(connection, write):
+    walk = crowd(1, people=60)
+    few = [row for row in replace(walk, name="b").rows() if row.startswith("b7,")][:20]
+    _load(connection, write(walk.rows()), "first")
+    assert _load(connection, write(crowd(2).rows(), few), "second") == []
+
+
+# ---- the codes -------------------------------------------------------------------------------------------------------
+
+EXPECTED = """
+WITH seed AS (SELECT ('x' || encode(substring(key, 1, 8), 'hex'))::bit(64)::bigint AS seed FROM dbanon.installation),
+fix AS (
+    SELECT f.subject, f.trajectory_id, f.seq, count(*) OVER (PARTITION BY f.trajectory_id) AS fixes,
+        hashfloat8extended(round(ST_Y(f.position)), hashfloat8extended(round(ST_X(f.position)),
+            hashfloat8extended(round(extract(epoch FROM f.t))::float8, seed))) AS h
+    FROM dbanon.fix f, seed),
+beside AS (
+    SELECT *, lag(h) OVER w AS before, lead(h) OVER w AS after FROM fix
+    WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq))
+SELECT dbanon_internal.person_code((SELECT key FROM dbanon.population), subject),
+    CASE WHEN fixes < 3 THEN h ELSE hashint8extended(h, hashint8extended(before, after)) END
+FROM beside
+WHERE CASE WHEN fixes < 3 THEN h % 8 = 0 ELSE h % 64 = 0 AND before IS NOT NULL AND after IS NOT NULL END
+"""
+
+
+def test_codes_are_those_of_three_successive_fixes_or_of_the_one_or_two_there_are(connection, write):
+    walk, pairs, single = crowd(1), replace(crowd(2, 90, 2), name="p"), replace(crowd(3, 90, 1), name="s")
+    _load(connection, write(walk.rows(), pairs.rows(), single.rows()), "first")
+    expected = set(connection.execute(EXPECTED).fetchall())
+    assert len(expected) > 60
+    assert _codes(connection, "first") == expected
+
+
+def test_codes_go_with_data_that_were_never_published(connection, write):
+    path = write(crowd(1).rows())
+    _load(connection, path, "first")
+    kept = _codes(connection, "first")
+    connection.execute("UPDATE dbanon.trajectory SET path = path")
+    assert _codes(connection, "first") == kept
+    connection.execute("UPDATE dbanon.trajectory SET subject = 'x' || subject")
+    renamed = _codes(connection, "first")
+    assert not renamed & kept
+    assert {code for _, code in renamed} == {code for _, code in kept}
+    _load(connection, path, "first", mode="replace")
+    assert _codes(connection, "first") == kept
+    connection.execute("DELETE FROM dbanon.trajectory WHERE subject IN ('a1', 'a2')")
+    assert _codes(connection, "first") < kept
+    connection.execute("TRUNCATE dbanon.trajectory")
+    assert _codes(connection, "first") == set()
+    _load(connection, path, "first", mode="append")
+    connection.execute("DELETE FROM dbanon.dataset")
+    assert connection.execute("SELECT count(*) FROM dbanon.fix_code").fetchone() == (0,)
+
+
+def test_codes_of_what_was_published_stay(connection, write):
+    _load(connection, write(crowd(1).rows()), "first")
+    kept = _codes(connection, "first")
+    release_by_hand(connection, "first")
+    connection.execute("DELETE FROM dbanon.trajectory")
+    connection.execute("TRUNCATE dbanon.trajectory")
+    assert _codes(connection, "first") == kept
+    assert _load(connection, write(replace(crowd(1), name="b").rows()), "second") == ["first"]
+
+
+def test_codes_follow_a_dataset_into_another_population(connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    _load(connection, write(walk.rows()), "second", population="b")
+    first = _codes(connection, "first")
+    assert not first & _codes(connection, "second")
+    more = replace(crowd(2, people=2), name="x").rows()
+    assert _load(connection, write(more), "second", mode="append", population="default") == []
+    assert first < _codes(connection, "second")
