@@ -59,15 +59,28 @@ class World:
             fixes.sort(key=lambda fix: fix[:2])
         until = math.inf if params["until"] is None else params["until"]
         self.fixes = {s: [fix for fix in fixes if self.slot(fix[0]) < until] for s, fixes in self.fixes.items()}
-        times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        self.times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        self.until = until
         step = params["step_s"]
-        starts = (params["start"], params["since"], math.floor(min(times) / step) * step)
+        starts = (params["start"], params["since"], self.default_start(step))
         self.start = next(int(start) for start in starts if start is not None)
-        self.instants = [t for t in range(self.start, self.slot(max(times)) + 1, step) if t + step <= until]
+        self.instants = self.instants_from(self.start)
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
         self.cell = grid_m if wanted is None else math.ceil(wanted / grid_m) * grid_m
+
+    def default_start(self, step: int) -> int:
+        """Give the multiple of the step `max_gap_s` after the first slot, else the one before the first fix."""
+        if self.params["align"] == "last":
+            late = math.ceil((self.slot(min(self.times)) + self.params["max_gap_s"]) / step) * step
+            if self.instants_from(late):
+                return late
+        return math.floor(min(self.times) / step) * step
+
+    def instants_from(self, start: int) -> list[int]:
+        step = self.params["step_s"]
+        return [t for t in range(start, self.slot(max(self.times)) + 1, step) if t + step <= self.until]
 
     def slot(self, t: float) -> int:
         return math.floor(t / self.grid_s) * self.grid_s

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.attacks import Evidence, shared
-from dbanon.attacks.shared.replay import Timetable, replay
+from dbanon.attacks.shared.replay import Timetable, replay, within
 from dbanon.attacks.tp_aware import attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
@@ -43,7 +43,7 @@ def scene(align: str = "last", **params: object) -> World:
     noise = [(t + 0.05, x + 31, y - 17) for t, x, y in at[5][::2]]
     trips[700_022], trips[700_023] = (5, at[5]), (5, noise)  # in the same slots, and the later fix counts
     gap = 120 if align == "linear" else 60
-    return World(trips, PARAMS | {"align": align, "max_gap_s": gap} | params)
+    return World(trips, PARAMS | {"align": align, "max_gap_s": gap, "start": 0} | params)
 
 
 def honest(align: str = "last", **params: object) -> Evidence:
@@ -281,6 +281,16 @@ def test_fixes_before_the_start_serve_as_earlier_fixes():
     assert attack(world.evidence({0: [(1, [0, 1, 2])]})).passed
 
 
+def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_with_them():
+    for params, first in (({}, 120), ({"max_gap_s": 101}, 120), ({"max_gap_s": 900}, 0), ({"align": "linear"}, 0)):
+        trips = {i: (i, [(7.0, 1.0 * i, 1.0), (67.0, 1.0, 1.0), (127.0, 5.0, 5.0)]) for i in range(3)}
+        world = World(trips, PARAMS | {"instants": 1, "max_gap_s": 70} | params)
+        present = {at: [(at + 1, [0, 1, 2])] for at, window in enumerate(world.windows) if world.present(window)}
+        assert world.start == first
+        assert broken(world.evidence(present)) == set()
+        assert broken(with_params(world.evidence(present), start=first)) == set()
+
+
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 @pytest.mark.parametrize("name", ALONE)
 def test_a_mutant_breaks_its_clause_and_no_other(name, align):
@@ -328,7 +338,7 @@ def test_a_harmless_change_passes(name):
 
 
 def test_a_window_without_anybody_may_be_listed_or_not():
-    world = World({i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1})
+    world = World({i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1, "start": 0})
     evidence = world.evidence({0: [(1, [0, 1, 2])], 1: [(2, [0, 1, 2])], 10: [(3, [2, 1, 0])]})
     assert len(evidence.suppressed["windows"]) == 11
     assert attack(evidence).passed
@@ -482,15 +492,16 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
         return
     step, length = world.params["step_s"] // 5, min(world.params["instants"], len(world.instants))
     timetable = Timetable(grid_s=5, first=world.start // 5, step=step, count=len(world.instants), length=length)
-    found = {}
+    until, found = world.params["until"], {}
+    data = within(world.data, None, None if until is None else until // 5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared.replay, "ELEMENTS", elements)
-        for sighting in replay(world.data, timetable, world.params["align"], world.params["max_gap_s"]):
+        for sighting in replay(data, timetable, world.params["align"], world.params["max_gap_s"]):
             for pair, column in zip(*np.nonzero(sighting.there), strict=True):
                 key = (int(sighting.subject[pair]), int(sighting.window[pair] * length + column))
                 assert key not in found
                 ends = (sighting.before[pair, column], sighting.after[pair, column])
-                ids = {int(world.data.trajectory_id[end]) for end in ends}
+                ids = {int(data.trajectory_id[end]) for end in ends}
                 found[key] = (float(sighting.x[pair, column]), float(sighting.y[pair, column]), ids)
     plain = {(s, i): world.position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
     assert found == {key: at for key, at in plain.items() if at}

@@ -62,7 +62,7 @@ def test_a_window_of_two_groups_becomes_two_records_of_tight_cloaks():
 
 
 def test_the_last_window_may_be_shorter():
-    cloaks = run(walkers(6, 7), k=3, instants=3)
+    cloaks = run(walkers(6, 7), k=3, instants=3, start=0)
     assert [w["instants"] for w in cloaks.suppressed["windows"]] == [3, 3, 1]
     assert cloaks.metrics["windows"] == 3
     assert cloaks.seq.max() == 3
@@ -134,10 +134,33 @@ def test_start_moves_the_windows_and_iso_means_the_same_as_seconds():
     assert late.start.tolist() == run(data, k=3, instants=2, start="1970-01-01T01:01:00+01:00").start.tolist()
 
 
-def test_the_default_start_is_the_first_time_floored_to_the_step():
-    data = dataset([still(i, i, 0, (130, 190)) for i in range(5)])
-    assert run(data, instants=1).start.min() == 180  # at 120 nobody has been seen yet
-    assert run(data, instants=1).suppressed["windows"][0]["start"] == 120
+@pytest.mark.parametrize(
+    ("params", "start"),
+    [
+        ({"max_gap_s": 50}, 180),  # 130 and 50 s
+        ({"max_gap_s": 51}, 240),  # rounded up to the step
+        ({"max_gap_s": 170}, 300),
+        ({"max_gap_s": 171}, 120),  # no instant would be left
+        ({"max_gap_s": 51, "until": 300}, 240),
+        ({"max_gap_s": 51, "until": 299}, 120),
+        ({"max_gap_s": 50, "align": "exact"}, 120),
+        ({"max_gap_s": 50, "align": "linear"}, 120),
+        ({"max_gap_s": 50, "start": 130}, 130),
+        ({"max_gap_s": 50, "since": 131}, 131),
+    ],
+)
+def test_windows_begin_by_default_max_gap_s_after_the_first_slot_rounded_up_to_the_step(params, start):
+    data = dataset([still(i, i, 0, (130.9, 180, 240, 300)) for i in range(5)])
+    assert run(data, instants=1, **params).suppressed["windows"][0]["start"] == start
+
+
+def test_who_sends_a_position_every_max_gap_s_is_in_the_first_window():
+    data = dataset([still(i, i, 0, range(50 * i, 900, 250)) for i in range(5)])
+    assert run(data, k=5, instants=3).suppressed["windows"][0] == {
+        "start": 300, "instants": 3, "seen": 5, "present": 5, "published": 5
+    }  # fmt: skip
+    with pytest.raises(InfeasibleError):
+        run(data, k=5, instants=30, start=0)
 
 
 def test_a_fix_of_a_wild_time_is_refused_or_costs_nothing():

@@ -30,7 +30,7 @@ class Parameters:
     start: int | None = parameter(
         None,
         "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default the data's first time, floored to step_s.",
+        "by default max_gap_s after the data's first time (last), rounded up to step_s.",
         type="instant",
     )
     align: str = parameter(
