@@ -39,17 +39,18 @@ class Rules:
     align: str
     max_gap_s: int
     cell_m: float
+    min_contents: int
     timetable: Timetable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out (None: not said)."""
+    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out by reason."""
 
     subjects: Mapping[str, int]
     windows: Mapping[int, tuple[int, int, int, int]]
     hours: Hours
-    requests: int | None
+    requests: Mapping[str, int]
 
 
 def read_rules(evidence: Evidence) -> Rules:
@@ -83,6 +84,7 @@ def read_rules(evidence: Evidence) -> Rules:
         align=align,
         max_gap_s=gap_s,
         cell_m=_cell_m(params, data.grid_m),
+        min_contents=integer(params, "min_contents", 1),
         timetable=timetable,
     )
 
@@ -133,11 +135,9 @@ def read_stated(suppressed: Mapping[str, Any], timetable: Timetable) -> Stated:
         must(rest == 0 and 0 <= index < timetable.windows and index not in windows, _MALFORMED)
         instants, seen, present, published = (count(entry, name, _MALFORMED) for name in _COUNTS)
         windows[index] = (instants, seen, present, published)
-    requests = reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else None
-    left_out = None if requests is None else sum(requests.values())
     return Stated(
         subjects=reasons(suppressed, "subjects", _MALFORMED),
         windows=windows,
         hours=read_hours(suppressed),
-        requests=left_out,
+        requests=reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else {},
     )

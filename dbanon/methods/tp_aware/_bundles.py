@@ -168,7 +168,7 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
 
 
 def _first_start(data: Trajectories, params: Parameters) -> int:
-    """Find where windows begin by default: a multiple of `step_s`, unless none would be left `max_gap_s` late (last)."""
+    """Find where windows begin by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
     if params.align == "last":
         # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the whole first window.
         slot = math.floor(float(data.t.min()) / data.grid_s) * data.grid_s
