@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay, within
-from dbanon.attacks.tp_aware import attack
+from dbanon.attacks.tp_aware import _contents, attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
@@ -324,6 +324,29 @@ def test_contents_that_few_subjects_sent_or_that_leave_few_over_windows_are_coun
     assert figures["requests_of_one_subject"] == 1
     assert figures["requests_of_few_subjects"] == 3  # one, two, elsewhere
     assert figures["requests_of_few_over_windows"] == 2  # one and two leave {0, 1}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 20, 1 << 22]))
+def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(seed, elements):
+    rng = np.random.default_rng(seed)
+    window = np.repeat(np.arange(3), 4)
+    groups = [set(rng.choice(12, int(rng.integers(1, 5)), replace=False).tolist()) for _ in window]
+    shown = {(int(c), int(r)) for c, r in zip(rng.integers(0, 5, 12), rng.integers(0, len(window), 12), strict=True)}
+    left = []
+    for content in sorted({c for c, _ in shown}):
+        by_window = {int(window[r]): set() for c, r in shown if c == content}
+        for at, people in by_window.items():
+            people.update(*(groups[r] for c, r in shown if c == content and window[r] == at))
+        if len(by_window) > 1:
+            left.append(len(set.intersection(*by_window.values())))
+    members = np.array([(r, s) for r, group in enumerate(groups) for s in sorted(group)])[
+        rng.permutation(sum(map(len, groups)))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_contents, "_ELEMENTS", elements)
+        content, record = np.array(sorted(shown)).T
+        assert _contents.common(content, record, window, *members.T).tolist() == left
 
 
 # Mutants that break several clauses, and one of them.
