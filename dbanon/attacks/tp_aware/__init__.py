@@ -416,7 +416,7 @@ def _requests(evidence: RequestEvidence, rules: Rules, records: _Records, member
     record, content = members.record[member], evidence.request_content[request]
     place = instant[request] % timetable.length
     seq = np.where(records.sound[record], records.rows_at(record, place) - records.first[record], place) + 1
-    few = _contents_of(record, content, len(records.key))[record] < rules.min_contents
+    few = _contents.numbers(record, content)[record] < rules.min_contents
     stored = find(records.key, evidence.published_request_record)
     rows = (stored, evidence.published_request_seq, evidence.published_request_content)
     # Sets of (record, row, content): what members sent, and what is published.
@@ -432,16 +432,10 @@ def _requests(evidence: RequestEvidence, rules: Rules, records: _Records, member
     )
 
 
-def _contents_of(record: Int, content: Int, records: int) -> Int:
-    """Count the distinct contents that go with each record."""
-    pairs = np.unique(np.stack((record, content), axis=1), axis=0)
-    return np.bincount(pairs[:, 0], minlength=records)
-
-
 def _too_few(evidence: RequestEvidence, least: int) -> int:
     """Count rows with requests of fewer distinct contents than `least`."""
     row = _codes((evidence.published_request_record, evidence.published_request_seq))[0]
-    number = _contents_of(row, evidence.published_request_content, 0)
+    number = _contents.numbers(row, evidence.published_request_content)
     return int(((number > 0) & (number < least)).sum())
 
 

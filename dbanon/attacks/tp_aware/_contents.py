@@ -1,4 +1,4 @@
-"""Counts published contents that point to few people by themselves: no clause of the attack, but publishing says so."""
+"""Counts contents: those of each row and record, and those that point to few people, which publishing reports."""
 
 import numpy as np
 
@@ -9,11 +9,16 @@ from dbanon.trajectory import Int
 _ELEMENTS = 1 << 22
 
 
+def numbers(of: Int, what: Int, count: int = 0) -> Int:
+    """Count the distinct values of `what`, -1 or more, that go with each of ``0, 1, ...``, at least `count` of these."""
+    base = int(what.max(initial=-1)) + 2
+    return np.bincount(distinct(of * base + what + 1) // base, minlength=count)
+
+
 def senders(content: Int, subject: Int, published: Int) -> Int:
-    """Count the distinct subjects that ever sent each distinct published content."""
-    pairs = np.unique(np.stack((content, subject), axis=1), axis=0)
-    known, number = np.unique(pairs[:, 0], return_counts=True)
-    return np.asarray(number[np.isin(known, published)])
+    """Count the distinct subjects that ever sent each distinct published content, where any did."""
+    number = numbers(content, subject, int(published.max(initial=-1)) + 1)[distinct(published)]
+    return np.asarray(number[number > 0])
 
 
 def common(content: Int, record: Int, window: Int, member_record: Int, member_subject: Int) -> Int:

@@ -75,8 +75,7 @@ def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: 
 
 def _enough(record: Int, content: Int, least: int) -> Bool:
     """Whether the members of each request's record sent so many distinct contents in all: bool[r]."""
-    pairs = np.unique(np.stack([record, content]), axis=1)
-    return np.asarray(np.bincount(pairs[0])[record] >= least)
+    return np.asarray(_numbers(record, content)[record] >= least)
 
 
 def _begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
@@ -149,6 +148,10 @@ def _sets(row: Int, content: Int) -> list[tuple[int, list[int]]]:
 
 def _senders(requests: Requests, carried: Bool) -> Int:
     """Count the subjects of the dataset that ever send each published content."""
-    pairs = np.unique(np.stack([requests.content, requests.subject]), axis=1)
-    senders = np.bincount(pairs[0], minlength=len(requests.contents))
-    return np.asarray(senders[np.unique(requests.content[carried])])
+    return np.asarray(_numbers(requests.content, requests.subject)[np.unique(requests.content[carried])])
+
+
+def _numbers(of: Int, what: Int) -> Int:
+    """Count the distinct values of `what`, -1 or more, that go with each ``0, 1, ...`` of `of`."""
+    base = int(what.max(initial=-1)) + 2
+    return np.bincount(np.unique(of * base + what + 1) // base)
