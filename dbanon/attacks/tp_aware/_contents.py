@@ -10,7 +10,7 @@ _ELEMENTS = 1 << 22
 
 
 def numbers(of: Int, what: Int, count: int = 0) -> Int:
-    """Count the distinct values of `what`, -1 or more, that go with each of ``0, 1, ...``, at least `count` of these."""
+    """Count the distinct values of `what`, -1 or more, that go with each of ``0, 1, ...``: `count` or more of these."""
     base = int(what.max(initial=-1)) + 2
     return np.bincount(distinct(of * base + what + 1) // base, minlength=count)
 
