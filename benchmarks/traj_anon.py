@@ -58,7 +58,7 @@ def growth() -> None:
     print("\nthe whole method in memory, alignment to rectangles: l = 30, k = 50, a square of 20 km")
     print(f"{'n':>8} {'seconds':>10} {'us a trajectory':>16} {'peak MB so far':>15} {'mean side m':>12}")
     family = methods.method("tp-aware")
-    params = family.parse({"k": 50})
+    params = family.parse({"k": 50, "start": 0})
     for n in (2_000, 10_000, 50_000, 200_000):
         cells = walks(n, 30, 2000, 20)
         data = Trajectories(

@@ -853,6 +853,16 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
             "''",
         ),
     ),
+    **{
+        f"min_contents {what}": (parameter(f"min_contents={value}"), 2, ("'min_contents'", ">= 1", "<= 1000", shown))
+        for what, value, shown in (
+            ("of 0", "0", 0),
+            ("below 0", "-2", -2),
+            ("far above", "1001", 1001),
+            ("no number", "two", "'two'"),
+            ("no whole number", "1.5", "1.5"),
+        )
+    },
     "k above the subjects": (
         run("-p", "k=5", "-p", "instants=3"),
         4,

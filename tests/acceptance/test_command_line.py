@@ -56,6 +56,37 @@ def test_the_whole_way_from_files_to_rows_an_analyst_reads(
     assert [run["status"] for run in listed["runs"]] == ["verified"]
 
 
+def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_none(
+    dbanon: Run, city_files: tuple[Path, Path], login: Callable[[str], str]
+) -> None:
+    trajectories, requests = map(str, city_files)
+    assert dbanon("load", "trajectories", trajectories, "--dataset", "city", "--x", "lon", "--y", "lat").returncode == 0
+    assert dbanon("load", "requests", requests, "--dataset", "city", "--columns", "poi").returncode == 0
+    words = ("-p", "k=5", "-p", "min_contents=3", "-p", "instants=10", "--publish", "city_c3", "--json")
+    ran = dbanon("run", "tp-aware", "--dataset", "city", *words)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    unsent = told["suppressed"]["requests"]
+    assert unsent["bundle_below_min_contents"] > 0
+    assert told["metrics"]["requests_published"] + sum(unsent.values()) == told["metrics"]["requests_total"]
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        sizes, longest = analyst.execute(
+            "SELECT array_agg(DISTINCT n ORDER BY n), max(valid_to - valid_from) "
+            "FROM published.city_c3, LATERAL (SELECT jsonb_array_length(requests) AS n) s"
+        ).fetchone()
+        assert sizes[:2] == [0, 3]
+        assert longest.total_seconds() > 60
+        gaps = analyst.execute(
+            "SELECT count(*) FROM (SELECT valid_from - lag(valid_to) OVER (PARTITION BY record_id ORDER BY seq) AS gap "
+            "FROM published.city_c3) g WHERE gap <> '0'"
+        ).fetchone()
+        assert gaps == (0,)
+    card = dbanon("card", "city_c3")
+    assert card.returncode == 0
+    names(card.stdout, "bundle_below_min_contents")
+    assert dbanon("verify", str(told["run_id"])).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "facts"),
     [

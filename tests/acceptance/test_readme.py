@@ -104,7 +104,7 @@ def the_program_reads_the_release(session: Session, as_analyst: Callable[..., st
     change = f"import sys; exec(sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', {url}))"
     printed = as_analyst(sys.executable, "-W", "error", "-c", change, text=program)
     srid, people, side_m = printed.split()
-    assert (srid, people) == ("32632", "246")
+    assert (srid, people) == ("32632", "247")
     assert int(side_m) > 0
     assert (session.folder / "city_k5.parquet").stat().st_size > 0
 

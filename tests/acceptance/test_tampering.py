@@ -107,6 +107,21 @@ def test_tampering_is_refused_by_publish_and_named_by_verify(
     assert database.connection.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
 
 
+def test_a_joined_row_left_with_one_content_is_refused_and_named(verified_city: tuple[Database, int]) -> None:
+    database, _ = verified_city
+    run_id = database.run("tp-aware", dataset="city", params={"k": 5, "min_contents": 2}).run_id
+    changed = database.connection.execute(
+        "UPDATE dbanon.cloak SET extra = jsonb_build_object('requests', jsonb_build_array(extra #> '{requests,0}')) "
+        "WHERE run_id = %s AND extra IS NOT NULL AND upper(period) - lower(period) > '1 minute'",
+        [run_id],
+    ).rowcount
+    assert changed > 0
+    with pytest.raises(VerificationFailed, match="changed"):
+        database.publish(run_id, "tampered")
+    broken = {c.name for c in database.verify(run_id).verdict.clauses if not c.passed}
+    assert broken == {"requests-few", "requests-complete"}
+
+
 def test_a_harmless_growth_is_refused_by_publish_until_it_is_verified_again(
     verified_city: tuple[Database, int],
 ) -> None:

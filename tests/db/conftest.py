@@ -26,7 +26,7 @@ SELECT d.dataset_id, s, '2008-06-04 08:00:30+00', '{"poi": "pharmacy"}'
 FROM dbanon.dataset d, unnest(ARRAY['p0', 'p3']) s WHERE d.name = 'ten';
 INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status, metrics)
 SELECT dataset_id, revision, 'tp-aware', 'traj-anon', '{"k": 5, "step_s": 60, "instants": 2}', 424242, 'verified',
-    '{"requests_of_one_subject": 0}' FROM dbanon.dataset WHERE name = 'ten';
+    '{"requests_of_few_subjects": 0}' FROM dbanon.dataset WHERE name = 'ten';
 INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
 SELECT 1, r, s, tstzrange(t, t + interval '1 min'),
     ST_Reverse(ST_MakeEnvelope(70 * r - 70, 0, 70 * r - 30, 90, 32610)), 5, 5,

@@ -373,7 +373,7 @@ def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection,
 
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
     verify(connection)
-    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_one_subject": 2}'""")
+    connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_few_subjects": 2}'""")
     _, notices = releases.publish(connection, run, "ten_people")
     assert len(notices) == 1
     assert notices[0].startswith("2 ")

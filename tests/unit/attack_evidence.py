@@ -11,6 +11,7 @@ import numpy as np
 from dbanon.attacks import Evidence
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
 from dbanon.trajectory import Trajectories
+from tests.unit.oracles_tp_aware import joined
 
 Trips = Mapping[int, tuple[int, Sequence[tuple[float, float, float]]]]
 
@@ -23,6 +24,7 @@ PARAMS = {
     "max_gap_s": 60,
     "cloak": "mbr",
     "min_cloak_m": 9,
+    "min_contents": 1,
     "since": None,
     "until": None,
 }
@@ -59,15 +61,28 @@ class World:
             fixes.sort(key=lambda fix: fix[:2])
         until = math.inf if params["until"] is None else params["until"]
         self.fixes = {s: [fix for fix in fixes if self.slot(fix[0]) < until] for s, fixes in self.fixes.items()}
-        times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        self.times = [fix[0] for fixes in self.fixes.values() for fix in fixes] or [0.0]
+        self.until = until
         step = params["step_s"]
-        starts = (params["start"], params["since"], math.floor(min(times) / step) * step)
+        starts = (params["start"], params["since"], self.default_start(step))
         self.start = next(int(start) for start in starts if start is not None)
-        self.instants = [t for t in range(self.start, self.slot(max(times)) + 1, step) if t + step <= until]
+        self.instants = self.instants_from(self.start)
         length = params["instants"]
         self.windows = [self.instants[i : i + length] for i in range(0, len(self.instants), length)]
         wanted = params["min_cloak_m"]
         self.cell = grid_m if wanted is None else math.ceil(wanted / grid_m) * grid_m
+
+    def default_start(self, step: int) -> int:
+        """Give the multiple of the step `max_gap_s` after the first slot, else the one before the first fix."""
+        if self.params["align"] == "last":
+            late = math.ceil((self.slot(min(self.times)) + self.params["max_gap_s"]) / step) * step
+            if self.instants_from(late):
+                return late
+        return math.floor(min(self.times) / step) * step
+
+    def instants_from(self, start: int) -> list[int]:
+        step = self.params["step_s"]
+        return [t for t in range(start, self.slot(max(self.times)) + 1, step) if t + step <= self.until]
 
     def slot(self, t: float) -> int:
         return math.floor(t / self.grid_s) * self.grid_s
@@ -117,18 +132,25 @@ class World:
         requests: Sequence[tuple[int, float, int]] = (),
     ) -> RequestEvidence:
         """Publish ``{window: [(record id, subjects), ...]}`` honestly, with requests ``(sender, time, content)``."""
-        rows, members, shown, used = [], [], [], set()
+        rows, members, shown, used, few = [], [], [], set(), set()
+        step, least = self.params["step_s"], self.params["min_contents"]
         for number, records in groups.items():
             window = self.windows[number]
             for record, subjects in records:
                 members += [(record, i) for s in subjects for i in sorted(self.suppliers(s, window))]
-                for seq, t in enumerate(window, 1):
-                    rows.append((record, seq, t, t + self.params["step_s"], *self.box(subjects, t), len(subjects)))
-                    sent = [r for r in requests if r[0] in subjects and t <= r[1] < t + self.params["step_s"]]
-                    used |= set(sent)
-                    shown += [(record, seq, content) for content in sorted({r[2] for r in sent})]
+                sent = [{r for r in requests if r[0] in subjects and t <= r[1] < t + step} for t in window]
+                periods = joined([{content for _, _, content in own} for own in sent], least)
+                (few if periods is None else used).update(*sent)
+                for seq, (first, last) in enumerate(periods or [(i, i) for i in range(len(window))], 1):
+                    box = _around([self.box(subjects, t) for t in window[first : last + 1]])
+                    rows.append((record, seq, window[first], window[last] + step, *box, len(subjects)))
+                    own = set().union(*sent[first : last + 1]) if periods else set()
+                    shown += [(record, seq, content) for content in sorted({r[2] for r in own})]
         suppressed = self.suppressed(groups)
-        suppressed["requests"] = {"sender_not_published": sum(r not in used for r in requests), "outside_windows": 0}
+        outside = sum(not self.instants[0] <= r[1] < self.instants[-1] + step for r in requests)
+        unsent = {"outside_windows": outside, "bundle_below_min_contents": sum(r in few for r in requests)}
+        unsent["sender_not_published"] = sum(r not in used for r in requests) - sum(unsent.values())
+        suppressed["requests"] = unsent
         return _evidence(self, suppressed, (rows, members, shown, requests))
 
     def suppressed(self, groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]]) -> dict[str, object]:
@@ -150,6 +172,11 @@ class World:
         ])  # fmt: skip
         subjects = {"absent_at_some_instant": absent, "window_below_k": below}
         return {"subjects": subjects, "windows": windows, "by_hour": by_hour}
+
+
+def _around(boxes: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    xmin, ymin, xmax, ymax = zip(*boxes, strict=True)
+    return min(xmin), min(ymin), max(xmax), max(ymax)
 
 
 def _evidence(world: World, suppressed: dict, tables: tuple[Sequence, ...]) -> RequestEvidence:

@@ -156,3 +156,21 @@ def masks(cloaks, sets, places, sent):
     """Definition 1: each place in its cloak ((x0, y0), (x1, y1) included), each request (or None) in its set."""
     inside = all(lo[0] <= x <= hi[0] and lo[1] <= y <= hi[1] for (lo, hi), (x, y) in zip(cloaks, places, strict=True))
     return inside and all(v is None or v in s for v, s in zip(sent, sets, strict=True))
+
+
+def joined(sets, least):
+    """Rows as (first, last) instants, of the set of contents sent at each instant of a bundle; None: too few in all."""
+    instants = range(len(sets))
+    if 0 < len(set().union(*sets)) < least:
+        return None
+    rows, i = [], 0
+    while i < len(sets):
+        first = last = i
+        if sets[i]:
+            enough = [j for j in instants[i:] if len(set().union(*sets[i : j + 1])) >= least]
+            last = enough[0] if enough else max(j for j in instants if sets[j])
+            while len(set().union(*sets[first : last + 1])) < least:
+                first = rows.pop()[0]
+        rows.append((first, last))
+        i = last + 1
+    return rows

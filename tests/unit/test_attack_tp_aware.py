@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.attacks import Evidence, shared
-from dbanon.attacks.shared.replay import Timetable, replay
-from dbanon.attacks.tp_aware import attack
+from dbanon.attacks.shared.replay import Timetable, replay, within
+from dbanon.attacks.tp_aware import _contents, attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
@@ -43,7 +43,7 @@ def scene(align: str = "last", **params: object) -> World:
     noise = [(t + 0.05, x + 31, y - 17) for t, x, y in at[5][::2]]
     trips[700_022], trips[700_023] = (5, at[5]), (5, noise)  # in the same slots, and the later fix counts
     gap = 120 if align == "linear" else 60
-    return World(trips, PARAMS | {"align": align, "max_gap_s": gap} | params)
+    return World(trips, PARAMS | {"align": align, "max_gap_s": gap, "start": 0} | params)
 
 
 def honest(align: str = "last", **params: object) -> Evidence:
@@ -210,6 +210,145 @@ ALONE = {
     "k of one": ("decidable", lambda e: with_params(e, k=1)),
 }
 
+# With min_contents 2, of the instants {1}, {2, 0}, {} of A two are one row; B has no requests, D too few in all.
+JOINED = [(0, 3.0, 1), (1, 70.0, 2), (2, 71.0, 0), (5, 365.0, 2), (-1, 3.0, 0), (3, -1.0, 0)]
+
+
+def joined(align: str = "last") -> Evidence:
+    return scene(align, min_contents=2).evidence(GROUPS, JOINED)
+
+
+def cut(evidence: Evidence) -> Evidence:
+    """Store the joined row of A as the two it is made of, each with the requests sent in it."""
+    at = row(evidence, A, 1)
+    twice = take(evidence, "cloak", np.insert(np.arange(len(evidence.cloak_seq)), at, at))
+    for column, value in (("cloak_end_s", [60.0, 120.0]), ("cloak_start_s", [0.0, 60.0]), ("cloak_seq", [1, 2])):
+        twice = put(twice, column, slice(at, at + 2), value)
+    twice = put(twice, "cloak_seq", at + 2, 3)
+    return put(twice, "published_request_seq", requests_at(evidence, A, 1)[[0, 2]], 2)
+
+
+def merged(evidence: Evidence) -> Evidence:
+    """Store the first two rows of B as one."""
+    first, second = row(evidence, B, 1), row(evidence, B, 2)
+    one = put(put(wide(evidence, B), "cloak_end_s", first, 120.0), "cloak_seq", row(evidence, B, 3), 2)
+    return take(one, "cloak", np.arange(len(evidence.cloak_seq)) != second)
+
+
+def without_row(evidence: Evidence, seq: int) -> Evidence:
+    """Drop a row of B and number the others anew."""
+    fewer = take(evidence, "cloak", np.arange(len(evidence.cloak_seq)) != row(evidence, B, seq))
+    return put(fewer, "cloak_seq", of(fewer, B), [1, 2])
+
+
+def counted_as_another(evidence: Evidence) -> Evidence:
+    fewer = stating(evidence, "requests", "bundle_below_min_contents", add=-1)
+    return stating(fewer, "requests", "sender_not_published", add=1)
+
+
+ALONE_JOINED = {
+    "a gap": ("window-shape", lambda e: without_row(e, 2)),
+    "no first instant": ("window-shape", lambda e: without_row(e, 1)),
+    "no last instant": ("window-shape", lambda e: without_row(e, 3)),
+    "an overlap": ("window-shape", lambda e: put(e, "cloak_end_s", row(e, B, 1), 120.0)),
+    "a row past the window": ("window-shape", lambda e: put(e, "cloak_end_s", row(e, B, 3), 240.0)),
+    "a row of half an instant": (
+        "window-shape",
+        lambda e: put(put(e, "cloak_end_s", row(e, B, 1), 90.0), "cloak_start_s", row(e, B, 2), 90.0),
+    ),
+    "rows of no and two instants": (
+        "window-shape",
+        lambda e: put(put(e, "cloak_end_s", row(e, B, 1), 0.0), "cloak_start_s", row(e, B, 2), 0.0),
+    ),
+    "a cloak of the first instant alone": ("masking", lambda e: masked_by(e, 0)),
+    "a cloak of the last instant alone": ("masking", lambda e: masked_by(e, 60)),
+    "a joined row taken apart": ("requests-few", cut),
+    "the one request of a bundle with too few": ("requests-few", lambda e: add(e, "published_request", D, 1, 2)),
+    "a request of a joined row missing": (
+        "requests-complete",
+        lambda e: take(e, "published_request", np.arange(1, len(e.published_request_seq))),
+    ),
+    "all requests of a bundle with enough missing": (
+        "requests-complete",
+        lambda e: take(e, "published_request", slice(0)),
+    ),
+    "requests of another row": (
+        "requests-sent",
+        lambda e: add(add(e, "published_request", A, 2, 0), "published_request", A, 2, 1),
+    ),
+    "one fewer lost by a bundle with too few": (
+        "suppressed",
+        lambda e: stating(e, "requests", "bundle_below_min_contents", add=-1),
+    ),
+    "those of a bundle with too few counted as another": ("suppressed", counted_as_another),
+}
+
+
+def masked_by(evidence: Evidence, t: int) -> Evidence:
+    box = scene(evidence.params["align"]).box([0, 1, 2, 3], t)
+    return put(evidence, "cloak_bounds", row(evidence, A, 1), box)
+
+
+@pytest.mark.parametrize("align", ["last", "exact", "linear"])
+@pytest.mark.parametrize("name", ALONE_JOINED)
+def test_a_mutant_of_joined_rows_breaks_its_clause_and_no_other(name, align):
+    clause, mutate = ALONE_JOINED[name]
+    assert broken(joined(align)) == set()
+    assert broken(mutate(joined(align))) == {clause}
+
+
+def test_rows_may_be_joined_only_with_min_contents():
+    assert broken(merged(joined())) == set()
+    assert broken(merged(honest())) >= {"window-shape"}
+    unasked = scene().evidence(GROUPS, [])
+    assert broken(merged(unasked)) == {"window-shape"}
+    assert broken(with_params(merged(unasked), min_contents=2)) == set()
+
+
+def test_joined_rows_without_any_request_left_out_must_say_so():
+    requests = {"sender_not_published": 2, "outside_windows": 0}
+    told = dataclasses.replace(joined(), suppressed=joined().suppressed | {"requests": requests})
+    assert broken(told) == {"suppressed"}
+
+
+def test_contents_that_few_subjects_sent_or_that_leave_few_over_windows_are_counted():
+    people, groups = range(9), {0: [(1, [0, 1, 2]), (2, [3, 4, 5]), (3, [6, 7, 8])]}
+    groups |= {1: [(4, [0, 1, 3]), (5, [2, 4, 6]), (6, [5, 7, 8])]}
+    world = World({i: (i, [(0.0, i, 0.0), (60.0, i, 0.0)]) for i in people}, PARAMS | {"instants": 1, "start": 0})
+    one, two, three, wide, elsewhere, unpublished = range(6)
+    sent = [(0, 0.0, one), (0, 60.0, one), (0, 0.0, two), (1, 60.0, two), (3, 0.0, three), (4, 0.0, three)]
+    sent += [(5, 0.0, three), *((i, t, wide) for i in people for t in (0.0, 60.0))]
+    # Two senders that no bundle of both windows has: that one person sent both is refuted.
+    sent += [(0, 0.0, elsewhere), (5, 60.0, elsewhere), (-1, 0.0, unpublished)]
+    figures = attack(world.evidence(groups, sent)).figures
+    assert figures["requests_of_one_subject"] == 1
+    assert figures["requests_of_few_subjects"] == 3  # one, two, elsewhere
+    assert figures["requests_of_few_over_windows"] == 2  # one and two leave {0, 1}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 20, 1 << 22]))
+def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(seed, elements):
+    rng = np.random.default_rng(seed)
+    window = np.repeat(np.arange(3), 4)
+    groups = [set(rng.choice(12, int(rng.integers(1, 5)), replace=False).tolist()) for _ in window]
+    shown = {(int(c), int(r)) for c, r in zip(rng.integers(0, 5, 12), rng.integers(0, len(window), 12), strict=True)}
+    left = []
+    for content in sorted({c for c, _ in shown}):
+        by_window = {int(window[r]): set() for c, r in shown if c == content}
+        for at, people in by_window.items():
+            people.update(*(groups[r] for c, r in shown if c == content and window[r] == at))
+        if len(by_window) > 1:
+            left.append(len(set.intersection(*by_window.values())))
+    members = np.array([(r, s) for r, group in enumerate(groups) for s in sorted(group)])[
+        rng.permutation(sum(map(len, groups)))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_contents, "_ELEMENTS", elements)
+        content, record = np.array(sorted(shown)).T
+        assert _contents.common(content, record, window, *members.T).tolist() == left
+
+
 # Mutants that break several clauses, and one of them.
 REFUSED = {
     "a member gone": ("crowd-count", lambda e: take(e, "member", ~member(e, A, 3))),
@@ -281,6 +420,16 @@ def test_fixes_before_the_start_serve_as_earlier_fixes():
     assert attack(world.evidence({0: [(1, [0, 1, 2])]})).passed
 
 
+def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_with_them():
+    for params, first in (({}, 120), ({"max_gap_s": 101}, 120), ({"max_gap_s": 900}, 0), ({"align": "linear"}, 0)):
+        trips = {i: (i, [(7.0, 1.0 * i, 1.0), (67.0, 1.0, 1.0), (127.0, 5.0, 5.0)]) for i in range(3)}
+        world = World(trips, PARAMS | {"instants": 1, "max_gap_s": 70} | params)
+        present = {at: [(at + 1, [0, 1, 2])] for at, window in enumerate(world.windows) if world.present(window)}
+        assert world.start == first
+        assert broken(world.evidence(present)) == set()
+        assert broken(with_params(world.evidence(present), start=first)) == set()
+
+
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 @pytest.mark.parametrize("name", ALONE)
 def test_a_mutant_breaks_its_clause_and_no_other(name, align):
@@ -295,7 +444,8 @@ def test_a_mutant_of_several_clauses_is_refused(name):
 
 
 def test_every_clause_has_a_mutant_of_its_own():
-    assert {clause for clause, _ in ALONE.values()} == {clause.name for clause in attack(honest()).clauses}
+    mutants = ALONE | ALONE_JOINED
+    assert {clause for clause, _ in mutants.values()} == {clause.name for clause in attack(honest()).clauses}
 
 
 def renumbered(evidence: Evidence) -> Evidence:
@@ -328,7 +478,9 @@ def test_a_harmless_change_passes(name):
 
 
 def test_a_window_without_anybody_may_be_listed_or_not():
-    world = World({i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1})
+    world = World(
+        {i: (i, [(0.0, 1.0, 1.0), (600.0, 5.0, 5.0)]) for i in range(3)}, PARAMS | {"instants": 1, "start": 0}
+    )
     evidence = world.evidence({0: [(1, [0, 1, 2])], 1: [(2, [0, 1, 2])], 10: [(3, [2, 1, 0])]})
     assert len(evidence.suppressed["windows"]) == 11
     assert attack(evidence).passed
@@ -343,6 +495,7 @@ ABSURD_PARAMS = [
     *({"align": align} for align in ("best", None, ["last"])),
     *({"max_gap_s": gap} for gap in (-1, None, math.nan)),
     *({"cloak": cloak} for cloak in ("circle", None)),
+    *({"min_contents": least} for least in (0, -1, None, 1.5, True, "2")),
     *({"min_cloak_m": side} for side in (math.nan, -1, "9", math.inf, True)),
     *(
         {"start": start}
@@ -441,7 +594,10 @@ def worlds(draw) -> tuple[World, dict]:
     params |= {"align": draw(st.sampled_from(["last", "exact", "linear"])), "max_gap_s": draw(st.integers(0, 70))}
     params |= {"start": draw(st.sampled_from([None, 0, -60])), "min_cloak_m": draw(st.sampled_from([None, 3.0]))}
     params |= {"since": None if params["start"] == -60 else draw(st.sampled_from([None, None, -5, 0]))}
-    params |= {"until": draw(st.sampled_from([None, None, 60, 95]))}
+    params |= {
+        "until": draw(st.sampled_from([None, None, 60, 95])),
+        "min_contents": draw(st.sampled_from([1, 1, 2, 3])),
+    }
     return World(trips, params), rng
 
 
@@ -482,15 +638,16 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
         return
     step, length = world.params["step_s"] // 5, min(world.params["instants"], len(world.instants))
     timetable = Timetable(grid_s=5, first=world.start // 5, step=step, count=len(world.instants), length=length)
-    found = {}
+    until, found = world.params["until"], {}
+    data = within(world.data, None, None if until is None else until // 5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared.replay, "ELEMENTS", elements)
-        for sighting in replay(world.data, timetable, world.params["align"], world.params["max_gap_s"]):
+        for sighting in replay(data, timetable, world.params["align"], world.params["max_gap_s"]):
             for pair, column in zip(*np.nonzero(sighting.there), strict=True):
                 key = (int(sighting.subject[pair]), int(sighting.window[pair] * length + column))
                 assert key not in found
                 ends = (sighting.before[pair, column], sighting.after[pair, column])
-                ids = {int(world.data.trajectory_id[end]) for end in ends}
+                ids = {int(data.trajectory_id[end]) for end in ends}
                 found[key] = (float(sighting.x[pair, column]), float(sighting.y[pair, column]), ids)
     plain = {(s, i): world.position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
     assert found == {key: at for key, at in plain.items() if at}

@@ -12,6 +12,7 @@ from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods import METHODS
 from dbanon.trajectory import Requests, Trajectories
 from tests.facts import refusal
+from tests.unit import oracles_tp_aware as oracle
 
 FAMILY = METHODS["tp-aware"]
 RNG = np.random.default_rng(0)
@@ -62,7 +63,7 @@ def test_a_window_of_two_groups_becomes_two_records_of_tight_cloaks():
 
 
 def test_the_last_window_may_be_shorter():
-    cloaks = run(walkers(6, 7), k=3, instants=3)
+    cloaks = run(walkers(6, 7), k=3, instants=3, start=0)
     assert [w["instants"] for w in cloaks.suppressed["windows"]] == [3, 3, 1]
     assert cloaks.metrics["windows"] == 3
     assert cloaks.seq.max() == 3
@@ -134,10 +135,33 @@ def test_start_moves_the_windows_and_iso_means_the_same_as_seconds():
     assert late.start.tolist() == run(data, k=3, instants=2, start="1970-01-01T01:01:00+01:00").start.tolist()
 
 
-def test_the_default_start_is_the_first_time_floored_to_the_step():
-    data = dataset([still(i, i, 0, (130, 190)) for i in range(5)])
-    assert run(data, instants=1).start.min() == 180  # at 120 nobody has been seen yet
-    assert run(data, instants=1).suppressed["windows"][0]["start"] == 120
+@pytest.mark.parametrize(
+    ("params", "start"),
+    [
+        ({"max_gap_s": 50}, 180),  # 130 and 50 s
+        ({"max_gap_s": 51}, 240),  # rounded up to the step
+        ({"max_gap_s": 170}, 300),
+        ({"max_gap_s": 171}, 120),  # no instant would be left
+        ({"max_gap_s": 51, "until": 300}, 240),
+        ({"max_gap_s": 51, "until": 299}, 120),
+        ({"max_gap_s": 50, "align": "exact"}, 120),
+        ({"max_gap_s": 50, "align": "linear"}, 120),
+        ({"max_gap_s": 50, "start": 130}, 130),
+        ({"max_gap_s": 50, "since": 131}, 131),
+    ],
+)
+def test_windows_begin_by_default_max_gap_s_after_the_first_slot_rounded_up_to_the_step(params, start):
+    data = dataset([still(i, i, 0, (130.9, 180, 240, 300)) for i in range(5)])
+    assert run(data, instants=1, **params).suppressed["windows"][0]["start"] == start
+
+
+def test_who_sends_a_position_every_max_gap_s_is_in_the_first_window():
+    data = dataset([still(i, i, 0, range(50 * i, 900, 250)) for i in range(5)])
+    assert run(data, k=5, instants=3).suppressed["windows"][0] == {
+        "start": 300, "instants": 3, "seen": 5, "present": 5, "published": 5
+    }  # fmt: skip
+    with pytest.raises(InfeasibleError):
+        run(data, k=5, instants=30, start=0)
 
 
 def test_a_fix_of_a_wild_time_is_refused_or_costs_nothing():
@@ -261,6 +285,9 @@ def test_published_contents_of_one_subject_alone_are_counted():
     sent = [(0, 0.0, 0), (1, 60.0, 0), (0, 0.0, 1), (0, 60.0, 1), (1, 0.0, 2), (-1, 0.0, 2)]
     joined = FAMILY.attach(run(data, k=3), data, FAMILY.parse({}), requests=requests_of(data, sent))
     assert joined.metrics["requests_of_one_subject"] == 1
+    assert joined.metrics["requests_of_few_subjects"] == 3  # k is 5
+    few = FAMILY.attach(run(data, k=3), data, FAMILY.parse({"k": 2}), requests=requests_of(data, sent))
+    assert few.metrics["requests_of_few_subjects"] == 1
 
 
 def test_no_requests_leave_every_extra_null():
@@ -304,6 +331,91 @@ def test_example_11_requests_never_change_who_is_with_whom(sent):
         for content in [["bank", "rest", "x"].index(next(iter(content.values())))]
     }
     assert made == set(expected)
+
+
+# ---- min_contents ----------------------------------------------------------------------------------------------------
+
+
+def with_requests(data, cloaks, sent, **params):
+    return FAMILY.attach(cloaks, data, FAMILY.parse(params), requests=requests_of(data, sent))
+
+
+def contents(cloaks, row):
+    """The published requests of a row, as indices of the contents of `requests_of`."""
+    known = ['{"poi": "bank"}', '{"poi": "rest"}', '{"q": "x"}']
+    own = [] if cloaks.extra[row] < 0 else json.loads(cloaks.extras[cloaks.extra[row]])["requests"]
+    return [known.index(json.dumps(content)) for content in own]
+
+
+def test_rows_are_joined_from_the_first_request_on_until_they_have_min_contents():
+    data = dataset([(i, [(60.0 * t, i + 10.0 * t, 0.0) for t in range(7)]) for i in range(3)])
+    cloaks = run(data, k=3, instants=7, start=0)
+    # Nothing; 0 and again 0 and 1: one row; nothing; 2 and 1 at once; 2: too few, with those before.
+    sent = [(0, 60.0, 0), (1, 120.0, 0), (2, 130.0, 1), (0, 240.0, 2), (0, 240.0, 1), (1, 300.0, 2)]
+    joined = with_requests(data, cloaks, sent, min_contents=2)
+    assert list(zip(joined.start.tolist(), joined.end.tolist(), strict=True)) == [
+        (0, 60), (60, 180), (180, 240), (240, 360), (360, 420)
+    ]  # fmt: skip
+    assert [contents(joined, row) for row in range(5)] == [[], [0, 1], [], [1, 2], []]
+    assert joined.bounds[:, [0, 2]].tolist() == [[0, 3], [10, 23], [30, 33], [40, 53], [60, 63]]
+    assert joined.metrics["median_cloak_side_m"] == pytest.approx(3**0.5)
+    assert joined.suppressed["requests"]["bundle_below_min_contents"] == 0
+    assert joined.metrics["requests_published"] == 6
+
+
+def test_a_bundle_with_fewer_contents_in_all_loses_them_and_no_other_bundle_does():
+    data = dataset([*(still(i, i, 0) for i in range(3)), *(still(i, i + 500, 0) for i in range(3, 6))])
+    cloaks = run(data, k=3, instants=4, start=0)
+    sent = [(0, 0.0, 0), (1, 60.0, 0), (3, 0.0, 0), (4, 60.0, 1), (5, 180.0, 1), (-1, 0.0, 2)]
+    joined = with_requests(data, cloaks, sent, k=3, min_contents=2)
+    assert joined.record_id.tolist() == [1, 1, 1, 1, 2]
+    assert [contents(joined, row) for row in range(5)] == [[], [], [], [], [0, 1]]
+    assert joined.suppressed["requests"] == {
+        "sender_not_published": 1, "outside_windows": 0, "bundle_below_min_contents": 2
+    }  # fmt: skip
+    assert joined.metrics["requests_published"] == 3
+    assert joined.metrics["requests_of_few_subjects"] == 1  # of what is published: 1, which two subjects sent
+
+
+@pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
+@settings(max_examples=60, deadline=None)
+@given(sent=SENT, least=st.integers(1, 4))
+def test_joined_rows_are_those_of_the_plain_rule(cloak, sent, least):
+    data = walkers(30, 10)
+    cloaks = run(data, k=4, instants=4, start=0, cloak=cloak)
+    joined = with_requests(data, cloaks, sent, min_contents=least)
+    row = 0
+    for record in range(1, len(cloaks.offset)):
+        own = np.arange(*cloaks.offset[record - 1 : record + 1])
+        members = set((cloaks.member_trajectory[cloaks.member_record == record] - 100).tolist())
+        sets = [{c for s, t, c in sent if s in members and cloaks.start[r] <= t < cloaks.end[r]} for r in own]
+        expected = oracle.joined(sets, least)
+        for first, last in expected or [(i, i) for i in range(len(own))]:
+            box = cloaks.bounds[own[first : last + 1]]
+            assert joined.record_id[row] == record
+            assert (joined.start[row], joined.end[row]) == (cloaks.start[own[first]], cloaks.end[own[last]])
+            assert joined.bounds[row].tolist() == [*box[:, :2].min(axis=0), *box[:, 2:].max(axis=0)]
+            assert joined.crowd[row] == joined.subjects[row] == len(members)
+            union = set().union(*sets[first : last + 1]) if expected else set()
+            assert contents(joined, row) == sorted(union)
+            row += 1
+    assert row == joined.rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(sent=SENT, least=st.integers(2, 4), shuffle=st.randoms(use_true_random=False))
+def test_joining_does_not_depend_on_which_member_of_a_bundle_sent_what(sent, least, shuffle):
+    data = walkers(30, 10)
+    cloaks = run(data, k=4, instants=10, start=0)
+    bundles = [
+        (cloaks.member_trajectory[cloaks.member_record == r] - 100).tolist() for r in np.unique(cloaks.record_id)
+    ]
+    other = {s: mates for mates in bundles for s in mates}
+    swapped = [(shuffle.choice(other[s]) if s in other else s, t, c) for s, t, c in sent]
+    one, two = (with_requests(data, cloaks, each, min_contents=least) for each in (sent, swapped))
+    for name in ("record_id", "start", "end", "bounds", "extra"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+    assert one.extras == two.extras
 
 
 # ---- since and until -------------------------------------------------------------------------------------------------

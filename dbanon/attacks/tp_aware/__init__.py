@@ -9,7 +9,7 @@ References
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012, section 3.1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from dbanon.attacks import Verdict
 from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Sighting, Timetable, replay, runs
+from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.trajectory import Float, Int
@@ -47,7 +48,11 @@ class _Records:
     window : int64[n]
         The window the first row lies in; -1 where there is none.
     sound : bool[n]
-        Whether the rows are exactly the instants of that window.
+        Whether the rows follow one another from the first to the last instant of that window.
+    covering : int64[]
+        The sorted row that covers each instant, record after record; of those that are not sound, each row once.
+    begin : int64[n]
+        Index into `covering` of the first instant of each record.
     """
 
     order: Int
@@ -55,6 +60,12 @@ class _Records:
     first: Int
     window: Int
     sound: Bool
+    covering: Int
+    begin: Int
+
+    def rows_at(self, record: Int, place: Int) -> Int:
+        """Find the sorted rows that cover an instant, counted from the first of the window, of sound records."""
+        return np.asarray(self.covering[np.minimum(self.begin[record] + place, len(self.covering) - 1)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +139,11 @@ def attack(evidence: RequestEvidence) -> Verdict:
 
 
 def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
-    records = _records(evidence, rules.timetable)
+    records = _records(evidence, rules)
     members = _members(evidence, records, rules.timetable)
     watch = _watch(evidence, rules, records, members)
     published = _published(members, records, rules.timetable)
-    unsent, unpublished, left_out = _requests(evidence, rules.timetable, records, members)
+    requests = _requests(evidence, rules, records, members)
     crowd = np.empty(evidence.rows, dtype=np.int64)
     crowd[records.order] = np.repeat(members.crowd, _rows(records))
     miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
@@ -148,20 +159,25 @@ def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
         "masking": watch.unmasked,
         "presence": len(members.key) - watch.presences,
         "completeness": int(watch.missed[feasible].sum()),
-        "suppressed": _misstated(stated, watch, published, left_out, rules),
-        "requests-sent": unsent,
+        "suppressed": _misstated(stated, watch, published, requests.left_out, rules),
+        "requests-sent": requests.unsent,
         "requests-set": _untidy(evidence),
-        "requests-complete": unpublished,
+        "requests-few": _too_few(evidence, rules.min_contents),
+        "requests-complete": requests.missing,
         "no-other-columns": int((evidence.cloak_other_keys != 0).sum()),
     }
-    figures = _figures(evidence, members, watch, published)
+    figures = _figures(evidence, members, watch, published) | _of_few(evidence, records, members, rules.k)
     return decided(NAME, _SENTENCES, broken, figures, rules.k)
 
 
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data and stored rows must make sense together", "contradictions"),
-    "window-shape": ("Every record must have exactly one row an instant of exactly one window", "records"),
+    "window-shape": (
+        "The rows of every record must follow one another without gap or overlap from the first to the last instant of "
+        "one window, one an instant unless min_contents joins them",
+        "records",
+    ),
     "rectangle": ("Every region must be one rectangle on the method's grid in the dataset's SRID", "rows"),
     "crowd-size": ("Every record must hide at least k = {k} distinct subjects", "records"),
     "crowd-count": ("The crowd and subjects of every row must be the number of its distinct subjects", "rows"),
@@ -171,19 +187,24 @@ _SENTENCES = {
         "position",
         "memberships or records",
     ),
-    "masking": ("Every cloak must hold the cell of every member at its instant", "positions"),
+    "masking": ("Every cloak must hold the cell of every member at each of its instants", "positions"),
     "presence": ("Every member must be present at all instants of its window", "members"),
     "completeness": (
         "Every subject present at all instants of a window must be published unless fewer than k = {k} are",
         "subjects in a window",
     ),
     "suppressed": ("What the run says it left out must be what the data say was left out", "counts"),
-    "requests-sent": ("Every published request must have been sent by a member at that instant", "requests"),
+    "requests-sent": ("Every published request must have been sent by a member in the period of its row", "requests"),
     "requests-set": (
         "The requests of a row must be a set sorted by content, so that order reveals nothing",
         "requests",
     ),
-    "requests-complete": ("Every request a member sent must be in its record", "requests"),
+    "requests-few": ("The requests of a row must have at least min_contents distinct contents, or none", "rows"),
+    "requests-complete": (
+        "Every request a member sent must be in its row, save where a record's members sent fewer contents in all than "
+        "min_contents",
+        "requests",
+    ),
     "no-other-columns": ("Rows must hold no columns but the method's", "rows"),
 }
 
@@ -202,33 +223,53 @@ def _figures(evidence: RequestEvidence, members: _Members, watch: _Watch, publis
         "suppressed": int(watch.seen.sum() - published.sum()),
         "requests": len(evidence.request_t),
         "request_contents_published": len(evidence.published_request_seq),
-        "requests_of_one_subject": _of_one_subject(evidence),
     }
 
 
-def _of_one_subject(evidence: RequestEvidence) -> int:
-    """Count distinct published contents that one subject alone ever sent: no clause, but it may point to a person."""
-    senders = np.unique(np.stack((evidence.request_content, evidence.request_subject), axis=1), axis=0)
-    content, number = np.unique(senders[:, 0], return_counts=True)
-    return int(np.isin(content[number == 1], evidence.published_request_content).sum())
+def _of_few(evidence: RequestEvidence, records: _Records, members: _Members, k: int) -> dict[str, int | float]:
+    """Count published contents that point to few people by themselves."""
+    senders = _contents.senders(evidence.request_content, evidence.request_subject, evidence.published_request_content)
+    record = find(records.key, evidence.published_request_record)
+    known = (record >= 0) & (records.window[record] >= 0)
+    shown = evidence.published_request_content[known], record[known]
+    common = _contents.common(*shown, records.window, members.record, members.subject)
+    return {
+        "requests_of_one_subject": int((senders == 1).sum()),
+        "requests_of_few_subjects": int((senders < k).sum()),
+        "requests_of_few_over_windows": int(((common > 0) & (common < k)).sum()),
+    }
 
 
 # Records and their members, as stored.
 
 
-def _records(evidence: RequestEvidence, timetable: Timetable) -> _Records:
-    record, seq = evidence.cloak_record, evidence.cloak_seq
+def _records(evidence: RequestEvidence, rules: Rules) -> _Records:
+    record, seq, timetable = evidence.cloak_record, evidence.cloak_seq, rules.timetable
     order = np.lexsort((seq, record))
     key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
     start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
     instant = timetable.instant(start_s[first])
     window = np.where(instant < 0, -1, instant // timetable.length)
+    # The first row must begin with the window, the others where the one before ends, and the last must end with it.
+    due_s = np.append(0.0, end_s[:-1])
+    due_s[first] = timetable.start_s(window * timetable.length)
+    with np.errstate(invalid="ignore"):
+        span = (end_s - start_s) / timetable.step_s
+        whole = np.isfinite(span) & (span == np.floor(span)) & (span >= 1)
     place = runs(np.zeros(len(key), dtype=np.int64), rows)
-    # Row number `place` of a record must be that instant of the window in which its first row lies.
-    due_s = timetable.start_s(np.repeat(window * timetable.length, rows) + place)
-    right = (seq[order] == place + 1) & (start_s == due_s) & (end_s == due_s + timetable.step_s)
-    sound = np.logical_and.reduceat(right, first) & (window >= 0) & (rows == timetable.instants(window))
-    return _Records(order=order, key=key, first=first, window=window, sound=sound)
+    right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
+    filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
+    sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
+    instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)
+    return _Records(
+        order=order,
+        key=key,
+        first=first,
+        window=window,
+        sound=sound,
+        covering=np.repeat(np.arange(len(order)), instants),
+        begin=(np.cumsum(instants) - instants)[first],
+    )
 
 
 def _rows(records: _Records) -> Int:
@@ -294,7 +335,9 @@ def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: 
         watch.presences += int(whole[pair].sum())
         record = members.record[member]
         sound = records.sound[record]
-        watch.unmasked += _unmasked(sighting, pair[sound], records.first[record[sound]], held, rules.cell_m)
+        # Beyond the last instant of a shorter window some other row comes, and no position is there.
+        row = records.rows_at(record[sound][:, None], np.arange(sighting.inside.shape[1]))
+        watch.unmasked += _unmasked(sighting, pair[sound], row, held, rules.cell_m)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
         watch.unlisted += _unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
     return watch
@@ -306,9 +349,7 @@ def _held(bounds: Float, cell_m: float) -> Float:
     return np.ascontiguousarray(np.concatenate((np.ceil(low - _TOLERANCE), np.floor(high + _TOLERANCE)), axis=1).T)
 
 
-def _unmasked(sighting: Sighting, pair: Int, first: Int, held: Float, cell_m: float) -> int:
-    length = sighting.inside.shape[1]
-    row = np.minimum(first[:, None] + np.arange(length), held.shape[1] - 1)  # beyond the last row no position is there
+def _unmasked(sighting: Sighting, pair: Int, row: Int, held: Float, cell_m: float) -> int:
     inside = np.ones(row.shape, dtype=bool)
     for low, high, position in ((held[0], held[2], sighting.x), (held[1], held[3], sighting.y)):
         # Definition 1, masking: the whole cell of the position lies in the cloak; NaN compares false and is not held.
@@ -330,7 +371,7 @@ def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajector
     return int((find(listed, distinct(np.concatenate(supplies))) < 0).sum())
 
 
-def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rules: Rules) -> int:
+def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[str, int], rules: Rules) -> int:
     """Count windows, hours, reasons and requests of which the run says something else than the data do."""
     windows = len(published)
     instants = rules.timetable.instants(np.arange(windows))
@@ -350,28 +391,52 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: int, rul
         "left_out absent_at_some_instant": watch.seen - watch.present,
         "left_out window_below_k": np.where(watch.present < rules.k, watch.present, 0),
     })  # fmt: skip
-    return wrong + int((found != said).any(axis=1).sum()) + int((stated.requests or 0) != left_out)
+    wrong += sum(left_out.get(name, 0) != stated.requests.get(name, 0) for name in left_out.keys() | stated.requests)
+    return wrong + int((found != said).any(axis=1).sum())
 
 
 # Requests: what members sent, and what is published.
 
 
-def _requests(
-    evidence: RequestEvidence, timetable: Timetable, records: _Records, members: _Members
-) -> tuple[int, int, int]:
-    """Count published requests no member sent, requests of members not published, and requests left out."""
-    subject, instant = evidence.request_subject, timetable.instant(evidence.request_t)
+@dataclass(frozen=True, kw_only=True)
+class _Requests:
+    """Published requests no member sent, requests of members not published, and requests left out by reason."""
+
+    unsent: int
+    missing: int
+    left_out: Mapping[str, int]
+
+
+def _requests(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Requests:
+    subject, timetable = evidence.request_subject, rules.timetable
+    instant = timetable.instant(evidence.request_t)
     window = instant // timetable.length
     sender = np.where((subject >= 0) & (instant >= 0), subject * timetable.windows + window, -1)
     request, member = members.of(sender)
     record, content = members.record[member], evidence.request_content[request]
-    seq = instant[request] % timetable.length + 1
+    place = instant[request] % timetable.length
+    seq = np.where(records.sound[record], records.rows_at(record, place) - records.first[record], place) + 1
+    few = _contents.numbers(record, content)[record] < rules.min_contents
     stored = find(records.key, evidence.published_request_record)
     rows = (stored, evidence.published_request_seq, evidence.published_request_content)
-    # Sets of (record, instant, content): what members sent, and what is published.
+    # Sets of (record, row, content): what members sent, and what is published.
     sent, shown = _codes((record, seq, content), rows)
-    unsent = int((~np.isin(shown, sent)).sum())
-    return unsent, len(np.setdiff1d(sent, shown)), len(sender) - len(distinct(request))
+    return _Requests(
+        unsent=int((~np.isin(shown, sent)).sum()),
+        missing=len(np.setdiff1d(sent[~few], shown)),
+        left_out={
+            "outside_windows": int((instant < 0).sum()),
+            "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
+            "bundle_below_min_contents": len(distinct(request[few])),
+        },
+    )
+
+
+def _too_few(evidence: RequestEvidence, least: int) -> int:
+    """Count rows with requests of fewer distinct contents than `least`."""
+    row = _codes((evidence.published_request_record, evidence.published_request_seq))[0]
+    number = _contents.numbers(row, evidence.published_request_content)
+    return int(((number > 0) & (number < least)).sum())
 
 
 def _codes(*tables: Iterable[NDArray[Any]]) -> list[Int]:

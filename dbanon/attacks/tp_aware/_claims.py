@@ -39,17 +39,18 @@ class Rules:
     align: str
     max_gap_s: int
     cell_m: float
+    min_contents: int
     timetable: Timetable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out (None: not said)."""
+    """``run.suppressed``: subject-windows by reason, counts by window and hour, requests left out by reason."""
 
     subjects: Mapping[str, int]
     windows: Mapping[int, tuple[int, int, int, int]]
     hours: Hours
-    requests: int | None
+    requests: Mapping[str, int]
 
 
 def read_rules(evidence: Evidence) -> Rules:
@@ -65,31 +66,47 @@ def read_rules(evidence: Evidence) -> Rules:
     length = integer(params, "instants", 1)
     step = in_slots(integer(params, "step_s", 1), "step_s", data.grid_s)
     since, until = considered_slots(params, data.grid_s)
-    first = _first(params, data, step, since)
-    must(since is None or first >= since, "The first instant must not lie before 'since'; it does.")
-    instants = (int(slots(data.t.max(keepdims=True), data.grid_s)[0]) - first) // step + 1
+    align, gap_s = choice(params, "align", ("last", "exact", "linear")), integer(params, "max_gap_s", 0)
+    end = int(slots(data.t.max(keepdims=True), data.grid_s)[0]) + step
     if until is not None:
-        instants = min(instants, (until - first) // step)  # every row ends before `until`
+        end = min(end, until)  # every row ends before it
+    first = _first(params, data, since)
+    if first is None:
+        first = _of_the_data(data, step, end, gap_s if align == "last" else None)
+    must(since is None or first >= since, "The first instant must not lie before 'since'; it does.")
+    instants = (end - first) // step
     must(instants > 0, "The first instant must not lie after the data; it does.")
     timetable = Timetable(grid_s=data.grid_s, first=first, step=step, count=instants, length=min(length, instants))
     must(timetable.windows <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
     choice(params, "cloak", ("mbr", "quadrant"))
     return Rules(
         k=integer(params, "k", 2),
-        align=choice(params, "align", ("last", "exact", "linear")),
-        max_gap_s=integer(params, "max_gap_s", 0),
+        align=align,
+        max_gap_s=gap_s,
         cell_m=_cell_m(params, data.grid_m),
+        min_contents=integer(params, "min_contents", 1),
         timetable=timetable,
     )
 
 
-def _first(params: Mapping[str, Any], data: Trajectories, step: int, since: int | None) -> int:
-    """Find the slot of the first instant."""
+def _first(params: Mapping[str, Any], data: Trajectories, since: int | None) -> int | None:
+    """Find the slot of the first instant if a parameter gives it."""
     if get(params, "start") is not None:
         return in_slots(moment(params, "start"), "start", data.grid_s)
-    if since is not None:
-        return since
-    return math.floor(float(data.t.min()) / (step * data.grid_s)) * step
+    return since
+
+
+def _of_the_data(data: Trajectories, step: int, end: int, gap_s: int | None) -> int:
+    """Find the first instant from the data: a multiple of `step` slots, `gap_s` after the first slot if one ends then.
+
+    `end` is the slot before which the last instant must end.
+    """
+    begin = int(slots(data.t.min(keepdims=True), data.grid_s)[0])
+    if gap_s is not None:
+        late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step
+        if late + step <= end:
+            return late
+    return begin // step * step
 
 
 def _cell_m(params: Mapping[str, Any], grid_m: float) -> float:
@@ -118,11 +135,9 @@ def read_stated(suppressed: Mapping[str, Any], timetable: Timetable) -> Stated:
         must(rest == 0 and 0 <= index < timetable.windows and index not in windows, _MALFORMED)
         instants, seen, present, published = (count(entry, name, _MALFORMED) for name in _COUNTS)
         windows[index] = (instants, seen, present, published)
-    requests = reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else None
-    left_out = None if requests is None else sum(requests.values())
     return Stated(
         subjects=reasons(suppressed, "subjects", _MALFORMED),
         windows=windows,
         hours=read_hours(suppressed),
-        requests=left_out,
+        requests=reasons(suppressed, "requests", _MALFORMED) if "requests" in suppressed else {},
     )

@@ -30,7 +30,7 @@ class Parameters:
     start: int | None = parameter(
         None,
         "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default the data's first time, floored to step_s.",
+        "by default max_gap_s after the data's first time (last), rounded up to step_s.",
         type="instant",
     )
     align: str = parameter(
@@ -61,6 +61,14 @@ class Parameters:
         minimum=0,
         maximum=100_000,
     )
+    min_contents: int = parameter(
+        1,
+        "Least number of distinct contents in a set of requests: a bundle's rows are joined until there are so many, "
+        "or none; 1 joins none.",
+        type="integer",
+        minimum=1,
+        maximum=1000,
+    )
     since: int | None = since()
     until: int | None = until()
 
@@ -78,8 +86,9 @@ METHOD = Method(
         "which, and asks who sent a request."
     ),
     row_meaning=(
-        "Each row is a group of people at one instant: all of them were in this region when last seen, and any of "
-        "them may have sent the requests. Rows with one record_id are the same people at successive instants."
+        "Each row is a group of people at one instant (with min_contents, at successive ones): all of them were in "
+        "this region when last seen, and any of them may have sent the requests. Rows with one record_id are the same "
+        "people at successive instants."
     ),
     left_out=(
         "People without a position at some instant of a window of time are left out of that window, and a window "
@@ -103,10 +112,14 @@ METHOD = Method(
     hidden_by="record",
     begins=("start", "since"),
     notices={
-        "requests_of_one_subject": (
-            "%s published request values were only ever sent by one subject each: such a value can identify its "
-            "sender by itself."
-        )
+        "requests_of_few_subjects": (
+            "%s published request values were only ever sent by fewer than k subjects each: such a value can identify "
+            "its senders by itself."
+        ),
+        "requests_of_few_over_windows": (
+            "%s published request values leave fewer than k subjects when their groups are intersected over windows: "
+            "such a value identifies its sender if one person sent all of them."
+        ),
     },
     totals={"subjects": "seen", "requests": "requests"},
     reasons={
@@ -114,6 +127,7 @@ METHOD = Method(
         "window_below_k": "Present at all instants of a window in which fewer than k are.",
         "sender_not_published": "Requests of people who are left out of the window they were sent in.",
         "outside_windows": "Requests sent before the first window or after the last.",
+        "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
     },
     example={"k": 4, "instants": 4},
 )
@@ -166,8 +180,8 @@ def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:
 def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks.
 
-    A record's requests at an instant are the distinct contents its members sent in that row's period, sorted. Who is in
-    which record is read from `cloaks` and cannot change.
+    A row's requests are the distinct contents the record's members sent in its period, sorted. Who is in which record
+    is read from `cloaks` and cannot change; rows are joined where `min_contents` wants it.
 
     Parameters
     ----------
@@ -181,7 +195,7 @@ def attach(cloaks: Cloaks, data: Trajectories, params: Parameters, *, requests: 
     Returns
     -------
     Cloaks
-        With `extra`, the counts of requests that no record carries, and three more metrics.
+        With `extra`, the counts of requests that no record carries, and further metrics.
     """
     from dbanon.methods.tp_aware import _requests
 

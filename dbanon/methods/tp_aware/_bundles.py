@@ -138,7 +138,7 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
         )
     if not data.fixes:
         return []
-    start = next(s for s in (params.start, params.since, _first_start(data, params.step_s)) if s is not None)
+    start = next(s for s in (params.start, params.since, _first_start(data, params)) if s is not None)
     if start % data.grid_s:
         raise ParameterError(
             f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
@@ -148,10 +148,7 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
         raise ParameterError(
             f"The 'start' parameter of tp-aware must not lie before 'since'. Got {start} and {params.since}."
         )
-    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
-    total = max(0, (last - start) // params.step_s + 1)
-    if params.until is not None:
-        total = max(0, min(total, (params.until - start) // params.step_s))
+    total = _instants_from(start, data, params)
     windows = -(-total // params.instants)
     if windows > MOST_WINDOWS:
         raise DataError(
@@ -170,8 +167,23 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
     ]
 
 
-def _first_start(data: Trajectories, step_s: int) -> int:
-    return math.floor(float(data.t.min()) / step_s) * step_s
+def _first_start(data: Trajectories, params: Parameters) -> int:
+    """Find where windows begin by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
+    if params.align == "last":
+        # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the whole first window.
+        slot = math.floor(float(data.t.min()) / data.grid_s) * data.grid_s
+        start = -(-(slot + params.max_gap_s) // params.step_s) * params.step_s
+        if _instants_from(start, data, params):
+            return start
+    return math.floor(float(data.t.min()) / params.step_s) * params.step_s
+
+
+def _instants_from(start: int, data: Trajectories, params: Parameters) -> int:
+    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
+    total = (last - start) // params.step_s + 1
+    if params.until is not None:
+        total = min(total, (params.until - start) // params.step_s)
+    return max(0, total)
 
 
 def _surveys(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:

@@ -1,6 +1,8 @@
-"""Requests joined to finished bundles: a set of contents for each row."""
+"""Requests joined to finished bundles: a set of contents for each row, and rows joined until sets are large enough."""
 
 import dataclasses
+from collections.abc import Iterable
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,33 +12,51 @@ from dbanon.methods._parsing import LATEST_S
 from dbanon.methods.tp_aware import Parameters
 from dbanon.trajectory import Int, Requests, Trajectories
 
+Bool = NDArray[np.bool_]
+
 
 def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks; see `dbanon.methods.tp_aware.attach`."""
-    span = cloaks.suppressed["windows"]
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
-    step = params.step_s
-    window_start = np.array([w["start"] for w in span], np.int64)
-    last = span[-1]["start"] + span[-1]["instants"] * step
-    inside = (time >= window_start[0]) & (time < last)
-    record = np.zeros(len(time), np.int64)
-    record[inside] = _records_of(cloaks, data, window_start, requests.subject[inside], time[inside])
+    record, unsent = _placed(cloaks, data, params.step_s, requests.subject, time)
+    if params.min_contents > 1:
+        few = (record > 0) & ~_enough(record, requests.content, params.min_contents)
+        unsent["bundle_below_min_contents"] = int(few.sum())
+        record[few] = 0
     carried = record > 0
+    content = requests.content[carried]
     first_row = cloaks.offset[record[carried] - 1]
-    row = first_row + (time[carried] - cloaks.periods[cloaks.period[first_row], 0]) // step
-    extra, extras = _request_sets(cloaks.rows, row, requests.content[carried], requests.contents)
-    unsent = {"sender_not_published": int((inside & ~carried).sum()), "outside_windows": int((~inside).sum())}
+    row = first_row + (time[carried] - cloaks.periods[cloaks.period[first_row], 0]) // params.step_s
+    if params.min_contents > 1:
+        begins = _begins(cloaks, row, content, params.min_contents)
+        cloaks, row = _joined(cloaks, begins), np.cumsum(begins)[row] - 1
+    extra, extras = _request_sets(cloaks.rows, row, content, requests.contents)
+    senders = _senders(requests, carried)
     counts = {
         "requests_total": len(time),
         "requests_published": int(carried.sum()),
-        "requests_of_one_subject": _of_one_subject(requests, carried),
+        "requests_of_one_subject": int((senders == 1).sum()),
+        "requests_of_few_subjects": int((senders < params.k).sum()),
     }
     return dataclasses.replace(
         cloaks.with_extra(extra, extras),
         suppressed={**cloaks.suppressed, "requests": unsent},
         metrics={**cloaks.metrics, **counts},
     )
+
+
+def _placed(cloaks: Cloaks, data: Trajectories, step: int, subject: Int, time: Int) -> tuple[Int, dict[str, int]]:
+    """Find the record that carries each request, 0 where none does, and count the latter by reason."""
+    span = cloaks.suppressed["windows"]
+    window_start = np.array([w["start"] for w in span], np.int64)
+    inside = (time >= window_start[0]) & (time < span[-1]["start"] + span[-1]["instants"] * step)
+    record = np.zeros(len(time), np.int64)
+    record[inside] = _records_of(cloaks, data, window_start, subject[inside], time[inside])
+    return record, {
+        "sender_not_published": int((inside & (record == 0)).sum()),
+        "outside_windows": int((~inside).sum()),
+    }
 
 
 def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
@@ -53,21 +73,85 @@ def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: 
     return np.where(known[member] == asked, cloaks.member_record[member], 0)
 
 
+def _enough(record: Int, content: Int, least: int) -> Bool:
+    """Whether the members of each request's record sent so many distinct contents in all: bool[r]."""
+    return np.asarray(_numbers(record, content)[record] >= least)
+
+
+def _begins(cloaks: Cloaks, row: Int, content: Int, least: int) -> Bool:
+    """Find the rows that stay, or begin a joined one: bool[c]. Every record with requests has `least` contents or more.
+
+    It depends on what is sent in a record and when, not on who of it sends it.
+    """
+    begins = np.ones(cloaks.rows, bool)
+    record = cloaks.record_id
+    for _, own in groupby(_sets(row, content), key=lambda item: record[item[0]]):
+        for first, last in _stretches(own, least):
+            begins[first + 1 : last + 1] = False
+    return begins
+
+
+def _stretches(sets: Iterable[tuple[int, list[int]]], least: int) -> list[tuple[int, int]]:
+    """Find the first and last rows to join in one record, of its rows that have requests, in order of time."""
+    found: list[tuple[int, int]] = []
+    held: set[int] = set()
+    begin = end = -1
+    for end, contents in sets:
+        begin = begin if held else end
+        held.update(contents)
+        if len(held) >= least:
+            found.append((begin, end))
+            held = set()
+    if held:  # a last short stretch joins the one before that has enough, and what is between them
+        found[-1] = (found[-1][0], end)
+    return found
+
+
+def _joined(cloaks: Cloaks, begins: Bool) -> Cloaks:
+    """Join every row that does not begin one to the row before it: periods united, a rectangle around rectangles."""
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], cloaks.rows) - 1
+    low, high = np.minimum.reduceat(cloaks.bounds[:, :2], first), np.maximum.reduceat(cloaks.bounds[:, 2:], first)
+    side_m = np.sqrt((high - low).prod(axis=1))
+    return Cloaks.of_rows(
+        record_id=cloaks.record_id[first],
+        start=cloaks.start[first],
+        end=cloaks.end[last],
+        bounds=np.hstack([low, high]),
+        crowd=cloaks.crowd[first],
+        subjects=cloaks.subjects[first],
+        member_record=cloaks.member_record,
+        member_trajectory=cloaks.member_trajectory,
+        suppressed=cloaks.suppressed,
+        metrics={**cloaks.metrics, "median_cloak_side_m": float(np.median(side_m))},
+    )
+
+
 def _request_sets(rows: int, row: Int, content: Int, contents: tuple[str, ...]) -> tuple[Int, tuple[str, ...]]:
     """Make each row's set of contents as JSON text; -1 where there is none. Equal sets share one text."""
-    base = max(len(contents), 1)
-    row, content = np.divmod(np.unique(row * base + content), base)
     extra = np.full(rows, -1, np.int64)
-    first = np.flatnonzero(np.diff(row, prepend=-1))
     texts: dict[str, int] = {}
-    for at, own in zip(row[first].tolist(), np.split(content, first[1:]), strict=False):  # no rows: one empty part
-        text = '{"requests": [' + ", ".join(contents[c] for c in own.tolist()) + "]}"
+    for at, own in _sets(row, content):
+        text = '{"requests": [' + ", ".join(contents[c] for c in own) + "]}"
         extra[at] = texts.setdefault(text, len(texts))
     return extra, tuple(texts)
 
 
-def _of_one_subject(requests: Requests, carried: NDArray[np.bool_]) -> int:
-    """Count published contents that one subject of the dataset alone ever sends: they identify by themselves."""
-    pairs = np.unique(np.stack([requests.content, requests.subject]), axis=1)
-    senders = np.bincount(pairs[0], minlength=len(requests.contents))
-    return int((senders[np.unique(requests.content[carried])] == 1).sum())
+def _sets(row: Int, content: Int) -> list[tuple[int, list[int]]]:
+    """List the rows that have requests, each with its distinct contents, sorted."""
+    base = int(content.max(initial=0)) + 1
+    row, content = np.divmod(np.unique(row * base + content), base)
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    parts = np.split(content, first[1:])  # no rows: one empty part
+    return [(at, own.tolist()) for at, own in zip(row[first].tolist(), parts, strict=False)]
+
+
+def _senders(requests: Requests, carried: Bool) -> Int:
+    """Count the subjects of the dataset that ever send each published content."""
+    return np.asarray(_numbers(requests.content, requests.subject)[np.unique(requests.content[carried])])
+
+
+def _numbers(of: Int, what: Int) -> Int:
+    """Count the distinct values of `what`, -1 or more, that go with each ``0, 1, ...`` of `of`."""
+    base = int(what.max(initial=-1)) + 2
+    return np.bincount(np.unique(of * base + what + 1) // base)
