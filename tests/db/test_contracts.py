@@ -464,7 +464,9 @@ def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Conne
     members = {"member_record": nobody.member_record[first], "member_trajectory": nobody.member_trajectory[first]}
     for contract in (CONTRACTS["k-merge"], CONTRACTS["semantic"]):
         with pytest.raises(psycopg.Error) as caught:
-            ten.execute("SELECT dbanon.publish(%s, 'made')", [write(ten, contract, Cloaks(**{**vars(nobody), **members}))])
+            ten.execute(
+                "SELECT dbanon.publish(%s, 'made')", [write(ten, contract, Cloaks(**{**vars(nobody), **members}))]
+            )
         assert caught.value.sqlstate == "DA005"
 
 
@@ -521,7 +523,11 @@ def test_many_rows_without_statistics_are_joined_all_at_once(ten: psycopg.Connec
     )  # fmt: skip
     alone = hidden_by == "alone"
     contract = Contract(
-        name=f"many-{hidden_by}", k=1, cloaks=lambda: cloaks, hidden_by="record" if alone else hidden_by, stands_alone=alone
+        name=f"many-{hidden_by}",
+        k=1,
+        cloaks=lambda: cloaks,
+        hidden_by="record" if alone else hidden_by,
+        stands_alone=alone,
     )
     for name in ("first", "second"):
         run = write(ten, contract)

@@ -242,7 +242,7 @@ def test_what_is_older_goes_and_names_go_with_the_last_of_their_data(filled: psy
     }
     assert [where for where in holding(filled) if "grouping" not in where] == []
     assert filled.execute("SELECT run_id FROM dbanon.run ORDER BY run_id").fetchall() == [(1,), (202,)]
-    assert counts(filled, "release", "grouping", "cloak", "person", "fix_code") == [3, 5, 4, 2, 4]
+    assert counts(filled, "release", "grouping", "cloak", "fix_code") == [3, 5, 4, 4]
     assert counts(filled, "trajectory", "request", "quasi_identifier", "quarantine") == [1, 1, 1, 1]
     [line] = filled.execute("SELECT dataset, detail FROM dbanon.audit WHERE action = 'forget_before'").fetchall()
     assert line[0] == "ten"
@@ -340,18 +340,21 @@ def test_a_time_that_is_not_in_the_past_is_refused(filled: psycopg.Connection, b
 
 
 def test_a_name_that_returns_after_its_data_went_is_the_person_it_was(filled: psycopg.Connection) -> None:
-    known = f"SELECT person_no FROM dbanon.person WHERE code = dbanon_internal.person_code(1, '{NAME}')"
+    known = (
+        "SELECT count(*) FROM dbanon.grouping"
+        f" WHERE dbanon_internal.person_code(dbanon_internal.dataset_key(1), '{NAME}') = ANY (people)"
+    )
     forget(filled, datetime.now(UTC))
     assert value(filled, known) == 2
-    assert some(erased(filled, "forget_subject('ten', %s)", NAME))["hashes of the name"] == 1
-    assert filled.execute(known).fetchall() == []
+    assert some(erased(filled, "forget_subject('ten', %s)", NAME))["places in groups of releases"] == 2
+    assert value(filled, known) == 0
 
 
 # ---- the whole of it -------------------------------------------------------------------------------------------------
 
 
 def test_a_dataset_that_was_never_published_leaves_nothing_but_the_audit(own: psycopg.Connection) -> None:
-    own.execute("INSERT INTO dbanon.fix_code VALUES (1, dbanon_internal.person_code(1, 'p0'), 64)")
+    own.execute("INSERT INTO dbanon.fix_code VALUES (1, 1, 64)")
     own.execute(_LOADED)
     assert some(drop(own)) == {"trajectories": 10, "requests": 2, "runs dropped": 1}
     assert counts(own, *TABLES, "dataset", "load", "run", "cloak", "membership", "verification", "fix_code") == [0] * 13
@@ -366,7 +369,7 @@ def test_a_dataset_that_was_never_published_leaves_nothing_but_the_audit(own: ps
 
 def test_of_a_published_dataset_stays_what_later_releases_are_measured_against(withdrawn: psycopg.Connection) -> None:
     card = value(withdrawn, "SELECT dbanon.release_card('ten')")
-    kept = ("run", "release", "grouping", "person", "exposure", "fix_code", "verification")
+    kept = ("run", "release", "grouping", "exposure", "fix_code", "verification")
     before = counts(withdrawn, *kept)
     dropped = drop(withdrawn)
     assert some(dropped) == {
@@ -472,6 +475,5 @@ def test_only_operators_take_data_away(connection: psycopg.Connection, run: int,
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_analyst"])
 def test_no_role_hashes_a_name(run: int, login: Login, role: str) -> None:
     with psycopg.connect(login(role), autocommit=True) as other:
-        for call in ("person_code(1, 'p0')", "person_key(1)"):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                other.execute(f"SELECT dbanon_internal.{call}")  # type: ignore[arg-type]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("SELECT dbanon_internal.dataset_key(1)")

@@ -17,7 +17,6 @@ EVERYTHING = {
     "quarantined rows": 5,
     "names of sources": 1,
     "places in groups of releases": 2,
-    "hashes of the name": 1,
     "hashes of fixes": 2,
     "runs dropped": 1,
 }
@@ -38,18 +37,19 @@ SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
 SELECT dbanon.unpublish('other');
 {NO_GROUPING}
-INSERT INTO dbanon.grouping (release_id, period, alone, subjects)
-SELECT release_id, '[2008-06-04 08:00+00,2008-06-04 08:02+00)', false, s FROM dbanon.release,
-    (VALUES (ARRAY['p1', 'p2', 'p3', 'p4', '{NAME}']), (ARRAY['p5', 'p6', 'p7', 'p8', 'p9'])) v (s);
+INSERT INTO dbanon.grouping (release_id, period, people)
+SELECT release_id, '[2008-06-04 08:00+00,2008-06-04 08:02+00)',
+    ARRAY(SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(1), n) FROM unnest(s) n ORDER BY 1)
+FROM dbanon.release, (VALUES (ARRAY['p1', 'p2', 'p3', 'p4', '{NAME}']), (ARRAY['p5', 'p6', 'p7', 'p8', 'p9'])) v (s);
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm, status) OVERRIDING SYSTEM VALUE
 VALUES (102, 1, 'tp-aware', 'traj-anon', 'verified'), (103, 1, 'tp-aware', 'traj-anon', 'refused');
 INSERT INTO dbanon.membership SELECT 102, record_id, trajectory_id FROM dbanon.membership WHERE run_id = 1;
 INSERT INTO dbanon.membership SELECT 103, 1, trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = 2;
 INSERT INTO dbanon.cloak SELECT 102, record_id, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = 1;
 INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, '{NAME}', now()), (1, 'p1', now());
-INSERT INTO dbanon.person SELECT 1, 1 + i, dbanon_internal.person_code(1, s)
-FROM unnest(ARRAY['{NAME}', 'p1']) WITH ORDINALITY u (s, i);
-INSERT INTO dbanon.fix_code SELECT 1, p.code, 64 * i FROM dbanon.person p, generate_series(1, 2) i;
+TRUNCATE dbanon.fix_code;
+INSERT INTO dbanon.fix_code SELECT 1, dbanon_internal.person_code(dbanon_internal.dataset_key(1), s), 64 * i
+FROM unnest(ARRAY['{NAME}', 'p1']) s, generate_series(1, 2) i;
 INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
 VALUES (901, 1, 'trajectories', '/data/{NAME}.csv', 9, 1), (902, 1, 'requests', '/data/r.csv', 9, 1);
 INSERT INTO dbanon.quarantine (load_id, line, reason, content)
@@ -99,8 +99,8 @@ def refusal(connection: psycopg.Connection, subject: str | None, dataset: str | 
     return caught.value
 
 
-def value(connection: psycopg.Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+def value(connection: psycopg.Connection, query: str, *given: object) -> object:
+    row = connection.execute(query, given or None).fetchone()  # type: ignore[arg-type]
     assert row is not None
     return row[0]
 
@@ -170,18 +170,19 @@ INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm) OVERRIDING SYSTEM
 VALUES (202, 201, 'tp-aware', 'traj-anon');
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
 VALUES (203, 'b', 202, '', 0);
-INSERT INTO dbanon.grouping VALUES (203, '[2008-06-04,2008-06-05)', true, ARRAY['{NAME}']);
+INSERT INTO dbanon.grouping
+VALUES (203, '[2008-06-04,2008-06-05)', ARRAY[dbanon_internal.person_code(dbanon_internal.dataset_key(201), '{NAME}')]);
 """
 
 
 def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connection) -> None:
     filled.execute(_ELSEWHERE)  # type: ignore[arg-type]
     heard = notices(filled)
-    assert forget(filled) == {**EVERYTHING, "hashes of the name": 0}
+    assert forget(filled) == {**EVERYTHING, "places in groups of releases": 0}
     assert len(heard) == 2
     names(heard[0], "ten")
     names(heard[1], "population", "b")
-    there = {"quarantined rows": 1, "places in groups of releases": 1, "hashes of fixes": 0, "runs dropped": 0}
+    there = {"quarantined rows": 1, "places in groups of releases": 3, "hashes of fixes": 0, "runs dropped": 0}
     assert forget(filled, dataset="b") == {**EVERYTHING, **there}
 
 
@@ -214,32 +215,44 @@ def test_a_rejected_row_names_a_subject(own: psycopg.Connection, name: str, cont
 # --- what stays of releases -------------------------------------------------------------------------------------------
 
 
-def test_groups_keep_their_sizes_and_one_random_text_takes_the_place_of_the_name(filled: psycopg.Connection) -> None:
+CODE = "SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(1), %s)"
+CODES = "SELECT DISTINCT p FROM dbanon.grouping, unnest(people) p"
+
+
+def test_groups_keep_their_sizes_and_one_random_code_takes_the_place_of_the_persons(
+    filled: psycopg.Connection,
+) -> None:
+    before = {row[0] for row in filled.execute(CODES)}
+    code = value(filled, CODE, NAME)
     forget(filled)
-    rows = [row[0] for row in filled.execute("SELECT subjects FROM dbanon.grouping")]
-    assert sorted(len(subjects) for subjects in rows) == [5, 5, 5, 5]
-    stand_ins = {name for subjects in rows for name in subjects} - {f"p{i}" for i in range(1, 10)}
-    assert len(stand_ins) == 1
-    assert len(stand_ins.pop()) == 36
-    in_order = "SELECT bool_and(subjects = ARRAY(SELECT s FROM unnest(subjects) s ORDER BY s)) FROM dbanon.grouping"
-    assert value(filled, in_order) is True
+    after = {row[0] for row in filled.execute(CODES)}
+    assert before - after == {code}
+    assert len(after) == 10
+    rows = filled.execute("SELECT cardinality(people), people FROM dbanon.grouping").fetchall()
+    assert [size for size, _ in rows] == [5, 5, 5, 5]
+    assert all(people == sorted(people) for _, people in rows)
+    assert value(filled, "SELECT count(DISTINCT person) FROM dbanon.fix_code") == 1
 
 
 def test_the_stand_in_differs_from_subject_to_subject(filled: psycopg.Connection) -> None:
     forget(filled)
     forget(filled, "p1")
-    assert value(filled, "SELECT count(DISTINCT s) FROM dbanon.grouping, unnest(subjects) s") == 10
+    assert value(filled, f"SELECT count(*) FROM ({CODES}) c") == 10
 
 
-PEOPLE = "SELECT person_no, code = dbanon_internal.person_code(1, %s) FROM dbanon.person ORDER BY person_no"
-
-
-def test_a_name_that_returns_is_another_person_and_the_first_one_keeps_its_number(filled: psycopg.Connection) -> None:
-    assert filled.execute(PEOPLE, [NAME]).fetchall() == [(2, True), (3, False)]
+def test_whoever_is_in_another_dataset_of_the_population_too_stays_known_to_it(filled: psycopg.Connection) -> None:
+    filled.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('b', 32610, 1, 60)")
+    filled.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, %s, 'SRID=32610;POINT M (1 1 1)' FROM dbanon.dataset WHERE name = 'b'",
+        [NAME],
+    )
+    heard = notices(filled)
     forget(filled)
-    assert filled.execute(PEOPLE, [NAME]).fetchall() == [(2, False), (3, False)]
-    assert filled.execute(PEOPLE, ["p1"]).fetchall() == [(2, False), (3, True)]
-    assert value(filled, "SELECT count(DISTINCT person) FROM dbanon.fix_code") == 1
+    assert any("b." in notice and NAME not in notice for notice in heard)
+    assert (value(filled, CODE, NAME),) in filled.execute(CODES).fetchall()
+    forget(filled, dataset="b")
+    assert (value(filled, CODE, NAME),) not in filled.execute(CODES).fetchall()
 
 
 def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subjects(own: psycopg.Connection) -> None:
@@ -248,11 +261,13 @@ def test_a_name_is_one_person_in_a_population_but_where_rows_are_their_own_subje
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id, own_subjects)"
         " SELECT 'd' || i, 32610, 1, 1, 1 + i / 3, i % 2 = 1 FROM generate_series(1, 5) i"
     )
-    query = "SELECT dbanon_internal.person_code(dataset_id, 'p0') FROM dbanon.dataset ORDER BY dataset_id"
-    ten, d1, d2, d3, d4, d5 = (bytes(row[0]) for row in own.execute(query))
+    query = (
+        "SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(dataset_id), 'p0')"
+        " FROM dbanon.dataset ORDER BY dataset_id"
+    )
+    ten, d1, d2, d3, d4, d5 = (row[0] for row in own.execute(query))
     assert ten == d2
     assert len({ten, d1, d3, d4, d5}) == 5
-    assert {len(code) for code in (ten, d1)} == {16}
 
 
 def notices(connection: psycopg.Connection) -> list[str]:
@@ -379,7 +394,7 @@ def test_only_operators_have_a_subject_forgotten(full: psycopg.Connection, login
     with psycopg.connect(login(role), autocommit=True) as other:
         for statement in (
             "SELECT dbanon.forget_subject('ten', 'p1')",
-            "SELECT dbanon_internal.erase_subject(1, 'p1', '{}', 'x')",
+            "SELECT dbanon_internal.erase_subject(1, 'p1', 1, '{}', 2)",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 other.execute(statement)  # type: ignore[arg-type]

@@ -276,7 +276,20 @@ def test_a_run_given_to_another_dataset_is_not_what_was_verified(both: psycopg.C
 
 TABLES = (
     *("dataset", "trajectory", "load", "quarantine", "request", "site", "poi", "cell", "quasi_identifier", "method"),
-    *("run", "region", "period", "record", "membership", "hiding", "verification", "release", "grouping", "exposure", "population", "audit"),
+    *(
+        "run",
+        "region",
+        "period",
+        "record",
+        "membership",
+        "hiding",
+        "verification",
+        "release",
+        "grouping",
+        "exposure",
+        "population",
+        "audit",
+    ),
 )
 READ = (
     "SELECT dbanon_internal.run_digest(r) FROM generate_series(1, 2) r",
@@ -323,9 +336,7 @@ def test_children_of_tables_add_nobody(database: str, crossing: psycopg.Connecti
             "INSERT INTO dbanon.child_of_membership SELECT run_id, record_id, 200 + trajectory_id, period"
             " FROM ONLY dbanon.membership"
         )
-        admin.execute(
-            "INSERT INTO dbanon.child_of_grouping SELECT 1, g.* FROM dbanon_internal.run_groups(2) g"
-        )
+        admin.execute("INSERT INTO dbanon.child_of_grouping SELECT 1, g.* FROM dbanon_internal.run_groups(2) g")
     for query, found in zip(READ, before, strict=True):
         assert crossing.execute(query).fetchall() == found, query
     assert str(read_by_the_program(database)) == str(computed)  # NaN is no number, but one text
