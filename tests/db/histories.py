@@ -10,7 +10,6 @@ from psycopg.types.json import Jsonb
 
 from tests.db.oracle import Record, Release, Row, Rule
 
-MOMENTS = 8
 OWN = 100  # where a dataset's subjects are its own, its people have numbers from so many times the dataset's on
 People = frozenset[int]
 # What is asked of a method: the secret, what hides its people, and whether it stands alone, is of one instant, shows people exactly.
@@ -36,8 +35,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class World:
-    """What the releases of a history are drawn from: people, whom they are with as a rule, and four datasets."""
+    """What the releases of a history are drawn from: people, whom they are with as a rule, four datasets, few moments."""
 
+    moments: int
     people: list[int]
     usual: list[People]
     datasets: list[Dataset]
@@ -64,7 +64,7 @@ def history(seed: int) -> History:
         if len(earlier) == length:
             return History(earlier, new, world.datasets)
         refused = Rule().judge(new, earlier).refused
-        if not refused or draw.random() < 0.5:
+        if not refused or draw.random() < 0.7:
             new.overridden, new.withdrawn = refused, draw.random() < 0.25
             earlier.append(new)
 
@@ -73,7 +73,7 @@ def _world(draw: Random) -> World:
     people = list(range(draw.randint(6, 12)))
     kinds = [(0, False), (0, False), (0, True), (1, False)]
     datasets = [Dataset(population, draw.randint(0, 3), own) for population, own in kinds]
-    return World(people, _parts(draw, people, draw.randint(2, 4)), datasets)
+    return World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), datasets)
 
 
 def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
@@ -122,9 +122,9 @@ def _own(people: People, dataset: int) -> People:
     return frozenset(OWN * dataset + person for person in people)
 
 
-def _times(draw: Random) -> tuple[int, int]:
-    first = draw.randrange(MOMENTS - 1)
-    return first, draw.randint(first + 1, min(first + 3, MOMENTS))
+def _times(draw: Random, world: World) -> tuple[int, int]:
+    first = draw.randrange(world.moments - 1)
+    return first, draw.randint(first + 1, min(first + 3, world.moments))
 
 
 def _rows(draw: Random, first: int, last: int) -> tuple[Row, ...]:
@@ -135,10 +135,10 @@ def _rows(draw: Random, first: int, last: int) -> tuple[Row, ...]:
 
 def _bundles(draw: Random, world: World, k: int) -> list[Record]:
     """One record a group, in one window or two."""
-    first, last = _times(draw)
+    first, last = _times(draw, world)
     windows = [(first, last)]
-    if draw.random() < 0.4 and last < MOMENTS:
-        windows.append((draw.randrange(last, MOMENTS), MOMENTS))
+    if draw.random() < 0.4 and last < world.moments:
+        windows.append((draw.randrange(last, world.moments), world.moments))
     return [Record(group, _rows(draw, *window)) for window in windows for group in _grouped(draw, world, k)]
 
 
@@ -148,14 +148,14 @@ def _merged(draw: Random, world: World, k: int) -> list[Record]:
 
 
 def _sites(draw: Random, world: World, k: int) -> list[Record]:
-    first = draw.randrange(MOMENTS)
+    first = draw.randrange(world.moments)
     return _around_sites(draw, world, k, first, first + 1)
 
 
 def _stays(draw: Random, world: World, k: int) -> list[Record]:
     """Snapshots of several moments in one release; each person has one record."""
     found: dict[People, tuple[Row, ...]] = {}
-    for first in sorted(draw.sample(range(MOMENTS), draw.randint(1, 2))):
+    for first in sorted(draw.sample(range(world.moments), draw.randint(1, 2))):
         for record in _around_sites(draw, world, k, first, first + 1):
             found[record.members] = found.get(record.members, ()) + record.rows
     return [Record(members, rows) for members, rows in found.items()]
@@ -179,7 +179,7 @@ def _sets(draw: Random, world: World, k: int) -> list[Record]:
     """Records of one owner each, hidden among some of the others for the whole of it."""
     owners = draw.sample(world.people, draw.randint(k, len(world.people)))
     return [
-        Record(frozenset({owner}), _rows(draw, *_times(draw)), frozenset(draw.sample([*{*owners} - {owner}], k - 1)))
+        Record(frozenset({owner}), _rows(draw, *_times(draw, world)), frozenset(draw.sample([*{*owners} - {owner}], k - 1)))
         for owner in owners
     ]
 

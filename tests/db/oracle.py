@@ -64,9 +64,16 @@ class Release:
     population: int = 0
     withdrawn: bool = False
     overridden: bool = False
+    first: int = field(init=False)
+    last: int = field(init=False)
+    reach: int = field(init=False)
     groups: frozenset[Group] = field(init=False)
 
     def __post_init__(self) -> None:
+        rows = [row for record in self.records for row in record.rows]
+        self.first, self.last = min(row.first for row in rows), max(row.last for row in rows)
+        shows = self.snapshot or any(row.exact for row in rows)
+        self.reach = max(self.max_gap, self.settle) if shows else 0
         self.groups = frozenset() if self.stands_alone else frozenset(self._groups())
 
     def _groups(self) -> Iterator[Group]:
@@ -79,19 +86,6 @@ class Release:
 
     def _in(self, row: Row) -> frozenset[Person]:
         return frozenset[Person]().union(*(record.members for record in self.records if row in record.rows))
-
-    @property
-    def reach(self) -> int:
-        exact = any(row.exact for record in self.records for row in record.rows)
-        return max(self.max_gap, self.settle) if self.snapshot or exact else 0
-
-    @property
-    def first(self) -> int:
-        return min(record.first for record in self.records)
-
-    @property
-    def last(self) -> int:
-        return max(record.last for record in self.records)
 
     @property
     def content(self) -> Counter[Record]:
