@@ -88,9 +88,9 @@ class Release:
         return frozenset[Person]().union(*(record.members for record in self.records if row in record.rows))
 
     @property
-    def content(self) -> Counter[Record]:
-        """Its people, sets, periods and regions."""
-        return Counter(self.records)
+    def content(self) -> tuple[int, Counter[Record]]:
+        """Its people, sets, periods and regions, of one dataset."""
+        return self.dataset, Counter(self.records)
 
     def spoken(self, person: Person) -> list[Group | Record]:
         """When it speaks of a person: in which groups, or in which records where it stands alone."""
