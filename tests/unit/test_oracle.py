@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests import pages
 from tests.db.histories import History, history
 from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
 
@@ -210,6 +211,56 @@ def test_bundles_around_a_snapshot_are_refused_where_they_take_its_crowd_apart()
     assert judge(bundles(2, *HALVES), first) == (True, 2, 5)
     assert judge(first, bundles(5, *FIVES)) == (False, 5, 0)
     assert judge(first, bundles(5, *HALVES)) == (True, 2, 5)
+
+
+# --- the ten people of docs/contracts.md, as docs/composition.md shows them ---------------------------------------------
+
+PAIR = frozenset({0, 1})
+
+
+def of_all(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
+    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **others)  # type: ignore[arg-type]
+
+
+def two_rows(middle: int, last: int) -> tuple[Row, Row]:
+    return Row(0, middle, 1), Row(middle, last, 2)
+
+
+def mob_of_ten() -> Iterable[Record]:
+    for person in TEN:
+        hidden = PAIR - {person} if person in PAIR else frozenset[int]()
+        second = Row(1, 2, 50) if hidden else Row(1, 2, person, exact=True)
+        yield Record(frozenset({person}), (Row(0, 1, person, exact=True), second), hidden)
+
+
+def ten_people() -> dict[str, Release]:
+    """What docs/contracts.md has, in minutes after 8:00."""
+    merged_pair = [Record(PAIR, two_rows(4, 5))] * 2
+    owners = [Record(frozenset({person}), two_rows(4, 5), PAIR - {person}) for person in PAIR]
+    return {
+        "tp-aware": bundles(5, *FIVES),
+        "sensitive-sites": snapshot(5, FIVES[0]),
+        "k-merge": of_all(2, "place", "record", merged_pair),
+        "kte-hide": of_all(2, "place", "hiding", owners, stands_alone=True),
+        "mob": of_all(2, "place", "hiding", mob_of_ten(), stands_alone=True),
+        "semantic": of_all(2, "place", "record", [Record(PAIR, two_rows(20, 60))] * 2, stands_alone=True),
+    }
+
+
+def said(first: Release, then: Release) -> str:
+    verdict = judge(replace(then), first)
+    if not verdict.refused:
+        return "yes" if verdict.smallest is None else f"yes: {verdict.smallest}"
+    return "no: stands alone" if first.stands_alone or then.stands_alone else f"no: {verdict.smallest}"
+
+
+def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:
+    families = ten_people()
+    rows = [
+        "| " + " | ".join([f"**{name}**", *(said(first, then) for then in families.values())]) + " |\n"
+        for name, first in families.items()
+    ]
+    assert "".join(rows) in (pages.ROOT / "docs/composition.md").read_text()
 
 
 # --- another way to say it ----------------------------------------------------------------------------------------------
