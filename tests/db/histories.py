@@ -1,26 +1,23 @@
-"""Random histories of publications, small enough for `tests.db.oracle`, and how they are written into the private tables."""
+"""Random histories of publications, small enough for `tests.db.oracle`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
-
-import psycopg
-from psycopg.types.json import Jsonb
 
 from tests.db.oracle import Record, Release, Row, Rule
 
 OWN = 100  # where a dataset's subjects are its own, its people have numbers from so many times the dataset's on
 People = frozenset[int]
-# What is asked of a method: the secret, what hides its people, and whether it stands alone, is of one instant, shows people exactly.
-KINDS: dict[str, tuple[Any, Any, bool, bool, bool]] = {
-    "bundles": ("sender", "record", False, False, False),
-    "merged": ("place", "record", False, False, False),
-    "sites": ("place", "region", False, True, True),
-    "stays": ("place", "region", False, False, True),
-    "sets": ("place", "hiding", True, False, False),
-    "objects": ("place", "hiding", True, False, True),
-    "cells": ("place", "record", True, False, False),
+# The secret, what hides people, whether the method stands alone, and whether a release of it is of one instant.
+KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
+    "bundles": ("sender", "record", False, False),
+    "merged": ("place", "record", False, False),
+    "sites": ("place", "region", False, True),
+    "stays": ("place", "region", False, False),
+    "sets": ("place", "hiding", True, False),
+    "objects": ("place", "hiding", True, False),
+    "cells": ("place", "record", True, False),
 }
 
 
@@ -35,7 +32,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class World:
-    """What the releases of a history are drawn from: people, whom they are with as a rule, four datasets, few moments."""
+    """What a history is drawn from: few moments, people, whom they are with as a rule, and four datasets."""
 
     moments: int
     people: list[int]
@@ -107,11 +104,13 @@ def _release(draw: Random, world: World) -> Release:
     method = draw.choices(list(KINDS), [4, 4, 5, 2, 1, 1, 1])[0]
     number = draw.choices(range(4), [5, 2, 1, 1])[0]
     k = draw.randint(2, 4)
-    secret, hidden_by, stands_alone, snapshot, _ = KINDS[method]
+    secret, hidden_by, stands_alone, snapshot = KINDS[method]
     records = _DRAWN[method](draw, world, k)
     dataset = world.datasets[number]
     if dataset.own:
-        records = [replace(r, members=_own(r.members, number), hidden_among=_own(r.hidden_among, number)) for r in records]
+        records = [
+            replace(r, members=_own(r.members, number), hidden_among=_own(r.hidden_among, number)) for r in records
+        ]
     return Release(
         k, secret, hidden_by, tuple(records), method, stands_alone, snapshot, max_gap=draw.randint(0, 2),
         settle=dataset.settle, dataset=number, population=dataset.population,
@@ -179,7 +178,9 @@ def _sets(draw: Random, world: World, k: int) -> list[Record]:
     """Records of one owner each, hidden among some of the others for the whole of it."""
     owners = draw.sample(world.people, draw.randint(k, len(world.people)))
     return [
-        Record(frozenset({owner}), _rows(draw, *_times(draw, world)), frozenset(draw.sample([*{*owners} - {owner}], k - 1)))
+        Record(
+            frozenset({owner}), _rows(draw, *_times(draw, world)), frozenset(draw.sample([*{*owners} - {owner}], k - 1))
+        )
         for owner in owners
     ]
 

@@ -1,6 +1,6 @@
 """The rule of docs/composition.md in sets and loops: what the measurement in SQL is held against.
 
-A moment is a whole number, a period the moments from `first` to before `last`; a region is its number. Nothing here is quick.
+A moment is a whole number, a period the moments from `first` to before `last`, a region its number. Nothing is quick.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Writes random histories into the private tables as publications would: each in populations and datasets of its own."""
+"""Writes random histories into the private tables, as publications would: each in populations of its own."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,11 +33,12 @@ COLUMNS = {
 }
 # What is kept of a release, as dbanon.publish writes it.
 RELEASES = """
-INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason, span, reach, content)
+INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason,
+    span, reach, content)
 OVERRIDING SYSTEM VALUE
 SELECT r.id, 'r' || r.id, r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
-    CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id), dbanon_internal.run_reach(r.run_id),
-    CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END
+    CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id),
+    dbanon_internal.run_reach(r.run_id),    CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END
 FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint, withdrawn boolean, overridden boolean, alone boolean)
 """
 STORED = """
@@ -62,7 +63,9 @@ class Writer:
             name, population = f"dataset {first + number}", populations[dataset.population]
             settings = (32610, 1, 60, population, 60 * dataset.settle, dataset.own)
             self._rows("dataset", [(first + number, name, *settings)])
-        people = {(r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members}
+        people = {
+            (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
+        }
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
         self._rows("trajectory", ((path, first + d, f"p{p % OWN}", PATH) for (d, p), path in paths.items()))
         for release in history.earlier:
@@ -92,7 +95,10 @@ class Writer:
         self._rows("region", ((run, n, _square(place), crowd, 1) for (place, crowd), n in regions.items()))
         self._rows("period", ((run, n, _time(*period)) for period, n in periods.items()))
         for number, record in enumerate(release.records, start=1):
-            ours = [[periods[row.first, row.last] for row in record.rows], [regions[_region(release, row)] for row in record.rows]]
+            ours = [
+                [periods[row.first, row.last] for row in record.rows],
+                [regions[_region(release, row)] for row in record.rows],
+            ]
             self._rows("record", [(run, number, *ours)])
             self._rows("membership", ((run, number, paths[release.dataset, p]) for p in record.members))
             if record.hidden_among:
@@ -130,7 +136,7 @@ def _time(first: int, last: int) -> TimestamptzRange:
 
 def methods(connection: psycopg.Connection) -> None:
     """Enter the methods of the histories."""
-    for name, (secret, hidden_by, stands_alone, snapshot, _) in KINDS.items():
+    for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
         algorithm = {"name": "a", "summary": "s", "comparison_only": False, "stands_alone": stands_alone}
         traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
         others = {"notices": {}, "totals": {}, "reasons": {}}

@@ -1,4 +1,4 @@
-"""The oracle of composition: cases counted by hand, another way to say the rule, and mutants that random histories detect."""
+"""The oracle of composition: cases counted by hand, another way to say the rule, and mutants that histories detect."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,13 +9,10 @@ import pytest
 from tests import pages
 from tests.db.histories import History, history
 from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
+from tests.db.ten_people import FIVES, HALVES, NEAR, TEN, bundles, merged, snapshot, ten_people
 
 HISTORIES = 2000
-TEN = range(10)
-FIVES = ([0, 1, 2, 3, 4], [5, 6, 7, 8, 9])
-HALVES = ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9])
 NOTHING = Verdict(False, None, 0)
-NEAR = 15  # settle_s of the cases below
 
 
 @cache
@@ -32,31 +29,13 @@ def judge(new: Release, *earlier: Release) -> Verdict:
     return Rule().judge(new, earlier)
 
 
-def bundles(k: int, *groups: Iterable[int], first: int = 0, last: int = 2, secret: str = "sender") -> Release:
-    records = tuple(Record(frozenset(group), (Row(first, last, n),)) for n, group in enumerate(groups))
-    return Release(k, secret, "record", records)  # type: ignore[arg-type]
-
-
-def merged(k: int, *groups: Iterable[int], first: int = 0, last: int = 2) -> Release:
-    return bundles(k, *groups, first=first, last=last, secret="place")
-
-
-def snapshot(k: int, *crowds: Iterable[int], at: int = 0, shown: Iterable[int] | None = None) -> Release:
-    """Hide each crowd around a site of its own and show the others, or some of them, exactly."""
-    hidden = [(person, Row(at, at + 1, 100 + site)) for site, crowd in enumerate(crowds) for person in crowd]
-    others = {*TEN} - {person for person, _ in hidden} if shown is None else shown
-    rows = [*hidden, *((person, Row(at, at + 1, person, exact=True)) for person in others)]
-    records = tuple(Record(frozenset({person}), (row,)) for person, row in rows)
-    return Release(k, "place", "region", records, snapshot=True, max_gap=5, settle=NEAR)
-
-
 def alone(owners: Iterable[int], first: int = 0, last: int = 2, region: int = 7, exact: bool = False) -> Release:
     everybody = frozenset(owners)
     records = tuple(Record(frozenset({o}), (Row(first, last, region, exact),), everybody - {o}) for o in everybody)
     return Release(2, "place", "hiding", records, stands_alone=True, settle=NEAR)
 
 
-# --- each clause, alone -------------------------------------------------------------------------------------------------
+# --- each clause, alone -----------------------------------------------------------------------------------------------
 
 
 def test_the_first_release_and_other_people_and_other_times_are_compared_with_nothing() -> None:
@@ -190,7 +169,7 @@ def test_the_very_same_sets_and_regions_again_tell_nothing() -> None:
     assert judge(merged(2, [2, 3, 4]), sets, other) == (True, 0, 1)  # to those who have not read it
 
 
-# --- the attacks that led to the rule -----------------------------------------------------------------------------------
+# --- the attacks that led to the rule ---------------------------------------------------------------------------------
 
 
 def test_a_second_site_after_an_exact_snapshot_is_refused() -> None:
@@ -213,38 +192,7 @@ def test_bundles_around_a_snapshot_are_refused_where_they_take_its_crowd_apart()
     assert judge(first, bundles(5, *HALVES)) == (True, 2, 5)
 
 
-# --- the ten people of docs/contracts.md, as docs/composition.md shows them ---------------------------------------------
-
-PAIR = frozenset({0, 1})
-
-
-def of_all(k: int, secret: str, hidden_by: str, records: Iterable[Record], **others: bool) -> Release:
-    return Release(k, secret, hidden_by, tuple(records), max_gap=5, settle=NEAR, **others)  # type: ignore[arg-type]
-
-
-def two_rows(middle: int, last: int) -> tuple[Row, Row]:
-    return Row(0, middle, 1), Row(middle, last, 2)
-
-
-def mob_of_ten() -> Iterable[Record]:
-    for person in TEN:
-        hidden = PAIR - {person} if person in PAIR else frozenset[int]()
-        second = Row(1, 2, 50) if hidden else Row(1, 2, person, exact=True)
-        yield Record(frozenset({person}), (Row(0, 1, person, exact=True), second), hidden)
-
-
-def ten_people() -> dict[str, Release]:
-    """What docs/contracts.md has, in minutes after 8:00."""
-    merged_pair = [Record(PAIR, two_rows(4, 5))] * 2
-    owners = [Record(frozenset({person}), two_rows(4, 5), PAIR - {person}) for person in PAIR]
-    return {
-        "tp-aware": bundles(5, *FIVES),
-        "sensitive-sites": snapshot(5, FIVES[0]),
-        "k-merge": of_all(2, "place", "record", merged_pair),
-        "kte-hide": of_all(2, "place", "hiding", owners, stands_alone=True),
-        "mob": of_all(2, "place", "hiding", mob_of_ten(), stands_alone=True),
-        "semantic": of_all(2, "place", "record", [Record(PAIR, two_rows(20, 60))] * 2, stands_alone=True),
-    }
+# --- the ten people of docs/contracts.md, as docs/composition.md shows them -------------------------------------------
 
 
 def said(first: Release, then: Release) -> str:
@@ -263,7 +211,7 @@ def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:
     assert "".join(rows) in (pages.ROOT / "docs/composition.md").read_text()
 
 
-# --- another way to say it ----------------------------------------------------------------------------------------------
+# --- another way to say it --------------------------------------------------------------------------------------------
 
 
 def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -> bool:
@@ -273,10 +221,8 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
         if theirs.stands_alone or (mine.secret, theirs.secret) == ("sender", "place"):
             continue
         reach = max(mine.reach, theirs.reach)
-        if reach:
-            times = set(range(group.first - reach, group.last + reach))
-        else:
-            times = {moment}  # type: ignore[arg-type]
+        near = range(group.first - reach, group.last + reach)
+        times = {moment} if moment is not None and not reach else {*near}
         said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
         if any(person in g.people and other not in g.people for g in said):
             return False
@@ -293,12 +239,14 @@ def test_candidates_are_those_whom_nothing_tells_apart() -> None:
             assert Rule().candidates(promise, drawn.earlier) == expected
 
 
-# --- what the histories are, and what they detect -----------------------------------------------------------------------
+# --- what the histories are, and what they detect ---------------------------------------------------------------------
 
 
 def common_time(drawn: History) -> bool:
     new = drawn.new
-    return any(old.first < new.last and new.first < old.last for old in drawn.earlier if old.population == new.population)
+    return any(
+        old.first < new.last and new.first < old.last for old in drawn.earlier if old.population == new.population
+    )
 
 
 def test_a_fifth_of_the_histories_each_is_refused_let_through_with_common_time_and_has_what_stands_alone() -> None:
@@ -398,7 +346,9 @@ class TakesTheLesserReach(Rule):
 
     def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
         reach = self.reach(promise.release, other)
-        return self.near(promise.group, group, reach) if promise.moment is None else super().is_near(promise, other, group)
+        return (
+            self.near(promise.group, group, reach) if promise.moment is None else super().is_near(promise, other, group)
+        )
 
 
 class AddsBothReaches(Rule):
