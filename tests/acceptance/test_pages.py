@@ -1,4 +1,4 @@
-"""The programs of the pages for developers, run as their readers would run them."""
+"""The programs of the pages for developers, and the recipes of the page on composition, run as their readers would."""
 
 import inspect
 import os
@@ -14,7 +14,8 @@ from dbanon.server import Target
 from tests import pages
 
 pytestmark = pytest.mark.db
-TESTING, API = "docs/testing.md", "docs/python.md"
+TESTING, API, COMPOSITION = "docs/testing.md", "docs/python.md", "docs/composition.md"
+REFUSED = 5  # the exit code
 
 
 def python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -71,3 +72,15 @@ def test_the_python_page_names_every_verb_and_every_error() -> None:
         assert f"| {kind.exit_code} |" in next(
             line for line in page.splitlines() if line.startswith(f"| `{kind.__name__}`")
         )
+
+
+@pytest.mark.stress
+def test_the_recipes_of_the_page_on_composition_end_as_it_says(database: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "DBANON_DSN": database, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for kind, block in pages.blocks(COMPOSITION, "console", "console refused"):
+        for command, shown in pages.typed(block):
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == (REFUSED if kind == "console refused" else 0), command + done.stderr
+            assert pages.missing(shown, done.stdout + done.stderr) == [], done.stdout + done.stderr

@@ -1,0 +1,216 @@
+"""Random histories of publications, small enough for `tests.db.oracle`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tests.db.oracle import Record, Release, Row, Rule
+
+OWN = 100  # where a dataset's subjects are its own, its people have numbers from so many times the dataset's on
+People = frozenset[int]
+# The secret, what hides people, whether the method stands alone, and whether a release of it is of one instant.
+KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
+    "bundles": ("sender", "record", False, False),
+    "merged": ("place", "record", False, False),
+    "sites": ("place", "region", False, True),
+    "stays": ("place", "region", False, False),
+    "sets": ("place", "hiding", True, False),
+    "objects": ("place", "hiding", True, False),
+    "cells": ("place", "record", True, False),
+}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What matters of a dataset: its population, how long people settle, whether its subjects are its own."""
+
+    population: int
+    settle: int
+    own: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """What a history is drawn from: few moments, people, whom they are with as a rule, and four datasets."""
+
+    moments: int
+    people: list[int]
+    usual: list[People]
+    datasets: list[Dataset]
+
+
+@dataclass(frozen=True)
+class History:
+    """Releases, the oldest first; and the one that is to follow."""
+
+    earlier: list[Release]
+    new: Release
+    datasets: list[Dataset]
+
+
+def history(seed: int) -> History:
+    """Draw a history in which each release was let through by the rule, or for a reason."""
+    draw = Random(seed)
+    world = _world(draw)
+    earlier: list[Release] = []
+    length = draw.randint(1, 4)
+    while True:
+        again = earlier and draw.random() < 0.2
+        new = _again(draw, world, draw.choice(earlier)) if again else _release(draw, world)
+        if len(earlier) == length:
+            return History(earlier, new, world.datasets)
+        refused = Rule().judge(new, earlier).refused
+        if not refused or draw.random() < 0.7:
+            new.overridden, new.withdrawn = refused, draw.random() < 0.25
+            earlier.append(new)
+
+
+def _world(draw: Random) -> World:
+    people = list(range(draw.randint(6, 12)))
+    kinds = [(0, False), (0, False), (0, True), (1, False)]
+    datasets = [Dataset(population, draw.randint(0, 3), own) for population, own in kinds]
+    return World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), datasets)
+
+
+def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
+    """Split people into groups of at least so many."""
+    left = list(people)
+    draw.shuffle(left)
+    parts: list[People] = []
+    while len(left) >= 2 * size:
+        number = draw.randint(size, len(left) - size) if draw.random() < 0.3 else size
+        parts, left = [*parts, frozenset(left[:number])], left[number:]
+    return [*parts, frozenset(left)]
+
+
+def _grouped(draw: Random, world: World, k: int) -> list[People]:
+    """Draw the groups of a window: the usual ones, some of them joined, or others; some people may be left out."""
+    groups = list(world.usual)
+    how = draw.random()
+    if how > 0.7:
+        groups = _parts(draw, world.people, k)
+    elif how > 0.5 and len(groups) > 1:
+        groups = [groups[0] | groups[1], *groups[2:]]
+    if draw.random() < 0.3:
+        out = set(draw.sample(world.people, draw.randint(1, 2)))
+        groups = [group - out if len(group - out) >= k else group for group in groups]
+    if draw.random() < 0.2:
+        groups = groups[1:] or groups
+    return [group for group in groups if len(group) >= k] or [frozenset(world.people)]
+
+
+def _release(draw: Random, world: World) -> Release:
+    method = draw.choices(list(KINDS), [4, 4, 5, 2, 1, 1, 1])[0]
+    number = draw.choices(range(4), [5, 2, 1, 1])[0]
+    k = draw.randint(2, 4)
+    secret, hidden_by, stands_alone, snapshot = KINDS[method]
+    records = _DRAWN[method](draw, world, k)
+    dataset = world.datasets[number]
+    if dataset.own:
+        records = [
+            replace(r, members=_own(r.members, number), hidden_among=_own(r.hidden_among, number)) for r in records
+        ]
+    return Release(
+        k, secret, hidden_by, tuple(records), method, stands_alone, snapshot, max_gap=draw.randint(0, 2),
+        settle=dataset.settle, dataset=number, population=dataset.population,
+    )  # fmt: skip
+
+
+def _own(people: People, dataset: int) -> People:
+    return frozenset(OWN * dataset + person for person in people)
+
+
+def _times(draw: Random, world: World) -> tuple[int, int]:
+    first = draw.randrange(world.moments - 1)
+    return first, draw.randint(first + 1, min(first + 3, world.moments))
+
+
+def _rows(draw: Random, first: int, last: int) -> tuple[Row, ...]:
+    """Draw a region a moment; a record may say nothing between its first and its last row."""
+    moments = [m for m in range(first, last) if m in (first, last - 1) or draw.random() < 0.8]
+    return tuple(Row(moment, moment + 1, draw.randint(1, 9)) for moment in moments)
+
+
+def _bundles(draw: Random, world: World, k: int) -> list[Record]:
+    """One record a group, in one window or two."""
+    first, last = _times(draw, world)
+    windows = [(first, last)]
+    if draw.random() < 0.4 and last < world.moments:
+        windows.append((draw.randrange(last, world.moments), world.moments))
+    return [Record(group, _rows(draw, *window)) for window in windows for group in _grouped(draw, world, k)]
+
+
+def _merged(draw: Random, world: World, k: int) -> list[Record]:
+    """One record a member, each with the rows and the members of all."""
+    return [record for record in _bundles(draw, world, k) for _ in record.members]
+
+
+def _sites(draw: Random, world: World, k: int) -> list[Record]:
+    first = draw.randrange(world.moments)
+    return _around_sites(draw, world, k, first, first + 1)
+
+
+def _stays(draw: Random, world: World, k: int) -> list[Record]:
+    """Snapshots of several moments in one release; each person has one record."""
+    found: dict[People, tuple[Row, ...]] = {}
+    for first in sorted(draw.sample(range(world.moments), draw.randint(1, 2))):
+        for record in _around_sites(draw, world, k, first, first + 1):
+            found[record.members] = found.get(record.members, ()) + record.rows
+    return [Record(members, rows) for members, rows in found.items()]
+
+
+def _around_sites(draw: Random, world: World, k: int, first: int, last: int) -> list[Record]:
+    """One or two groups in a region each; of the others most are exact, and the rest left out."""
+    hidden = draw.sample(groups := _grouped(draw, world, k), min(len(groups), draw.randint(1, 2)))
+    regions = draw.sample(range(10, 13), 2) if draw.random() < 0.9 else [10, 10]
+    found = [
+        Record(frozenset({person}), (Row(first, last, region),))
+        for group, region in zip(hidden, regions, strict=False)
+        for person in group
+    ]
+    others = set(world.people).difference(*hidden)
+    shown = [person for person in sorted(others) if draw.random() < 0.8]
+    return found + [Record(frozenset({p}), (Row(first, last, draw.randint(1, 9), exact=True),)) for p in shown]
+
+
+def _sets(draw: Random, world: World, k: int) -> list[Record]:
+    """Records of one owner each, hidden among some of the others for the whole of it."""
+    owners = draw.sample(world.people, draw.randint(k, len(world.people)))
+    return [
+        Record(
+            frozenset({owner}), _rows(draw, *_times(draw, world)), frozenset(draw.sample([*{*owners} - {owner}], k - 1))
+        )
+        for owner in owners
+    ]
+
+
+def _objects(draw: Random, world: World, k: int) -> list[Record]:
+    """The same, but for some rows that are exact."""
+    return [
+        replace(record, rows=tuple(replace(row, exact=draw.random() < 0.5) for row in record.rows))
+        for record in _sets(draw, world, k)
+    ]
+
+
+_DRAWN = {
+    "bundles": _bundles, "merged": _merged, "sites": _sites, "stays": _stays, "sets": _sets, "objects": _objects,
+    "cells": _merged,
+}  # fmt: skip
+
+
+def _again(draw: Random, world: World, old: Release) -> Release:
+    """Repeat a release, perhaps of a copy of its data, with a lower k, or with one region changed."""
+    new = replace(old, overridden=False, withdrawn=False)
+    copies = [0, 1, 3] if not world.datasets[old.dataset].own else [old.dataset]
+    if draw.random() < 0.3:
+        new = replace(new, dataset=(number := draw.choice(copies)), settle=world.datasets[number].settle,
+                      population=world.datasets[number].population)  # fmt: skip
+    if draw.random() < 0.2:
+        new = replace(new, k=draw.randint(2, old.k))
+    if draw.random() < 0.2 and new.hidden_by != "region":
+        record, *others = new.records
+        row, *rows = record.rows
+        changed = replace(record, rows=(replace(row, region=row.region % 9 + 1), *rows))
+        new = replace(new, records=(changed, *others))
+    return new

@@ -1,0 +1,153 @@
+"""Writes random histories into the private tables, as publications would: each in populations of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+from psycopg.types.range import TimestamptzRange
+
+from tests.db.histories import KINDS, OWN, History
+from tests.db.oracle import Release, Row
+
+START = datetime(2008, 6, 4, 8, tzinfo=UTC)
+FIRST = 1_000_000  # of all keys: what is written is rolled back
+PATH = "SRID=32610;POINT M(0 0 1212566400)"
+METHOD = """
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
+VALUES (%s, 's', 'At least k.', 'Polygon', 'attack', %s, '[]', %s)
+"""
+COLUMNS = {
+    "population": "population_id, name",
+    "dataset": "dataset_id, name, srid, grid_m, grid_s, population_id, settle_s, own_subjects",
+    "trajectory": "trajectory_id, dataset_id, subject, path",
+    "run": "run_id, dataset_id, dataset_revision, method, algorithm, params, status",
+    "region": "run_id, region_no, region, crowd, subjects",
+    "period": "run_id, period_no, period",
+    "record": "run_id, record_id, periods, regions",
+    "membership": "run_id, record_id, trajectory_id",
+    "hiding": "run_id, record_id, others",
+}
+# What is kept of a release, as dbanon.publish writes it.
+RELEASES = """
+INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason,
+    span, reach, content)
+OVERRIDING SYSTEM VALUE
+SELECT r.id, 'r' || r.id, r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
+    CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id),
+    dbanon_internal.run_reach(r.run_id),    CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END
+FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint, withdrawn boolean, overridden boolean, alone boolean)
+"""
+STORED = """
+SELECT dbanon_internal.store_groups(r.run_id, r.release_id)
+FROM (SELECT run_id, release_id FROM dbanon.release WHERE release_id >= %s ORDER BY release_id) r
+"""
+
+
+@dataclass
+class Writer:
+    """Collects the rows of histories by table, then copies them at once."""
+
+    tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in COLUMNS})
+    releases: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, history: History) -> int:
+        """Add a history; returns the run that is to follow."""
+        populations = [self._next("population") + n for n in range(2)]
+        self._rows("population", ((p, f"population {p}") for p in populations))
+        first = self._next("dataset")
+        for number, dataset in enumerate(history.datasets):
+            name, population = f"dataset {first + number}", populations[dataset.population]
+            settings = (32610, 1, 60, population, 60 * dataset.settle, dataset.own)
+            self._rows("dataset", [(first + number, name, *settings)])
+        people = {
+            (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
+        }
+        paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
+        self._rows("trajectory", ((path, first + d, f"p{p % OWN}", PATH) for (d, p), path in paths.items()))
+        for release in history.earlier:
+            self._release(release, self._run(release, first, paths))
+        return self._run(history.new, first, paths)
+
+    def _next(self, table: str) -> int:
+        rows = self.tables[table]
+        return rows[-1][0] + 1 if rows else FIRST
+
+    def _rows(self, table: str, rows: Any) -> None:
+        self.tables[table].extend(rows)
+
+    def _release(self, release: Release, run: int) -> None:
+        marks = {"withdrawn": release.withdrawn, "overridden": release.overridden, "alone": release.stands_alone}
+        self.releases.append({"id": FIRST + len(self.releases), "run_id": run, **marks})
+
+    def _run(self, release: Release, first: int, paths: dict[tuple[int, int], int]) -> int:
+        run = self._next("run")
+        params = {"k": release.k, "max_gap_s": 60 * release.max_gap}
+        if release.snapshot:
+            params["at"] = int((START + timedelta(minutes=release.first)).timestamp())
+        self._rows("run", [(run, first + release.dataset, 0, release.method, "a", Jsonb(params), "verified")])
+        rows = sorted({row for record in release.records for row in record.rows}, key=repr)
+        regions = {key: n for n, key in enumerate(sorted({_region(release, row) for row in rows}), start=1)}
+        periods = {key: n for n, key in enumerate(sorted({(row.first, row.last) for row in rows}), start=1)}
+        self._rows("region", ((run, n, _square(place), crowd, 1) for (place, crowd), n in regions.items()))
+        self._rows("period", ((run, n, _time(*period)) for period, n in periods.items()))
+        for number, record in enumerate(release.records, start=1):
+            ours = [
+                [periods[row.first, row.last] for row in record.rows],
+                [regions[_region(release, row)] for row in record.rows],
+            ]
+            self._rows("record", [(run, number, *ours)])
+            self._rows("membership", ((run, number, paths[release.dataset, p]) for p in record.members))
+            if record.hidden_among:
+                others = [n for n, o in enumerate(release.records, start=1) if o.members <= record.hidden_among]
+                self._rows("hiding", [(run, number, others)])
+        return run
+
+    def copy(self, connection: psycopg.Connection) -> None:
+        """Write all that was added, in the order of keys."""
+        for table, columns in COLUMNS.items():
+            statement = sql.SQL(f"COPY dbanon.{table} ({columns}) FROM STDIN")
+            with connection.cursor().copy(statement) as copy:
+                for row in self.tables[table]:
+                    copy.write_row(row)
+        connection.execute(RELEASES, [Jsonb(self.releases)])
+        connection.execute(STORED, [FIRST])
+
+
+def _region(release: Release, row: Row) -> tuple[int, int]:
+    """Where a row is, and its crowd."""
+    if row.exact:
+        return row.region, 1
+    people = [len(record.members | record.hidden_among) for record in release.records if row in record.rows]
+    return row.region, sum(people) if release.hidden_by == "region" else max(people)
+
+
+def _square(place: int) -> str:
+    west, east = 100 * place, 100 * place + 90
+    return f"SRID=32610;POLYGON(({west} 0, {east} 0, {east} 90, {west} 90, {west} 0))"
+
+
+def _time(first: int, last: int) -> TimestamptzRange:
+    return TimestamptzRange(START + timedelta(minutes=first), START + timedelta(minutes=last))
+
+
+def methods(connection: psycopg.Connection) -> None:
+    """Enter the methods of the histories."""
+    for name, (secret, hidden_by, stands_alone, snapshot) in KINDS.items():
+        algorithm = {"name": "a", "summary": "s", "comparison_only": False, "stands_alone": stands_alone}
+        traits = {"hides": secret, "hidden_by": hidden_by, "instant": "at" if snapshot else None, "oldest": "max_gap_s"}
+        others = {"notices": {}, "totals": {}, "reasons": {}}
+        connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
+
+
+def measured(connection: psycopg.Connection, runs: list[int]) -> Iterator[tuple[bool, int | None, int]]:
+    """Measure runs: whether each is refused, the smallest crowd, and how many people are concerned."""
+    yield from connection.execute(
+        "SELECT m.below > 0, m.smallest_crowd, m.people"
+        " FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m"
+        " ORDER BY r.n",
+        [runs],
+    ).fetchall()

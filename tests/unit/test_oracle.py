@@ -1,0 +1,440 @@
+"""The oracle of composition: cases counted by hand, another way to say the rule, and mutants that histories detect."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests import pages
+from tests.db.histories import History, history
+from tests.db.oracle import Group, Person, Promise, Record, Release, Row, Rule, Verdict
+from tests.db.ten_people import FIVES, HALVES, NEAR, TEN, bundles, merged, snapshot, ten_people
+
+HISTORIES = 2000
+NOTHING = Verdict(False, None, 0)
+
+
+@cache
+def verdicts() -> list[Verdict]:
+    return [Rule().judge(drawn.new, drawn.earlier) for drawn in histories()]
+
+
+@cache
+def histories() -> list[History]:
+    return [history(seed) for seed in range(HISTORIES)]
+
+
+def judge(new: Release, *earlier: Release) -> Verdict:
+    return Rule().judge(new, earlier)
+
+
+def alone(owners: Iterable[int], first: int = 0, last: int = 2, region: int = 7, exact: bool = False) -> Release:
+    everybody = frozenset(owners)
+    records = tuple(Record(frozenset({o}), (Row(first, last, region, exact),), everybody - {o}) for o in everybody)
+    return Release(2, "place", "hiding", records, stands_alone=True, settle=NEAR)
+
+
+# --- each clause, alone -----------------------------------------------------------------------------------------------
+
+
+def test_the_first_release_and_other_people_and_other_times_are_compared_with_nothing() -> None:
+    first = bundles(5, *FIVES)
+    assert judge(first) == NOTHING
+    assert judge(bundles(5, *HALVES, first=2, last=4), first) == NOTHING
+    assert judge(replace(bundles(5, *HALVES), population=1), first) == NOTHING
+    assert judge(replace(bundles(5, *HALVES), dataset=1), first).refused
+
+
+def test_intersected_groups_must_keep_what_either_promised() -> None:
+    assert judge(bundles(2, *HALVES), bundles(2, *FIVES)) == (False, 2, 0)
+    assert judge(bundles(2, *HALVES), bundles(5, *FIVES)) == (True, 2, 10)
+    assert judge(bundles(5, *HALVES), bundles(2, *FIVES)) == (True, 2, 10)
+    assert judge(bundles(10, TEN), bundles(5, *FIVES)) == (True, 5, 10)
+    assert judge(bundles(5, TEN), bundles(5, *FIVES)) == (False, 5, 0)
+
+
+def test_releases_are_intersected_jointly() -> None:
+    two = (
+        bundles(2, [0, 1, 2, 3], [5, 6, 7, 8], secret="place"),
+        bundles(2, [0, 2, 6, 8], [1, 3, 5, 7], secret="place"),
+    )
+    third = bundles(2, [0, 1, 5, 6], [2, 3, 7, 8], secret="place")
+    assert judge(two[1], two[0]) == (False, 2, 0)
+    assert judge(third, two[0]) == (False, 2, 0)
+    assert judge(third, *two) == (True, 1, 8)
+
+
+def test_a_withdrawn_release_counts() -> None:
+    assert judge(bundles(5, *HALVES), replace(bundles(5, *FIVES), withdrawn=True)) == (True, 2, 10)
+
+
+def test_the_very_same_groups_tell_nothing_and_repeat_what_was_allowed() -> None:
+    assert judge(bundles(5, *FIVES), bundles(5, *FIVES)) == (False, 5, 0)
+    fives, halves = bundles(5, *FIVES), replace(bundles(5, *HALVES), overridden=True)
+    assert judge(bundles(5, *FIVES), fives, halves) == (False, 2, 0)
+    # Those who have not read what was allowed learn of it now: it needs its reason again.
+    assert judge(bundles(5, *HALVES), fives, halves) == (True, 2, 10)
+
+
+def test_the_very_same_groups_promise_no_more_and_no_other_secret_than_before() -> None:
+    """Two of two are left of the first; then the same groups under a larger k, or for a place nobody was to keep."""
+    fives, halves = merged(2, *FIVES), merged(2, *HALVES)
+    assert judge(merged(3, *FIVES), fives, halves) == (True, 2, 4)
+    senders, crossing = bundles(5, *FIVES), replace(merged(5, *HALVES), overridden=True)
+    assert judge(merged(5, *FIVES), senders, crossing) == (True, 2, 10)
+
+
+def test_who_is_left_out_of_requests_is_one_of_those_left_out() -> None:
+    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), bundles(5, *FIVES)) == (True, 1, 5)
+    assert judge(bundles(5, *FIVES), bundles(4, FIVES[0], [5, 6, 7, 8])) == (True, 1, 5)
+    assert judge(bundles(5, FIVES[0]), bundles(5, *FIVES)) == (False, 5, 0)
+    # Outside its span a release says nothing of anybody; in a gap of its rows it does.
+    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8], first=2, last=4), bundles(5, *FIVES)) == NOTHING
+    gap = Release(4, "sender", "record", (Record(frozenset([5, 6, 7, 8]), (Row(0, 1, 1), Row(4, 5, 1))),))
+    assert judge(bundles(5, FIVES[1], first=2, last=3), gap) == (True, 1, 5)
+
+
+def test_of_places_nothing_is_said_by_leaving_somebody_out() -> None:
+    assert judge(merged(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
+    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
+
+
+def test_senders_are_hurt_by_requests_alone_and_places_by_everything() -> None:
+    exact = snapshot(5, shown=TEN)
+    assert judge(bundles(5, *FIVES), exact) == NOTHING
+    assert judge(merged(5, *FIVES), exact) == (True, 1, 10)
+    assert judge(merged(5, *HALVES), bundles(5, *FIVES)) == (True, 2, 10)
+    assert judge(bundles(5, *HALVES), merged(5, *FIVES)) == (True, 2, 10)
+    assert judge(bundles(2, *HALVES), merged(2, *FIVES)) == (False, 2, 0)
+
+
+def test_snapshots_are_compared_within_their_reach_measured_once() -> None:
+    low = snapshot(5, FIVES[0])
+    for at, refused in ((NEAR, True), (NEAR + 1, False), (2 * NEAR - 1, False)):
+        assert judge(snapshot(5, FIVES[1], at=at), low).refused == refused, at
+        assert judge(low, snapshot(5, FIVES[1], at=at)).refused == refused, at
+    assert judge(merged(2, *HALVES, first=NEAR, last=NEAR + 2), low) == (True, 1, 10)
+    assert judge(merged(2, *HALVES, first=NEAR + 1, last=NEAR + 3), low) == NOTHING
+    longer = replace(low, max_gap=2 * NEAR)
+    assert judge(merged(2, *HALVES, first=NEAR + 1, last=NEAR + 3), longer).refused
+
+
+def test_at_a_snapshot_all_rows_within_reach_are_intersected_at_once() -> None:
+    """Either window leaves three of the crowd of five together; somebody of the one is not of the other."""
+    crowd = snapshot(2, FIVES[0], shown=())
+    windows = [bundles(2, *groups, first=first, last=first + 1) for first, groups in (
+        (2, ([0, 1, 2, 5], [3, 4, 6])), (4, ([2, 3, 4, 5], [0, 1, 6])))]  # fmt: skip
+    assert judge(windows[0], crowd) == (False, 2, 0)
+    assert judge(windows[1], crowd) == (False, 2, 0)
+    assert judge(windows[1], crowd, windows[0]) == (True, 1, 1)
+
+
+def test_a_release_with_a_reach_is_the_same_only_in_the_same_period() -> None:
+    overridden = replace(snapshot(5, FIVES[1], at=1), overridden=True)
+    assert not judge(snapshot(5, FIVES[0]), snapshot(5, FIVES[0]), overridden).refused
+    assert judge(snapshot(5, FIVES[0], at=2), snapshot(5, FIVES[0]), overridden).refused
+
+
+def test_what_was_allowed_spares_no_other() -> None:
+    """Rows, columns and diagonals of a square: any two leave one person."""
+    square = [(3 * a + b, (a, b, (a + b) % 3)) for a in range(3) for b in range(3)]
+    rows, columns, diagonals = (
+        bundles(3, *([person for person, line in square if line[n] == m] for m in range(3))) for n in range(3)
+    )
+    assert judge(diagonals, rows, replace(columns, overridden=True)) == (True, 1, 9)
+
+
+def test_what_stands_alone_allows_no_word_about_its_people_in_the_time_of_their_records() -> None:
+    sets = alone([0, 1, 2])
+    assert judge(merged(2, [2, 3, 4]), sets) == (True, 0, 1)
+    assert judge(sets, merged(2, [2, 3, 4])) == (True, 0, 1)
+    assert judge(merged(2, [3, 4, 5]), sets) == NOTHING
+    assert judge(merged(2, [2, 3, 4], first=2, last=4), sets) == NOTHING
+    assert judge(bundles(3, [0, 1, 2]), sets) == (True, 0, 3)
+    assert judge(alone([1, 2, 3]), sets) == (True, 0, 2)
+
+
+def test_what_stands_alone_reaches_further_where_rows_are_exact() -> None:
+    assert judge(alone([1, 2, 3], first=10, last=12), alone([0, 1, 2])) == NOTHING
+    assert judge(alone([1, 2, 3], first=10, last=12), alone([0, 1, 2], exact=True)) == (True, 0, 2)
+    assert judge(alone([1, 2, 3], first=2 + NEAR, last=20), alone([0, 1, 2], exact=True)) == NOTHING
+
+
+def test_the_very_same_sets_and_regions_again_tell_nothing() -> None:
+    sets, other = alone([0, 1, 2]), replace(merged(2, [2, 3, 4]), overridden=True)
+    assert judge(alone([0, 1, 2]), sets) == NOTHING
+    assert judge(alone([0, 1, 2], region=8), sets) == (True, 0, 3)
+    assert judge(alone([0, 1, 2]), sets, other) == NOTHING
+    assert judge(merged(2, [2, 3, 4]), sets, other) == (True, 0, 1)  # to those who have not read it
+
+
+# --- the attacks that led to the rule ---------------------------------------------------------------------------------
+
+
+def test_a_second_site_after_an_exact_snapshot_is_refused() -> None:
+    first = snapshot(5, FIVES[0])
+    for earlier in (first, replace(first, withdrawn=True)):
+        assert judge(snapshot(5, FIVES[0], FIVES[1]), earlier) == (True, 1, 5)
+    assert judge(snapshot(10, TEN), first) == (True, 1, 10)
+
+
+def test_all_sites_in_one_run_are_one_release() -> None:
+    assert judge(snapshot(5, FIVES[0], FIVES[1])) == NOTHING
+    assert judge(snapshot(5, FIVES[0], FIVES[1]), snapshot(5, FIVES[0], FIVES[1])) == (False, 5, 0)
+
+
+def test_bundles_around_a_snapshot_are_refused_where_they_take_its_crowd_apart() -> None:
+    first = snapshot(5, FIVES[0])
+    assert judge(bundles(5, *FIVES), first) == (False, 5, 0)
+    assert judge(bundles(2, *HALVES), first) == (True, 2, 5)
+    assert judge(first, bundles(5, *FIVES)) == (False, 5, 0)
+    assert judge(first, bundles(5, *HALVES)) == (True, 2, 5)
+
+
+# --- the ten people of docs/contracts.md, as docs/composition.md shows them -------------------------------------------
+
+
+def said(first: Release, then: Release) -> str:
+    verdict = judge(replace(then), first)
+    if not verdict.refused:
+        return "yes" if verdict.smallest is None else f"yes: {verdict.smallest}"
+    return "no: stands alone" if first.stands_alone or then.stands_alone else f"no: {verdict.smallest}"
+
+
+def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:
+    families = ten_people()
+    rows = [
+        "| " + " | ".join([f"**{name}**", *(said(first, then) for then in families.values())]) + " |\n"
+        for name, first in families.items()
+    ]
+    assert "".join(rows) in (pages.ROOT / "docs/composition.md").read_text()
+
+
+# --- another way to say it --------------------------------------------------------------------------------------------
+
+
+def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -> bool:
+    """Whether nothing that a reader of these releases has read tells another member of the group from the person."""
+    mine, person, group, moment = promise
+    for theirs in releases:
+        if theirs.stands_alone or (mine.secret, theirs.secret) == ("sender", "place"):
+            continue
+        reach = max(mine.reach, theirs.reach)
+        near = range(group.first - reach, group.last + reach)
+        times = {moment} if moment is not None and not reach else {*near}
+        said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
+        if any(person in g.people and other not in g.people for g in said):
+            return False
+        silent = not any(person in g.people for g in said) and theirs.first <= min(times) < theirs.last
+        if silent and mine.secret == "sender" and any(other in g.people for g in said):
+            return False
+    return True
+
+
+def test_candidates_are_those_whom_nothing_tells_apart() -> None:
+    for drawn in histories()[:600]:
+        for promise in Rule().promises(drawn.new):
+            expected = {p for p in promise.group.people if may_be_meant(p, promise, drawn.earlier)}
+            assert Rule().candidates(promise, drawn.earlier) == expected
+
+
+# --- what the histories are, and what they detect ---------------------------------------------------------------------
+
+
+def common_time(drawn: History) -> bool:
+    new = drawn.new
+    return any(
+        old.first < new.last and new.first < old.last for old in drawn.earlier if old.population == new.population
+    )
+
+
+def test_a_fifth_of_the_histories_each_is_refused_let_through_with_common_time_and_has_what_stands_alone() -> None:
+    passed = [v for v, drawn in zip(verdicts(), histories(), strict=True) if not v.refused and common_time(drawn)]
+    stands_alone = [d for d in histories() if any(release.stands_alone for release in (d.new, *d.earlier))]
+    for share in (sum(v.refused for v in verdicts()), len(passed), len(stands_alone)):
+        assert share >= HISTORIES / 5
+    assert sum(v.smallest is not None for v in verdicts() if not v.refused) >= HISTORIES / 5
+
+
+class IgnoresWithdrawn(Rule):
+    def audiences(self, history: list[Release]) -> list[list[Release]]:
+        return super().audiences([release for release in history if not release.withdrawn])
+
+
+class KnowsReadersOfEverythingAlone(Rule):
+    def audiences(self, history: list[Release]) -> list[list[Release]]:
+        return super().audiences(history)[:1]
+
+
+class ForgetsReadersOfEverything(Rule):
+    def audiences(self, history: list[Release]) -> list[list[Release]]:
+        return super().audiences(history)[1:]
+
+
+class ForgetsReadersWithoutWhatWasAllowed(Rule):
+    def audiences(self, history: list[Release]) -> list[list[Release]]:
+        return [a for n, a in enumerate(super().audiences(history)) if n != 1]
+
+
+class ForgetsReadersOfOneAllowed(Rule):
+    def audiences(self, history: list[Release]) -> list[list[Release]]:
+        return super().audiences(history)[:2]
+
+
+class ComparesPopulations(Rule):
+    def may_be_the_same_people(self, new: Release, old: Release) -> bool:
+        return True
+
+
+class ComparesOneDatasetAlone(Rule):
+    def may_be_the_same_people(self, new: Release, old: Release) -> bool:
+        return super().may_be_the_same_people(new, old) and new.dataset == old.dataset
+
+
+class DemandsTheLargestK(Rule):
+    def promised(self, release: Release, new: Release) -> int:
+        return max(release.k, new.k)
+
+
+class DemandsTheNewK(Rule):
+    def promised(self, release: Release, new: Release) -> int:
+        return new.k
+
+
+class BlamesTheNewForTheOld(Rule):
+    def hurts(self, before: int, after: int) -> bool:
+        return True
+
+
+class LetsEverythingTellOfSenders(Rule):
+    def speaks_on(self, release: Release, secret: str) -> bool:
+        return True
+
+
+class LetsRequestsTellNothingOfPlaces(Rule):
+    def speaks_on(self, release: Release, secret: str) -> bool:
+        return release.secret == secret
+
+
+class CountsExactRowsAsNothing(Rule):
+    def rows(self, release: Release, person: Person) -> list[Group]:
+        return [group for group in super().rows(release, person) if len(group.people) > 1]
+
+
+class ReadsOneRowAlone(Rule):
+    def rows(self, release: Release, person: Person) -> list[Group]:
+        return sorted(super().rows(release, person), key=lambda g: (g.first, g.last, sorted(g.people)))[:1]
+
+
+class IgnoresWhoIsLeftOut(Rule):
+    def left_out(self, promise: Promise, other: Release) -> list[frozenset[Person]]:
+        return []
+
+
+class ComparesSnapshotsAtEqualMoments(Rule):
+    def reach(self, one: Release, other: Release) -> int:
+        return 0
+
+    def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
+        return self.near(promise.group, group, 0) if promise.moment is None else super().is_near(promise, other, group)
+
+
+class TakesTheLesserReach(Rule):
+    def reach(self, one: Release, other: Release) -> int:
+        return min(one.reach, other.reach)
+
+    def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
+        reach = self.reach(promise.release, other)
+        return (
+            self.near(promise.group, group, reach) if promise.moment is None else super().is_near(promise, other, group)
+        )
+
+
+class AddsBothReaches(Rule):
+    def reach(self, one: Release, other: Release) -> int:
+        return one.reach + other.reach
+
+
+class PadsBothSides(Rule):
+    def near(self, one: Group | Record, other: Group | Record, reach: int) -> bool:
+        return super().near(one, other, 2 * reach)
+
+
+class LetsPeriodsTouch(Rule):
+    def near(self, one: Group | Record, other: Group | Record, reach: int) -> bool:
+        return super().near(one, other, reach + 1 if reach else 0)
+
+
+class ReadsWholePeriods(Rule):
+    """Rows of a period count for all of a group's, not for their moments."""
+
+    def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
+        return self.near(promise.group, group, self.reach(promise.release, other))
+
+
+class NothingIsOld(Rule):
+    def is_old(self, promise: Promise, audience: list[Release]) -> bool:
+        return False
+
+
+class AnythingIsOldThatIsTheSame(Rule):
+    """Whatever secret was kept then, and however few were promised."""
+
+    def is_old(self, promise: Promise, audience: list[Release]) -> bool:
+        groups = (group for old in audience for group in old.groups)
+        return any(self.is_same(promise, group) for group in groups)
+
+
+class IsSameAtAnyTime(Rule):
+    def is_same(self, promise: Promise, group: Group) -> bool:
+        return promise.group.people == group.people
+
+
+class NothingStandsAlone(Rule):
+    def clash(self, one: Release, other: Release) -> set[Person]:
+        return set()
+
+
+class OnlyTheOldStandsAlone(Rule):
+    def clash(self, one: Release, other: Release) -> set[Person]:
+        return set() if self.is_repeated(one, other) else self.disturbed(other, one)
+
+
+class StandsAloneWithoutReach(Rule):
+    def disturbed(self, one: Release, other: Release) -> set[Person]:
+        return super().disturbed(*(replace(r, settle=0, max_gap=0) for r in (one, other)))
+
+
+class StandsAloneForEverybody(Rule):
+    """Whoever they are of whom the other speaks."""
+
+    def disturbed(self, one: Release, other: Release) -> set[Person]:
+        met = super().disturbed(one, other)
+        return {p for record in one.records for p in record.members} if met else met
+
+
+class RepeatsNothing(Rule):
+    def is_repeated(self, new: Release, old: Release) -> bool:
+        return False
+
+
+class RepeatsWithoutRegions(Rule):
+    def is_repeated(self, new: Release, old: Release) -> bool:
+        return {(r.members, r.hidden_among, r.first) for r in new.records} == {
+            (r.members, r.hidden_among, r.first) for r in old.records
+        }
+
+
+class ForgetsWhatIsRepeated(Rule):
+    def clashing(self, new: Release, audience: list[Release]) -> set[Person]:
+        return set().union(*(self.clash(new, other) for other in audience))
+
+
+def mutants() -> list[type[Rule]]:
+    return Rule.__subclasses__()
+
+
+@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.__name__)
+def test_a_mutant_of_a_clause_judges_one_of_the_histories_otherwise(mutant: type[Rule]) -> None:
+    assert any(mutant().judge(d.new, d.earlier) != v for d, v in zip(histories(), verdicts(), strict=True))
