@@ -89,7 +89,8 @@ class Database(Datasets):
         params : mapping, optional
             Parameter names and values.
         seed : int, optional
-            Same data, parameters and seed: same cloaks. Drawn at random when not given.
+            Same data, parameters and seed: same cloaks. Private: whoever knows it knows how ties were broken. When not
+            given, one that nobody knows and that the same run has again.
         publish : str, optional
             Name of the release.
         replace, allow_overlap, reason, end_readers

@@ -57,6 +57,7 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
         srid=row["srid"],
         grid_m=row["grid_m"],
         grid_s=row["grid_s"],
+        subject_names=codes.texts,
     )
     return data, codes
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.errors import DataError
@@ -53,6 +54,8 @@ class Trajectories:
         Side of the dataset's space cells in metres.
     grid_s : int
         Length of the dataset's time slots in seconds.
+    subject_names : pyarrow.StringArray, optional
+        Name of each subject, by its code; where there is none, its code is its name.
     """
 
     trajectory_id: Int
@@ -64,6 +67,7 @@ class Trajectories:
     srid: int
     grid_m: float
     grid_s: int
+    subject_names: pa.StringArray | None = None
 
     def __post_init__(self) -> None:
         n, m = len(self.trajectory_id), len(self.t)

@@ -33,7 +33,10 @@ def list_methods() -> None:
 Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
 AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="The algorithm; else the family's first.")]
 Parameters = Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")]
-Seed = Annotated[int | None, typer.Option(help="Same data, parameters and seed: same cloaks.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Same data, parameters and seed: same cloaks. Keep it private; leave it out to have one made."),
+]
 
 
 @app.command(epilog=GLOBAL)

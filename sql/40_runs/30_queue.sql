@@ -62,6 +62,38 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.register_worker(text) IS
 'Enters a worker, which counts as up for as long as the calling session lasts.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.given_begin(traits jsonb, params jsonb) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT coalesce((params ->> (traits ->> 'instant'))::double precision,
+        (SELECT (params ->> b.value)::double precision
+         FROM jsonb_array_elements_text(traits -> 'begins') WITH ORDINALITY b
+         WHERE params ->> b.value IS NOT NULL ORDER BY b.ordinality LIMIT 1))
+$$;
+COMMENT ON FUNCTION dbanon_internal.given_begin(jsonb, jsonb) IS
+'The time, in unix seconds, from which the rows of a run are by its parameters alone: the instant looked at, or where they say that rows begin;
+NULL where they leave it to the data.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- The first 63 bits: with fewer, an adversary who knows how many ties were broken could try all seeds.
+    SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(m.name, algorithm, params, coalesce(
+            dbanon_internal.given_begin(m.traits, params),
+            (SELECT floor(min(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))) / d.grid_s) * d.grid_s
+             FROM ONLY dbanon.trajectory t WHERE t.dataset_id = d.dataset_id))::numeric)::text, 'UTF8')), 'hex'), 16))::bit(64)::bigint
+        & 9223372036854775807
+    FROM ONLY dbanon.dataset d
+    JOIN ONLY dbanon.population p ON p.population_id = d.population_id
+    JOIN ONLY dbanon.method m ON m.name = default_seed.method
+    WHERE d.dataset_id = default_seed.dataset_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.default_seed(bigint, text, text, jsonb) IS
+'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters and the time of its snapshot
+or first window, so that the same run again gives the same groups, and another time others.';
+
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
 RETURNS bigint
@@ -69,19 +101,20 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    checked jsonb := dbanon_internal.check_params(method, algorithm, params);
+    chosen CONSTANT text := dbanon_internal.checked_algorithm(method, algorithm);
+    checked CONSTANT jsonb := dbanon_internal.check_params(method, chosen, params);
+    about dbanon.dataset;
     new_run bigint;
 BEGIN
     IF seed < 0 THEN
         RAISE EXCEPTION 'The seed must be an integer >= 0 and < 2^63. Got % instead; choose another.', seed
-            USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one drawn.';
+            USING ERRCODE = 'DA011', DETAIL = 'Same data, parameters and seed: same cloaks.', HINT = 'Leave it out to have one made.';
     END IF;
+    about := dbanon_internal.known_dataset(dataset);
     -- Parameters were checked above, by the registry: a worker may still refuse them for the data, never for their form.
     INSERT INTO dbanon.run (dataset_id, method, algorithm, params, seed, todo)
-        VALUES ((dbanon_internal.known_dataset(dataset)).dataset_id, method, dbanon_internal.checked_algorithm(method, algorithm), checked,
-                -- 48 bits from the operating system's cryptographic source: JSON readers with doubles can hold them.
-                coalesce(seed, ('x' || encode(substr(uuid_send(gen_random_uuid()), 1, 6), 'hex'))::bit(48)::bigint),
-                'compute')
+        VALUES (about.dataset_id, method, chosen, checked,
+                coalesce(seed, dbanon_internal.default_seed(about.dataset_id, method, chosen, checked)), 'compute')
         RETURNING run_id INTO new_run;
     PERFORM dbanon_internal.wake_workers();
     RETURN new_run;
@@ -90,7 +123,7 @@ $$;
 COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
 'Queues a run for the next worker that is free and returns at once. Takes: dataset; method (see dbanon.methods); params: its
 parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
-parameters and seed give the same cloaks, drawn at random by default. Returns: the run''s number; watch it in dbanon.runs.
+parameters and seed give the same cloaks; by default one that nobody knows and the same run has again. Returns: the run''s number; watch it in dbanon.runs.
 Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
 ''METHOD'', ''{"k": 20}'').';
 

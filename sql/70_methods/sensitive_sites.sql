@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.site_evidence(run_id bigint) RETURNS 
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 -- The rows were just written and no statistics know of them. Each distinct region asks the index on the sites' geometry
--- once, whatever the planner takes the tables for; `+ 0` keeps the index on dataset_id out of it.
+-- once, whatever the planner takes the tables for; `IS TRUE` keeps the list of places from becoming a join.
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_hashjoin = off
@@ -28,6 +28,14 @@ AS $$
         FROM ONLY dbanon.run r
         JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = site_evidence.run_id
+    ), place AS MATERIALIZED (
+        -- Thousands of sites may be at one place, and as many regions hold it: the first site stands for all in its cells.
+        SELECT min(s.site_id) AS site_id
+        FROM run
+        JOIN ONLY dbanon.site s ON s.dataset_id = run.dataset_id
+        CROSS JOIN LATERAL @postgis@.Box3D(s.geom) c
+        GROUP BY floor(@postgis@.ST_XMin(c) / run.grid_m), floor(@postgis@.ST_YMin(c) / run.grid_m),
+            floor(@postgis@.ST_XMax(c) / run.grid_m), floor(@postgis@.ST_YMax(c) / run.grid_m)
     ), published AS MATERIALIZED (
         SELECT g.*, @postgis@.Box3D(g.region) AS box
         FROM (
@@ -38,7 +46,7 @@ AS $$
             GROUP BY u.region, u.period, coalesce(u.extra -> 'cloaked' = 'true', false)
         ) g
     ), bounded AS MATERIALIZED (
-        SELECT p.period, p.cloaked, p.rows, run.dataset_id, run.grid_m, b.*,
+        SELECT p.period, p.cloaked, p.rows, run.grid_m, b.*,
             g.guard_m,
             -- A cell more: which cell a border belongs to is decided below.
             @postgis@.ST_MakeEnvelope(b.xmin - g.guard_m - run.grid_m, b.ymin - g.guard_m - run.grid_m,
@@ -53,7 +61,7 @@ AS $$
     SELECT s.site_id, b.xmin, b.ymin, b.xmax, b.ymax,
         date_part('epoch', lower(b.period)), date_part('epoch', upper(b.period)), b.cloaked, b.rows, d.squared
     FROM bounded b
-    JOIN ONLY dbanon.site s ON s.geom OPERATOR(@postgis@.&&) b.near AND s.dataset_id + 0 = b.dataset_id
+    JOIN ONLY dbanon.site s ON s.geom OPERATOR(@postgis@.&&) b.near AND (s.site_id IN (SELECT p.site_id FROM place p)) IS TRUE
     -- Indices of the cells at both ends, and how many lie from one rectangle to the other.
     CROSS JOIN LATERAL (SELECT
         greatest(0, round(b.xmin / b.grid_m) - floor(@postgis@.ST_XMax(@postgis@.Box3D(s.geom)) / b.grid_m),
@@ -64,7 +72,8 @@ AS $$
     WHERE d.squared = 0 OR sqrt(d.squared) * b.grid_m < b.guard_m
 $$;
 COMMENT ON FUNCTION dbanon_internal.site_evidence(bigint) IS
-'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site.';
+'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site; of sites in the same cells to
+the first.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

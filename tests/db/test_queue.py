@@ -64,7 +64,7 @@ def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psyco
     row = runs.run_row(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
-    assert 0 <= row.seed < 2**48
+    assert 0 <= row.seed < 2**63
     assert shown(connection, waiting, "submitted_by = session_user, rows, worker") == (True, None, None)
 
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from dbanon import queue, runs
 from dbanon.connection import connect
@@ -69,11 +70,69 @@ def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str,
     assert queue.reap_runs(connection) == 1
 
 
-def test_seeds_that_are_drawn_differ_and_fit_into_48_bits(connection: psycopg.Connection, run: int) -> None:
-    ids = [submitted(connection) for _ in range(40)]
-    seeds = [runs.run_row(connection, run_id).seed or 0 for run_id in ids]
+def seed_of(connection: psycopg.Connection, params: dict[str, object], dataset: str = "ten") -> int:
+    seed = runs.run_row(connection, queue.submit_run(connection, dataset, "tp-aware", None, params, seed=None)).seed
+    assert seed is not None
+    return seed
+
+
+def test_a_run_without_a_seed_gets_the_same_as_the_same_run_had_and_another_has_another(
+    connection: psycopg.Connection, run: int
+) -> None:
+    seed = seed_of(connection, {"k": 5})
+    for same in ({}, {"k": "5"}, {"k": 5.0, "cloak": "mbr", "start": None}):
+        assert seed_of(connection, same) == seed
+    others = [seed_of(connection, {"k": 5, **more}) for more in ({"cloak": "quadrant"}, {"start": 60}, {"since": 60})]
+    assert len({seed, *others}) == 4
+    # With the time of the first window, where the parameters leave it to the data: its slot, whatever else is added.
+    add = (
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 'new', ST_SetSRID(ST_MakePointM(0, 0, %s), srid) FROM dbanon.dataset"
+    )
+    first = """SELECT min(ST_M(coalesce(ST_StartPoint(path), path))) FROM dbanon.trajectory"""
+    began = connection.execute(first).fetchone()[0]
+    given = seed_of(connection, {"start": 60})
+    connection.execute(add, [began + 86400])
+    assert seed_of(connection, {}) == seed
+    connection.execute(add, [began - 86400])
+    assert seed_of(connection, {}) != seed
+    assert seed_of(connection, {"start": 60}) == given
+
+
+def test_seeds_that_are_made_depend_on_the_key_of_the_population_and_use_63_bits(
+    connection: psycopg.Connection, run: int
+) -> None:
+    seeds = [seed_of(connection, {"k": k}) for k in range(2, 42)]
     assert len(set(seeds)) == 40
-    assert 2**40 < max(seeds) < 2**48
+    assert 2**62 < max(seeds) < 2**63
+    connection.execute("INSERT INTO dbanon.population (name) VALUES ('other')")
+    connection.execute(
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, population_id)"
+        " SELECT d.name || p.name, srid, grid_m, grid_s, p.population_id FROM dbanon.dataset d, dbanon.population p"
+    )
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT d.dataset_id, subject, path"
+        " FROM dbanon.trajectory, dbanon.dataset d WHERE d.name <> 'ten'"
+    )
+    assert seed_of(connection, {"k": 2}, "tendefault") == seeds[0]
+    assert seed_of(connection, {"k": 2}, "tenother") != seeds[0]
+
+
+def test_an_empty_dataset_and_an_unknown_time_have_a_seed(connection: psycopg.Connection, run: int) -> None:
+    connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('empty', 32610, 1, 60)")
+    assert seed_of(connection, {}, "empty") >= 0
+
+
+def test_neither_operators_nor_workers_read_the_key_or_make_a_seed(
+    connection: psycopg.Connection, login: Login, run: int
+) -> None:
+    for role in ("dbanon_operator", "dbanon_worker"):
+        for query in (
+            "TABLE dbanon.population",
+            "SELECT dbanon_internal.default_seed(1, 'tp-aware', 'traj-anon', '{}')",
+        ):
+            with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
+                user.execute(query)
 
 
 # ---- cancelling ------------------------------------------------------------------------------------------------------

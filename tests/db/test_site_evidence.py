@@ -100,10 +100,13 @@ def plain_pairs(rows: list[tuple], corners: list[np.ndarray], ids: list[int], gr
     for _, _, start, end, *bounds, _, extra in rows:
         key = (tuple(bounds), start, end, extra == _HIDDEN)
         distinct[key] = distinct.get(key, 0) + 1
-    found = set()
+    found: set[tuple] = set()
+    first: dict[tuple, int] = {}  # of the sites in the same cells
     for site, points in zip(ids, corners, strict=True):
         sides = (*points.min(axis=0).tolist(), *points.max(axis=0).tolist())
-        cells = tuple(math.floor(side / grid_m) for side in sides)
+        first.setdefault(tuple(math.floor(side / grid_m) for side in sides), site)
+    assert len(first) < len(ids)
+    for cells, site in first.items():
         for (bounds, start, end, hidden), count in distinct.items():
             box = tuple(round(side / grid_m) - (i >= 2) for i, side in enumerate(bounds))
             far = squared(box, cells)
@@ -193,7 +196,19 @@ def test_each_region_asks_the_index_of_the_sites_once(connection: psycopg.Connec
     plan = "\n".join(line for (line,) in explained)
     assert "Index Scan using site_geom_idx on site" in plan
     assert plan.count("Function Scan on shown_regions") == 1
-    assert not any(node in plan for node in ("Seq Scan", "Sort", "Hash Join", "site_dataset_idx"))
+    assert plan.count("on site s") == 2  # once more for the places, of the dataset's sites alone
+    assert plan.count("Index Scan using site_dataset_idx on site s_1") == 1
+    assert not any(node in plan for node in ("Seq Scan", "Sort", "Hash Join"))
+
+
+def test_sites_in_the_same_cells_are_joined_once(connection: psycopg.Connection) -> None:
+    dataset = new_dataset(connection)
+    add_sites(connection, dataset, ["POINT(9.2 9.7)"] * 50 + ["POINT(9.9 9.1)"] * 50 + ["POINT(10 9.7)"])
+    run = new_run(connection, dataset, {})
+    add_rows(connection, [(run, 3 * i + j, 0, 60, i, i, 11, 11, 3, _HIDDEN) for i in range(9) for j in (1, 2, 3)])
+    found = connection.execute(_PAIRS, [run]).fetchall()
+    (least, most) = connection.execute("SELECT min(site_id), max(site_id) FROM dbanon.site").fetchone()
+    assert sorted(row[:2] for row in found) == [(site, i) for site in (least, most) for i in range(9)]
 
 
 def test_only_workers_may_join(connection: psycopg.Connection, login: Callable[[str], str]) -> None:

@@ -156,9 +156,10 @@ def joined(evidence: SiteEvidence) -> SiteEvidence:
         period = (float(evidence.cloak_start_s[row]), float(evidence.cloak_end_s[row]))
         key = (tuple(bounds), period, bool(evidence.cloak_cloaked[row] == 1))
         published[key] = published.get(key, 0) + 1
-    guard_m, pairs = evidence.params["guard_m"] or 0, []
+    guard_m, pairs, first = evidence.params["guard_m"] or 0, [], {}
     for site, bounds in zip(places.site_id.tolist(), places.site_bounds.tolist(), strict=True):
-        cells = tuple(math.floor(side / grid_m) for side in bounds)
+        first.setdefault(tuple(math.floor(side / grid_m) for side in bounds), site)
+    for cells, site in first.items():
         for (region, _, cloaked), rows in published.items():
             if not all(map(math.isfinite, region)):
                 continue

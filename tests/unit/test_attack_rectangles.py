@@ -75,8 +75,9 @@ def plainly_served(serves: dict[int, list[int]], room: list[int]) -> int:
 @given(st.integers(0, 2**32))
 def test_as_many_sites_are_served_as_can_be(seed):
     rng = np.random.default_rng(seed)
-    sites, regions = int(rng.integers(1, 7)), int(rng.integers(0, 4))
-    region, site = np.nonzero(rng.random((regions, sites)) < rng.random())
-    room = rng.integers(0, 4, regions)
-    serves = {s: region[site == s].tolist() for s in range(sites)}
-    assert _served(region, site, room, sites) == plainly_served(serves, room.tolist())
+    places, regions = int(rng.integers(1, 5)), int(rng.integers(0, 4))
+    region, place = np.nonzero(rng.random((regions, places)) < rng.random())
+    number, room = rng.integers(1, 4, places), rng.integers(0, 4, regions)
+    at = np.repeat(np.arange(places), number).tolist()
+    serves = {site: region[place == at[site]].tolist() for site in range(len(at))}
+    assert _served(region, place, room, number) == plainly_served(serves, room.tolist())

@@ -259,6 +259,24 @@ def test_honest_regions_withstand_the_attack(at):
     }
 
 
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_sites_in_the_same_cells_count_each_though_they_are_joined_once(more):
+    """Whoever is exact there breaks the promise at all of them, and one crowd of k serves one of them."""
+    evidence = with_params(exactly(honest(), 3, 3), guard_m=10.5)
+    places, (x, y) = evidence.sites, evidence.sites.site_bounds[0, :2]
+    apart = [[x, y + i / 9, x, y + i / 9] for i in range(more)]  # within a cell
+    evidence = joined(dataclasses.replace(evidence, sites=dataclasses.replace(
+        places, site_id=np.append(places.site_id, 800_100 + np.arange(more)),
+        site_bounds=np.vstack((places.site_bounds, np.array(apart).reshape(-1, 4))),
+    )))  # fmt: skip
+    verdict = attack(evidence)
+    violations = {clause.name: clause.violations for clause in verdict.clauses if not clause.passed}
+    assert violations.pop("own-rectangle", 0) == more
+    assert violations == {"nearest": 1 + more, "guards": 3 + 3 * more}
+    assert (verdict.figures["sites"], verdict.figures["sites_with_own_rectangle"]) == (3 + more, 3)
+    assert verdict.figures["mean_seen_at_a_site"] == pytest.approx((10 + 4 * more) / (3 + more))
+
+
 def test_an_instant_in_iso_8601_is_understood():
     for at in ("1970-01-01T00:01:40Z", "1970-01-01T02:01:40+02:00"):
         assert broken(with_params(honest("100"), at=at)) == set()

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from dbanon.methods.sensitive_sites import _snapshot
@@ -19,14 +20,17 @@ def listed(cloaks):
 # ---- along the curve -------------------------------------------------------------------------------------------------
 
 
-def arranged(data: Trajectories, places, curve_order=None):
-    return _snapshot.arrange(data, places, _snapshot.look(data, places, None, 0), curve_order)
+def arranged(data: Trajectories, places, curve_order=None, rank=None):
+    rank = np.arange(len(data.subject)) if rank is None else np.array(rank)
+    return _snapshot.arrange(data, places, _snapshot.look(data, places, None, 0), rank, curve_order)
 
 
-def test_users_at_one_place_of_the_curve_come_by_x_then_y_then_id():
+def test_users_at_one_place_of_the_curve_come_by_x_then_y_then_rank():
     data = users([(3, 0), (1, 2), (1, 1), (1, 1), (0, 3)], subject=[4, 3, 2, 1, 0])
-    scene = arranged(data, sites([(7, 7)]), 1)
+    scene = arranged(data, sites([(7, 7)]), 1, rank=[2, 4, 0, 3, 1])
     assert scene.trajectory.tolist() == [4, 2, 3, 1, 0]
+    assert scene.by_rank.tolist() == [1, 4, 0, 3, 2]
+    assert arranged(data, sites([(7, 7)]), 1, rank=[2, 0, 4, 3, 1]).trajectory.tolist() == [4, 3, 2, 1, 0]
     assert scene.users.x0.tolist() == [0, 1, 1, 1, 3]
     assert scene.users.y0.tolist() == [3, 1, 1, 2, 0]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.sparse.csgraph import maximum_flow
 
 from dbanon.attacks import Verdict
 from dbanon.attacks.sensitive_sites._claims import ABSENT, Rules, Snapshot, read_rules, read_stated, snapshot
@@ -24,7 +24,6 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
 from dbanon.attacks.shared.claims import Hours, UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.attacks.shared.replay import runs
 from dbanon.trajectory import Int
 
 __all__ = ["attack", "read"]
@@ -127,7 +126,7 @@ def attack(evidence: SiteEvidence) -> Verdict:
 
     Notes
     -----
-    O((fixes + rows) log) time, beside the matching of sites and the rectangles that hold them.
+    O((fixes + rows) log) time, beside the largest flow from places of sites to the rectangles that hold them.
     """
     try:
         rules, (stated, hours) = read_rules(evidence), read_stated(evidence.suppressed)
@@ -304,44 +303,37 @@ def _site_cells(evidence: SiteEvidence) -> Int:
 
 
 def _sites(evidence: SiteEvidence, rules: Rules, regions: _Regions) -> _Sites:
-    site_cells = _site_cells(evidence)
-    site = find(evidence.sites.site_id, evidence.pair_site)
+    place_cells, of, number = np.unique(_site_cells(evidence), axis=0, return_inverse=True, return_counts=True)
+    of = of.ravel()  # the place of each site
+    place = of[find(evidence.sites.site_id, evidence.pair_site)]
     # Definition 1, the rows nearest to a site: a rectangle that holds it is at distance 0. Else the site is tied.
     least, cloaked = evidence.pair_squared == 0, evidence.pair_cloaked
     seen, hidden, bare = (
-        np.bincount(site[some], weights=evidence.pair_rows[some], minlength=len(site_cells)).astype(np.int64)
+        np.bincount(place[some], weights=evidence.pair_rows[some], minlength=len(number)).astype(np.int64)
         for some in (least, least & cloaked & (evidence.pair_rows >= rules.k), least & ~cloaked)
     )
     distance_m = np.sqrt(evidence.pair_squared) * evidence.trajectories.grid_m
-    near = evidence.pair_rows[~cloaked & (distance_m < rules.guard_m * _NEARER)]
-    region, held = holding(regions.cells, site_cells)
+    near = ~cloaked & (distance_m < rules.guard_m * _NEARER)
+    region, held = holding(regions.cells, place_cells)
     return _Sites(
-        seen=seen,
-        tied=int(((hidden == 0) | (bare > 0)).sum()),
-        near=int(near.sum()),
-        served=_served(region, held, regions.crowd // rules.k, len(site_cells)),
+        seen=seen[of],
+        tied=int(number[(hidden == 0) | (bare > 0)].sum()),
+        near=int((evidence.pair_rows[near] * number[place[near]]).sum()),
+        served=_served(region, held, regions.crowd // rules.k, number),
         idle=len(regions.crowd) - len(distinct(region)),
-        alone=len(distinct(region[(regions.cells[region] == site_cells[held]).all(axis=1)])),
+        alone=len(distinct(region[(regions.cells[region] == place_cells[held]).all(axis=1)])),
     )
 
 
-def _served(region: Int, site: Int, capacity: Int, sites: int) -> int:
-    """Count the sites that can be given a region that holds them, each region to so many sites (a largest matching).
+def _served(region: Int, place: Int, capacity: Int, number: Int) -> int:
+    """Count the sites that can be given a region that holds them, each region to so many sites (a largest flow).
 
-    A region counts as often as it can serve. Few have to serve several sites, so it is tried with few copies first:
-    memory is that of the pairs (region, site), times how many copies it takes.
+    `number` of sites are at each place; a pair of `region` and `place` says that the one holds the other.
     """
-    copies = np.minimum(capacity, np.bincount(region, minlength=len(capacity)))
-    limit, most = 1, int(copies.max(initial=0))
-    # More copies never serve fewer sites: done when all are served, or every region has all its copies.
-    while True:
-        # Column first[r] + i is copy i of region r, joined to every site that the region holds.
-        few = np.minimum(copies, limit)
-        first = np.cumsum(few) - few
-        column = runs(first[region], few[region])
-        row = np.repeat(site, few[region])
-        graph = csr_array((np.ones(len(row), dtype=np.int8), (row, column)), shape=(sites, int(few.sum())))
-        served = int((maximum_bipartite_matching(graph, perm_type="column") >= 0).sum())
-        if served == sites or limit >= most:
-            return served
-        limit *= 2
+    places, sink = len(number), 1 + len(number) + len(capacity)
+    # From node 0 to each place as many as there are sites, on to any region that holds it, and from there to the last.
+    tail = np.concatenate([np.zeros(places, np.int64), 1 + place, 1 + places + np.arange(len(capacity))])
+    head = np.concatenate([1 + np.arange(places), 1 + places + region, np.full(len(capacity), sink)])
+    most = np.concatenate([number, number[place], np.minimum(capacity, number.sum())]).astype(np.int32)
+    graph = csr_array((most, (tail, head)), shape=(sink + 1, sink + 1))
+    return int(maximum_flow(graph, 0, sink).flow_value)

@@ -23,8 +23,9 @@ class SiteEvidence(Evidence):
         Whether rows of the region say that they are no exact place: 1 where ``extra -> cloaked`` is true, 0 where it is
         false or not there, -1 where it is anything else.
     pair_site : int64[j]
-        Site ids. A pair is a site and one distinct (region, period, cloaked or not) among the rows: all at distance 0,
-        and those not cloaked that are nearer than the run's ``guard_m``.
+        Site ids, of sites in the same cells the lowest: it stands for all. A pair is a site and one distinct (region,
+        period, cloaked or not) among the rows: all at distance 0, and those not cloaked that are nearer than the run's
+        ``guard_m``.
     pair_cloaked : bool[j]
     pair_rows : int64[j]
         How many rows have this region, period and `pair_cloaked`.

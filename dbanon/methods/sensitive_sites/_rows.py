@@ -11,6 +11,7 @@ from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
+from dbanon.methods.kernels.order import run_order
 from dbanon.methods.sensitive_sites import (
     Parameters,
     _bichromatic,
@@ -33,11 +34,12 @@ _LARGEST_COST = 2**62
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str, sites: Sites) -> Cloaks:
     """Hide k users with each site; see `dbanon.methods.sensitive_sites.anonymise`."""
+    rank = run_order(data, rng)
     data = considered("sensitive-sites", data, params.since, params.until)
     _demand_within(params)
     align.demand_sane_times(data)
     seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
-    scene = _snapshot.arrange(data, sites, seen, params.curve_order)
+    scene = _snapshot.arrange(data, sites, seen, rank, params.curve_order)
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
             f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
@@ -130,7 +132,9 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
 def _knn(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) -> _Mapping:
     _demand_users(scene, params.k, "knn")
     order = rng.permutation(len(scene.sites))
-    return _Mapping(site=_nearest_users.take(scene.users, scene.sites, params.k, order))
+    site = np.empty(len(scene.users), np.int32)
+    site[scene.by_rank] = _nearest_users.take(scene.users.take(scene.by_rank), scene.sites, params.k, order)
+    return _Mapping(site=site)
 
 
 ALGORITHMS: dict[str, Callable[[_snapshot.Scene, Parameters, np.random.Generator], _Mapping]] = {
@@ -219,7 +223,8 @@ def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, pa
             f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and {MOST_SITES_LOCAL} sites. "
             f"Got {n} and {m}; use bk."
         )
-    site, user = _local.cover(scene.users, scene.sites, params.k)
+    site, user = _local.cover(scene.users.take(scene.by_rank), scene.sites, params.k)
+    user = scene.by_rank[user]
     covered = int((np.bincount(site, minlength=m) >= params.k).sum())
     if covered < m:
         raise InfeasibleError(

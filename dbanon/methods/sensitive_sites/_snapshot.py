@@ -48,6 +48,8 @@ class Scene:
         In the order of the curve, cells relative to `root`.
     trajectory : int64[n]
         Index, in the dataset, of each user's trajectory.
+    by_rank : int64[n]
+        The users in the order of the run.
     site_rank : int64[m]
         Place of each site in the order of the sites' ids.
     root : float64[2]
@@ -61,6 +63,7 @@ class Scene:
     users: Boxes
     sites: Boxes
     trajectory: Int
+    by_rank: Int
     site_rank: Int
     root: Float
     domain: int
@@ -121,8 +124,21 @@ def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Floa
     return bounds
 
 
-def arrange(data: Trajectories, sites: Sites, seen: Seen, curve_order: int | None) -> Scene:
-    """Snap users and sites to cells, and order both along the curve; ties by x, y, then id.
+def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order: int | None) -> Scene:
+    """Snap users and sites to cells, and order both along the curve; ties by x, y, then users' ranks or sites' ids.
+
+    Parameters
+    ----------
+    data : Trajectories
+    sites : Sites
+    seen : Seen
+    rank : int64[s]
+        Place of each subject in the order of the run: nothing else decides between users who stand on one cell.
+    curve_order : int, optional
+
+    Returns
+    -------
+    Scene
 
     Raises
     ------
@@ -141,12 +157,14 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, curve_order: int | Non
         )
     order = _hilbert.order_for(int(sides.max()))
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
-    by_curve = _along(user_cells, data.trajectory_id[seen.trajectory], order, curve_order)
+    user_rank = rank[data.subject[seen.trajectory]]
+    by_curve = _along(user_cells, user_rank, order, curve_order)
     site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
     return Scene(
         users=Boxes.of(user_cells[by_curve]),
         sites=Boxes.of(site_cells[site_by_curve]),
         trajectory=seen.trajectory[by_curve],
+        by_rank=np.argsort(user_rank[by_curve]),
         site_rank=site_by_curve,
         root=root,
         domain=int(sides[0]) * int(sides[1]),
@@ -154,9 +172,9 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, curve_order: int | Non
     )
 
 
-def _along(cells: Int, ids: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
-    """Order rectangles by their middles along the curve of the order wanted, or of one that separates all cells."""
+def _along(cells: Int, last: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
+    """Order rectangles by their middles on a curve, by default one that separates all cells; ties by x, y, `last`."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
     coarser = 0 if wanted is None else max(0, order - wanted)
     curve = _hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
-    return np.lexsort((ids, y, x, curve))
+    return np.lexsort((last, y, x, curve))
