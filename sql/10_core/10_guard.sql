@@ -274,7 +274,8 @@ BEGIN
         IF OLD.withdrawn_at IS NULL
             AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
                 = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by)
-            AND (NEW.overlap, NEW.overlap_reason) IS NOT DISTINCT FROM (OLD.overlap, OLD.overlap_reason) THEN
+            AND (NEW.overlap, NEW.overlap_reason, NEW.readers, NEW.left_out)
+                IS NOT DISTINCT FROM (OLD.overlap, OLD.overlap_reason, OLD.readers, OLD.left_out) THEN
             RETURN NEW;
         END IF;
     END IF;

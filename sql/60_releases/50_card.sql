@@ -42,7 +42,7 @@ BEGIN
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
-        'overlap', release.overlap, 'overlap_reason', release.overlap_reason,
+        'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
         'program_version', run.program_version, 'paper', method.paper);
 END
 $$;
