@@ -328,7 +328,7 @@ COMMENT ON COLUMN published.releases.until IS 'End of its last row, itself outsi
 COMMENT ON COLUMN published.releases.srid IS 'Coordinate system of its regions, in metres.';
 COMMENT ON COLUMN published.releases.rows IS 'How many rows it has; never count rows for people.';
 
-COMMENT ON VIEW published.left_out IS 'How many of the people seen are not in the releases that you may read, by hour. Hours with few people, left out or published, are joined with those after them; a release without a line left out fewer than its k, or none.';
+COMMENT ON VIEW published.left_out IS 'How many of the people seen are not in the releases that you may read, by hour. Hours with few people, left out or published, are joined with those after them; a release without a line left out fewer than its k, or none, or does not say when.';
 COMMENT ON COLUMN published.left_out.name IS 'The release.';
 COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the first of several.';
 COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';

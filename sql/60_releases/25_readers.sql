@@ -37,7 +37,7 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'Superusers and operators read all releases; without readers, all analysts read it.',
                   HINT = 'Make a role, CREATE ROLE auditors, grant it to those who are to read the release, and name it: readers => ARRAY[''auditors''].';
     END IF;
-    RETURN CASE WHEN chosen <> ARRAY['@analyst@'] THEN ARRAY(SELECT DISTINCT n FROM unnest(chosen) n ORDER BY n) END;
+    RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT n FROM unnest(chosen) n ORDER BY n), ARRAY['@analyst@']) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.chosen_readers(text, boolean, text[]) IS
