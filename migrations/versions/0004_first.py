@@ -326,7 +326,7 @@ CREATE TABLE dbanon.release (
     content bytea,
     -- The roles that may read it; null: all analysts.
     readers text[] CHECK (cardinality(readers) > 0),
-    -- What published.left_out says of it: [{since, until, percent}], joined so that no count below k can be reckoned from it.
+    -- What published.left_out says of it: [{since, until, percent}].
     left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
 );
