@@ -344,7 +344,8 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
 'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
-views, functions, columns of the row type), and the rights on schema published of readers that read no release any more. What cannot be had at once stays, harmless, for the next publication or
+views, functions, columns of the row type). Takes their rights on schema published from roles that were readers of single
+releases and read none any more. What cannot be had at once stays, harmless, for the next publication or
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
 DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.clear_withdrawn().';
 

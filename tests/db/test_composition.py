@@ -511,7 +511,7 @@ def test_what_was_allowed_hides_no_overlap_with_either(own: psycopg.Connection) 
 
     publish(own, verified(own, lines(lambda a, b: a)), "rows")
     options = ", allow_overlap => true, reason => 'never in the same hands'"
-    publish(own, verified(own, lines(lambda a, b: b)), "columns", options)
+    publish(own, verified(own, lines(lambda a, b: b)), "files", options)
     diagonal = verified(own, lines(lambda a, b: a + b))
     assert measured(own, diagonal)[:5] == ("crossing", 1, 3, 9, 9)
     assert refused(own, diagonal, "diagonals").sqlstate == "DA010"

@@ -491,7 +491,7 @@ def reckoned(k: int, size: int, enough: int) -> bool:
     """Whether an adversary reckons 1 to k-1 people, left out in some hours, from lines of at least `enough`.
 
     It knows how hours are joined, how many were published in each, and the exact number behind each share. All counts
-    that give the same lines are its candidates: for some set of hours all of them have 1 to k-1 people left out together.
+    that give the same lines are its candidates: for some set of hours all have 1 to k-1 people left out together.
     """
     most = 2 * k + 1
     sets = [hours for number in range(1, size + 1) for hours in itertools.combinations(range(size), number)]
