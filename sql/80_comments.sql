@@ -303,7 +303,7 @@ COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
 COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
-COMMENT ON COLUMN dbanon.releases.live IS 'Whether analysts can read it now.';
+COMMENT ON COLUMN dbanon.releases.live IS 'Whether its readers can read it now.';
 COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of.';
 COMMENT ON COLUMN dbanon.releases.dataset IS 'The dataset of the run.';
 COMMENT ON COLUMN dbanon.releases.method IS 'The method family.';

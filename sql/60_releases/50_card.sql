@@ -48,7 +48,7 @@ END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
-what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, overlap with other
+what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, its readers, overlap with other
 releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
 live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT
 jsonb_pretty(dbanon.release_card(''cabs_june'')).';
