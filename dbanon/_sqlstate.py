@@ -178,7 +178,10 @@ def _with_options(text: str) -> str:
             said = found[2][1 + escaped : -1].replace("''", "'")
             return f"--reason {shlex.quote(said.replace(_BACKSLASH * 2, _BACKSLASH) if escaped else said)}"
         if value.startswith("ARRAY["):
-            value = ",".join(part.strip(" '") for part in value[6:-1].split(","))
+            parts = [part.strip(" '") for part in value[6:-1].split(",")]
+            if name == "readers":
+                return " ".join(f"--readers {shlex.quote(part)}" for part in parts)
+            value = ",".join(parts)
         if name == "mode":
             return f"--{value}"
         return f"--{name}" if value in ("true", "...") else f"--{name} {value}"

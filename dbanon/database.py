@@ -6,7 +6,7 @@ Runs are done in `pipeline`; the queue decides which process does which run.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace as changed
 from types import TracebackType
@@ -77,6 +77,7 @@ class Database(Datasets):
         allow_overlap: bool = False,
         reason: str | None = None,
         end_readers: bool = False,
+        readers: Sequence[str] | None = None,
         progress: Progress = silent,
     ) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
@@ -93,7 +94,7 @@ class Database(Datasets):
             given, one that nobody knows and that the same run has again.
         publish : str, optional
             Name of the release.
-        replace, allow_overlap, reason, end_readers
+        replace, allow_overlap, reason, end_readers, readers
             As for `publish`.
         progress : callable, optional
             Called with a stage, what is done and the total or None.
@@ -108,10 +109,10 @@ class Database(Datasets):
         family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
-        if publish is None and (replace or end_readers or allow_overlap or reason is not None):
+        if publish is None and (replace or end_readers or allow_overlap or (reason, readers) != (None, None)):
             raise ParameterError(
-                "A run must be published to replace a release or allow an overlap for a reason. Got no name for it; "
-                "add --publish."
+                "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
+                "name for it; add --publish."
             )
         with errors_translated():
             if publish is not None:
@@ -120,6 +121,7 @@ class Database(Datasets):
                     publish,
                     replace=replace,
                     end_readers=end_readers,
+                    readers=readers,
                     method=method,
                     algorithm=chosen.name,
                 )
@@ -142,6 +144,7 @@ class Database(Datasets):
                     allow_overlap=allow_overlap,
                     reason=reason,
                     end_readers=end_readers,
+                    readers=readers,
                 )
             return changed(result, release=publish, rows_published=rows, notices=notices)
 
@@ -284,6 +287,7 @@ class Database(Datasets):
         allow_overlap: bool = False,
         reason: str | None = None,
         end_readers: bool = False,
+        readers: Sequence[str] | None = None,
     ) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
 
@@ -300,6 +304,8 @@ class Database(Datasets):
             Why that is allowed, in three words or more; it is recorded.
         end_readers : bool
             With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
+        readers : sequence of str, optional
+            The roles that may read it. By default all analysts; with `replace`, the readers of what it replaces.
 
         Raises
         ------
@@ -315,6 +321,7 @@ class Database(Datasets):
                 allow_overlap=allow_overlap,
                 reason=reason,
                 end_readers=end_readers,
+                readers=readers,
             )
 
     def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:

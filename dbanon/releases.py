@@ -3,6 +3,7 @@
 SQL functions do all of it; here they are called, and their errors and notices handed on.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -15,16 +16,25 @@ from dbanon.connection import Connection, errors_translated, one, server_notices
 
 _MAY_BECOME = (
     "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
-    " THEN 'MEMBER' ELSE 'SET' END) FROM pg_catalog.pg_roles r WHERE r.rolname = %s"
+    " THEN 'MEMBER' ELSE 'SET' END) AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')"
+    " FROM pg_catalog.pg_roles r, pg_catalog.pg_class c"
+    " WHERE r.rolname = %s AND c.relname = %s AND c.relnamespace = 'published'::pg_catalog.regnamespace"
 )
 
 
 def check_release(
-    connection: Connection, name: str, *, replace: bool, end_readers: bool = False, method: str, algorithm: str | None
+    connection: Connection,
+    name: str,
+    *,
+    replace: bool,
+    end_readers: bool = False,
+    readers: Sequence[str] | None = None,
+    method: str,
+    algorithm: str | None,
 ) -> None:
     """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
-    given = [name, replace, end_readers, method, algorithm]
-    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s)", given)
+    given = [name, replace, end_readers, _array(readers), method, algorithm]
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s, %s)", given)
 
 
 def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
@@ -42,6 +52,7 @@ def publish(
     allow_overlap: bool = False,
     reason: str | None = None,
     end_readers: bool = False,
+    readers: Sequence[str] | None = None,
 ) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
@@ -52,16 +63,20 @@ def publish(
     VerificationFailed
         If the run is not verified, its rows changed since, or its overlap with earlier releases leaves too few people.
     ParameterError
-        If there is no such run, or the name or the reason cannot be used.
+        If there is no such run, or the name, the reason or a reader cannot be used.
     """
     with server_notices(connection) as notices:
-        given = [run_id, name, replace, allow_overlap, reason, end_readers]
+        given = [run_id, name, replace, allow_overlap, reason, end_readers, _array(readers)]
         try:
-            rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s)", given))
+            rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s, %s)", given))
         except psycopg.Error as error:
             _note_refusal(connection, run_id, name, error)
             raise
     return rows, tuple(notices)
+
+
+def _array(readers: Sequence[str] | None) -> list[str] | None:
+    return None if readers is None else list(readers)
 
 
 def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg.Error) -> None:
@@ -81,11 +96,12 @@ def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -
 def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Read the first rows of a release as an analyst would; geometries as WKT.
 
-    Where the login may become the analysts' role it does for this query: from version 16 on, not every member may.
+    Where the login may become the analysts' role it does for this query: from version 16 on, not every member may. Not
+    where that role may not read the release.
     """
     with connection.transaction():
         analyst = one(connection, "SELECT dbanon_internal.role_name('analyst')")
-        if one(connection, _MAY_BECOME, [analyst]):
+        if one(connection, _MAY_BECOME, [analyst, name]):
             connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
         view = sql.Identifier("published", name)
         with connection.cursor() as cursor:

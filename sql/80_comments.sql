@@ -320,11 +320,12 @@ COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the dataset''s settle_s.';
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
 COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
+COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people left out by hour: [{since, until, percent}], hours joined until no count below k shows.';
 
 COMMENT ON VIEW dbanon.releases IS 'What was ever published, and from what: the releases as administrators see them.';
 COMMENT ON COLUMN dbanon.releases.release_id IS 'Key: one name may have had several releases.';
 COMMENT ON COLUMN dbanon.releases.name IS 'The view in schema published, while live.';
-COMMENT ON COLUMN dbanon.releases.live IS 'Whether analysts can read it now.';
+COMMENT ON COLUMN dbanon.releases.live IS 'Whether its readers can read it now.';
 COMMENT ON COLUMN dbanon.releases.run_id IS 'The run it is a copy of.';
 COMMENT ON COLUMN dbanon.releases.dataset IS 'The dataset of the run.';
 COMMENT ON COLUMN dbanon.releases.method IS 'The method family.';
@@ -337,6 +338,23 @@ COMMENT ON COLUMN dbanon.releases.withdrawn_at IS 'When it was withdrawn; null w
 COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
 COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
+COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: all analysts.';
+
+COMMENT ON VIEW published.releases IS 'The releases that you may read. Each is a view in this schema, whose comment says more.';
+COMMENT ON COLUMN published.releases.name IS 'The view in schema published.';
+COMMENT ON COLUMN published.releases.method IS 'How it was made.';
+COMMENT ON COLUMN published.releases.k IS 'The k of the promise.';
+COMMENT ON COLUMN published.releases.promise IS 'What holds for the people in it.';
+COMMENT ON COLUMN published.releases.since IS 'Start of its first row.';
+COMMENT ON COLUMN published.releases.until IS 'End of its last row, itself outside.';
+COMMENT ON COLUMN published.releases.srid IS 'Coordinate system of its regions, in metres.';
+COMMENT ON COLUMN published.releases.rows IS 'How many rows it has; never count rows for people.';
+
+COMMENT ON VIEW published.left_out IS 'How many of the people seen are not in the releases that you may read, by hour. Hours with few people, left out or published, are joined with those after them; a release without a line left out fewer than its k, or none, or does not say when.';
+COMMENT ON COLUMN published.left_out.name IS 'The release.';
+COMMENT ON COLUMN published.left_out.since IS 'Start of the hour, or of the first of several.';
+COMMENT ON COLUMN published.left_out.until IS 'End of the hour, or of the last of several.';
+COMMENT ON COLUMN published.left_out.percent IS 'Of the people seen at moments or in windows that begin then, each counted once a window: how many percent are left out, rounded up.';
 
 COMMENT ON TABLE dbanon.exposure IS 'When a release showed a person exactly; of a release that stands alone, when it spoke of the person.';
 COMMENT ON COLUMN dbanon.exposure.release_id IS 'The release.';

@@ -7,6 +7,8 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @opera
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
+REVOKE ALL ON published.releases, published.left_out FROM PUBLIC;
+GRANT SELECT ON published.releases, published.left_out TO @analyst@;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.
@@ -46,7 +48,7 @@ $$;
 -- These run with the rights of their owner.
 GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), dbanon.cancel_run(bigint), dbanon.verify_run(bigint),
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
-GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean), dbanon.measure_overlap(bigint),
+GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(), dbanon_internal.copied_notices(bigint),
     dbanon_internal.population_id(text),

@@ -20,6 +20,11 @@ EndReaders = Annotated[
     typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
 ]
 
+Readers = Annotated[
+    list[str] | None,
+    typer.Option("--readers", metavar="ROLE", help="Who may read it instead of all analysts; may be repeated."),
+]
+
 
 @app.command("methods", epilog=GLOBAL)
 def list_methods() -> None:
@@ -51,6 +56,7 @@ def run(
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
     end_readers: EndReaders = False,
+    readers: Readers = None,
 ) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon import report
@@ -68,6 +74,7 @@ def run(
             allow_overlap=allow_overlap,
             reason=reason,
             end_readers=end_readers,
+            readers=readers or None,
             progress=progress,
         )
     show(lambda: report.run_text(result), lambda: report.run_json(result))
@@ -149,13 +156,20 @@ def publish(
     allow_overlap: AllowOverlap = False,
     reason: Reason = None,
     end_readers: EndReaders = False,
+    readers: Readers = None,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon import report
 
     with open_database() as database:
         rows, notices = database.publish(
-            run_id, name, replace=replace, allow_overlap=allow_overlap, reason=reason, end_readers=end_readers
+            run_id,
+            name,
+            replace=replace,
+            allow_overlap=allow_overlap,
+            reason=reason,
+            end_readers=end_readers,
+            readers=readers or None,
         )
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
     show(lambda: report.published_text(name, rows), lambda: value)

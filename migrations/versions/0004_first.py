@@ -333,6 +333,8 @@ CREATE TABLE dbanon.release (
     content bytea,
     -- The roles that may read it; null: all analysts.
     readers text[] CHECK (cardinality(readers) > 0),
+    -- What published.left_out says of it: [{since, until, percent}].
+    left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
 );
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;

@@ -299,8 +299,8 @@ BEGIN
         IF OLD.withdrawn_at IS NULL
             AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
                 = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by)
-            AND (NEW.overlap, NEW.overlap_reason, NEW.span, NEW.reach, NEW.content, NEW.readers)
-                IS NOT DISTINCT FROM (OLD.overlap, OLD.overlap_reason, OLD.span, OLD.reach, OLD.content, OLD.readers) THEN
+            AND (NEW.overlap, NEW.overlap_reason, NEW.span, NEW.reach, NEW.content, NEW.readers, NEW.left_out) IS NOT DISTINCT FROM
+                (OLD.overlap, OLD.overlap_reason, OLD.span, OLD.reach, OLD.content, OLD.readers, OLD.left_out) THEN
             RETURN NEW;
         END IF;
     END IF;

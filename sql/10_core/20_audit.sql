@@ -136,7 +136,7 @@ BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
         SELECT CASE TG_OP WHEN 'INSERT' THEN 'publish' ELSE 'unpublish' END, d.name, NEW.run_id, NEW.name,
             CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(jsonb_build_object(
-                'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason)) ELSE '{}' END
+                'rows', NEW.rows, 'overlap', NEW.overlap, 'overlap_reason', NEW.overlap_reason, 'readers', NEW.readers)) ELSE '{}' END
         FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = NEW.run_id;
     RETURN NULL;
 END

@@ -7,9 +7,10 @@ SET quote_all_identifiers = off
 AS $$
 BEGIN
     -- quote_ident leaves alone exactly the names that need no quotes: it knows the reserved words.
-    IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name THEN
+    IF name IS NULL OR name COLLATE "C" !~ '^[a-z][a-z0-9_]{0,49}$' OR quote_ident(name) <> name
+        OR name IN ('releases', 'columns', 'left_out') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
-                        'have at most 50 characters and be no SQL keyword. Got % instead.',
+                        'have at most 50 characters and be no SQL keyword, nor releases, columns or left_out. Got % instead.',
                 coalesce(quote_literal(left(name, 60)), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(name), 0)),
                   HINT = 'Choose a name such as cabs_june.';
@@ -17,7 +18,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_name(text) IS
-'Refuses a name that would need quotes as a view''s name.';
+'Refuses a name that would need quotes as a view''s name, and those of the views that list the releases.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_publishable(run_id bigint) RETURNS bytea
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -206,14 +207,13 @@ BEGIN
     ELSE
         PERFORM dbanon_internal.replace_view(show_release.release_id, show_release.replaced, names, show_release.end_readers);
     END IF;
-    EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', name);
-    EXECUTE format('GRANT SELECT ON TABLE published.%I TO @analyst@', name);
+    PERFORM dbanon_internal.grant_readers(show_release.release_id, show_release.replaced);
     PERFORM dbanon_internal.describe_release(release_id);
     PERFORM dbanon.clear_withdrawn();
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.show_release(bigint, text, bigint, boolean) IS
-'Makes the view published.<name> over a release''s table, with the guarantee as its comment, readable by @analyst@.';
+'Makes the view published.<name> over a release''s table, with the guarantee as its comment, and lets its readers read it.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_name_taken(name text) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -276,7 +276,7 @@ COMMENT ON FUNCTION dbanon_internal.lock_population(bigint) IS
 
 CREATE OR REPLACE FUNCTION dbanon.publish(
     run_id bigint, name text, replace boolean DEFAULT false, allow_overlap boolean DEFAULT false, reason text DEFAULT NULL,
-    end_readers boolean DEFAULT false)
+    end_readers boolean DEFAULT false, readers text[] DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -290,6 +290,7 @@ DECLARE
     before text;
     overlap jsonb;
     copied bigint;
+    chosen text[];
     figures jsonb;
     figure record;
 BEGIN
@@ -298,6 +299,7 @@ BEGIN
     PERFORM dbanon_internal.check_name(publish.name);
     PERFORM dbanon_internal.check_override(publish.allow_overlap, publish.reason);
     PERFORM dbanon_internal.check_ending(publish.end_readers, publish.replace);
+    PERFORM dbanon_internal.chosen_readers(publish.name, publish.replace, publish.readers);
     SELECT r.* INTO run FROM ONLY dbanon.run r WHERE r.run_id = publish.run_id;
     IF run.run_id IS NULL THEN
         PERFORM dbanon_internal.refuse_no_run(publish.run_id);
@@ -332,6 +334,7 @@ BEGIN
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
+    chosen := dbanon_internal.chosen_readers(publish.name, publish.replace, publish.readers);
     BEGIN
         IF publish.replace THEN
             UPDATE ONLY dbanon.release l SET withdrawn_at = now(), withdrawn_by = session_user
@@ -344,11 +347,12 @@ BEGIN
         IF FOUND THEN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
-        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, span, reach, content)
+        INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
-                    CASE WHEN (overlap ->> 'below')::bigint > 0 OR overlap ? 'copies' THEN publish.reason END, dbanon_internal.run_span(publish.run_id),
-                    dbanon_internal.run_reach(publish.run_id),
+                    CASE WHEN (overlap ->> 'below')::bigint > 0 OR overlap ? 'copies' THEN publish.reason END, chosen,
+                    dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
+                    dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END);
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);
@@ -370,12 +374,13 @@ BEGIN
     RETURN copied;
 END
 $$;
-COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean) IS
+COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]) IS
 'Publishes a verified run as the view published.<name>: recomputes the digest, refuses if anything changed since the run''s
-verification or if it leaves anybody, read beside earlier releases of the population, fewer candidates than promised, copies the rows into an
-immutable table, and lets @analyst@ read the view. Takes: run_id; name (lower-case letters, digits and underscores);
+verification or if it leaves anybody, read beside earlier releases of the population, fewer candidates than promised, copies the rows
+into an immutable table, and lets @analyst@ or the readers given read the view. Takes: run_id; name (lower-case letters, digits and underscores);
 replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
-somebody fewer; reason: why, which is recorded; end_readers: with replace, end the sessions that read
-what it replaces, instead of giving up after 5 seconds. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
+somebody fewer, or the dataset is a copy; reason: why, which is recorded; end_readers: with replace, end the sessions that read
+what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
+apart; NULL for all analysts, or with replace for those who could read what it replaces. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what
 its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

@@ -43,12 +43,15 @@ AS $$
         OR k.locktype = 'tuple' AND k.relation = w.of AND (k.page, k.tuple) = (w.page, w.tuple)
             AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     UNION
-    -- A savepoint that was released holds no lock: its transaction is one of the analysts' that are older.
+    -- A savepoint that was released holds no lock: its transaction is one of the readers' that are older.
     SELECT k.pid, k.virtualtransaction
     FROM changed w
     JOIN lock k ON k.locktype = 'transactionid' AND k.granted AND k.mode = 'ExclusiveLock' AND age(k.transactionid) >= w.age
     JOIN pg_stat_activity s ON s.pid = k.pid AND s.datname = current_database()
-    JOIN pg_roles r ON r.oid = s.usesysid AND NOT r.rolsuper AND pg_has_role(r.oid, '@analyst@', 'MEMBER')
+    JOIN pg_roles r ON r.oid = s.usesysid AND NOT r.rolsuper
+        AND (pg_has_role(r.oid, '@analyst@', 'MEMBER') OR EXISTS (
+            SELECT FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles e ON e.rolname = n
+            WHERE l.name = changers_of.name AND pg_has_role(r.oid, e.oid, 'MEMBER')))
         AND NOT (pg_has_role(r.oid, '@operator@', 'MEMBER') OR pg_has_role(r.oid, '@worker@', 'MEMBER'))
     WHERE NOT EXISTS (SELECT FROM lock o WHERE o.locktype = 'transactionid' AND o.transactionid = w.xid AND o.granted)
         AND pg_xact_status((pg_current_xact_id()::text::bigint + age(pg_current_xact_id()::xid) - w.age)::text::xid8)
@@ -242,13 +245,15 @@ BEGIN
         OR NOT dbanon_internal.execute_exclusively(CASE WHEN in_place THEN 'CREATE OR REPLACE ' || query
                                              ELSE format('SELECT dbanon_internal.hide_view(%s)', replaced) END, replaced, end_readers) THEN
         PERFORM dbanon_internal.refuse_readers(release.name, format(
-            'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true)', release.run_id, release.name,
-            ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason)), end_readers);
+            'SELECT dbanon.publish(%s, %L, replace => true%s, end_readers => true%s)', release.run_id, release.name,
+            ', allow_overlap => true, reason => ' || quote_literal(release.overlap_reason),
+            (SELECT dbanon_internal.readers_argument(coalesce(release.readers, ARRAY['@analyst@'])) FROM ONLY dbanon.release l
+             WHERE l.release_id = replaced AND l.readers IS DISTINCT FROM release.readers)), end_readers);
     END IF;
     -- The old view was moved away above; what was built on it went with it, which its owners have to know.
     IF NOT in_place THEN
         EXECUTE 'CREATE ' || query;
-        RAISE NOTICE 'The columns of % have changed: views on it, and grants on it to roles other than @analyst@, were dropped.', release.name;
+        RAISE NOTICE 'The columns of % have changed: views on it, and grants on it to roles other than its readers, were dropped.', release.name;
     END IF;
 END
 $$;
@@ -329,11 +334,18 @@ BEGIN
                 gone.name, gone.release_id, failure, coalesce(readers, '');
         END IF;
     END LOOP;
+    PERFORM set_config('lock_timeout', '100ms', true);
+    BEGIN
+        PERFORM dbanon_internal.dismiss_readers();
+    EXCEPTION WHEN lock_not_available OR deadlock_detected OR internal_error THEN  -- by a GRANT, as above
+        NULL;  -- what they keep shows them nothing; the next call tries again
+    END;
 END
 $$;
 COMMENT ON FUNCTION dbanon.clear_withdrawn() IS
 'Drops what is left of withdrawn releases: their rows, their emptied views, and what others have built on these (views, materialized
-views, functions, columns of the row type). What cannot be had at once stays, harmless, for the next publication or
+views, functions, columns of the row type). Takes their rights on schema published from roles that were readers of single
+releases and read none any more. What cannot be had at once stays, harmless, for the next publication or
 withdrawal, which call this too. Takes: nothing. Returns: nothing; notices name what is dropped, and what is left and why. Raises:
 DA013 where another publication or withdrawal does not end. Example: SELECT dbanon.clear_withdrawn().';
 

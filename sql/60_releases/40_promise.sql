@@ -1,12 +1,21 @@
 -- What a release says of itself to its readers: comments of the view and its columns, for readers who know no paper.
 
+CREATE OR REPLACE FUNCTION dbanon_internal.percent_left_out(total numeric, left_out numeric) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 100 - floor(100 * (total - left_out) / total)::integer
+$$;
+COMMENT ON FUNCTION dbanon_internal.percent_left_out(numeric, numeric) IS
+'The share of what was left out of a total in whole percent, rounded up.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_share(total numeric, left_out numeric, k integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- A count below k might point to single people, and so would a share that it can be reckoned from.
     SELECT CASE WHEN left_out < k THEN format('fewer than %s, or none', k)
-                WHEN total > 0 THEN format('%s %%', 100 - floor(100 * (total - left_out) / total)::integer)
+                WHEN total > 0 THEN format('%s %%', dbanon_internal.percent_left_out(total, left_out))
            END
 $$;
 COMMENT ON FUNCTION dbanon_internal.describe_share(numeric, numeric, integer) IS

@@ -38,13 +38,13 @@ BEGIN
         'srid', dataset.srid, 'grid_m', dataset.grid_m, 'grid_s', dataset.grid_s,
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
-        'overlap', release.overlap, 'overlap_reason', release.overlap_reason,
+        'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
         'program_version', run.program_version, 'paper', method.paper);
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
-what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, overlap with other
+what was left out in all and by hour and reason, rows, period, who published and withdrew it and when, its readers, overlap with other
 releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
 live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT
 jsonb_pretty(dbanon.release_card(''cabs_june'')).';

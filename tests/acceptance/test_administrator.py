@@ -33,7 +33,7 @@ TOO_LATE = "to cancel"  # the page says so: it may have ended
 @pytest.fixture
 def names(city_url: str) -> dict[str, str]:
     """Roles belong to the whole server: names of this test's own."""
-    return {name: f"dbanon_{name}_{secrets.token_hex(3)}" for name in ("olga", "wanda", "anna")}
+    return {name: f"dbanon_{name}_{secrets.token_hex(3)}" for name in ("olga", "wanda", "anna", "arno", "auditors")}
 
 
 class Psql:
@@ -88,7 +88,7 @@ def test_the_session_goes_from_a_raw_table_to_releases_and_back(
 
 def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
     def named(text: str) -> str:
-        return re.sub(r"\b(olga|wanda|anna)\b", lambda match: names[match[0]], text)
+        return re.sub(r"\b(olga|wanda|anna|arno|auditors)\b", lambda match: names[match[0]], text)
 
     def login(name: str) -> str:
         return server.uri({**server.parse(url), "user": names[name], "password": "change me"})
@@ -100,7 +100,7 @@ def play(url: str, names: dict[str, str], tmp_path: Path) -> None:
         superuser = stack.enter_context(Psql(url))
         assert errors(superuser.type(named(first))) == []
         stack.enter_context(workers.up(login("wanda"), tmp_path / "log", "--jobs", "2", count=2))
-        sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna")}
+        sessions = {name: stack.enter_context(Psql(login(name))) for name in ("olga", "anna", "arno")}
         for kind, block in BLOCKS[1:]:
             answer = sessions[kind if kind in names else "olga"].type(named(block))
             if kind == "refused":

@@ -19,7 +19,7 @@ from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting
 from tests.acceptance.workers import until
-from tests.facts import named, names, refused
+from tests.facts import names, refused
 
 SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
 
@@ -79,15 +79,17 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
     with workers.up(city_url, log) as worker:
         row = city.execute(
             "CALL dbanon.anonymize(dataset => 'city', method => 'tp-aware', params => '{\"k\": 7}', "
-            "publish_as => 'city_k7')"
+            "publish_as => 'city_k7', readers => ARRAY['pg_monitor'])"
         ).fetchone()
         assert row is not None
         assert row[:2] == (2, "verified")
         assert city.execute("SELECT count(*) FROM published.city_k7").fetchone() == (row[2],)
         assert told(city, 2, "status, rows, progress, releases") == ("verified", row[2], None, "city_k7")
+        readers = city.execute("SELECT readers FROM dbanon.releases WHERE live AND name = 'city_k7'").fetchone()
+        assert readers == (["pg_monitor"],)
         assert "SELECT dbanon.cancel_run(2) ends it." in heard[0]
         assert any(line.startswith("Run 2: ") for line in heard)
-        assert any(named(line, "SELECT dbanon.publish(2, 'city_k7')") for line in heard)
+        assert any("SELECT dbanon.publish(2, 'city_k7', readers => ARRAY['pg_monitor'])" in line for line in heard)
         assert workers.stop(worker) == 0
         assert "run 2 (tp-aware, traj-anon): verified in" in worker.said()
     check_whole(city)

@@ -34,6 +34,16 @@ def test_an_analyst_finds_the_release_and_its_promise(analyst: psycopg.Connectio
     assert "k is 5" in row[0]
 
 
+def test_an_analyst_finds_in_the_schema_the_release_and_the_lists_of_releases(analyst: psycopg.Connection) -> None:
+    found = analyst.execute(
+        "SELECT relname, has_table_privilege(oid, 'SELECT') FROM pg_class"
+        " WHERE relnamespace = 'published'::regnamespace AND relkind <> 'c' ORDER BY 1"
+    )
+    assert found.fetchall() == [("left_out", True), ("releases", True), ("ten", True)]
+    assert analyst.execute("SELECT name, k, rows FROM published.releases").fetchall() == [("ten", 5, 4)]
+    assert analyst.execute("SELECT FROM published.left_out").fetchall() == []
+
+
 def test_an_analyst_reads_no_private_table(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
     names = connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace AND relkind IN ('r', 'v', 'S')"
@@ -70,6 +80,8 @@ FORBIDDEN = (
     "CREATE FUNCTION published.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
     "CREATE FUNCTION dbanon.mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
     "CREATE OR REPLACE VIEW published.ten AS SELECT 1",
+    "SELECT dbanon_internal.join_hours('[]', 5)",
+    "SELECT dbanon_internal.chosen_readers('ten', true, NULL)",
     "UPDATE published.ten SET crowd = 9",
     "DELETE FROM published.ten",
     "INSERT INTO published.ten SELECT * FROM published.ten",

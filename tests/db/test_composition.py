@@ -249,7 +249,7 @@ def test_what_was_allowed_hides_no_overlap_with_either(own: psycopg.Connection) 
         return Release(3, tuple(Group(0, 2, p) for p in people))
 
     publish(own, verified(own, lines(lambda a, b: a)), "rows")
-    publish(own, verified(own, lines(lambda a, b: b)), "columns", f", {ALLOWED}")
+    publish(own, verified(own, lines(lambda a, b: b)), "files", f", {ALLOWED}")
     diagonal = verified(own, lines(lambda a, b: a + b))
     assert measured(own, diagonal)[1:] == (1, 3, 9)
     assert refused(own, diagonal, "diagonals").sqlstate == "DA010"

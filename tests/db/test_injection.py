@@ -38,6 +38,9 @@ HOSTILE = [
     "select",
     "user",
     "between",
+    "releases",
+    "columns",
+    "left_out",
     "a" * 51,
     "a" * 5000,
 ]

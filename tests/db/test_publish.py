@@ -214,7 +214,7 @@ def test_an_algorithm_that_does_not_say_whether_it_gives_the_guarantee_is_not_pu
 ) -> None:
     own.execute("UPDATE dbanon.method SET algorithms = jsonb_build_array(%s::jsonb) WHERE name = 'tp-aware'", [entry])
     assert refusal(own, "SELECT dbanon.publish(1, 'ten')").sqlstate == "DA004"
-    check = "SELECT dbanon_internal.check_release('ten', false, false, 'tp-aware', 'traj-anon')"
+    check = "SELECT dbanon_internal.check_release('ten', false, false, NULL, 'tp-aware', 'traj-anon')"
     assert refusal(own, check).sqlstate == "DA011"
 
 

@@ -64,7 +64,7 @@ def test_every_function_table_and_column_has_a_comment(connection: psycopg.Conne
         SELECT format('%s.%s', c.relname, a.attname)
         FROM pg_class c CROSS JOIN LATERAL (
             SELECT attnum, attname FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 UNION SELECT 0, '') a
-        WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind IN ('r', 'v')
+        WHERE c.relnamespace IN ('dbanon'::regnamespace, 'published'::regnamespace) AND c.relkind IN ('r', 'v')
             AND CASE a.attnum WHEN 0 THEN obj_description(c.oid, 'pg_class')
                               ELSE col_description(c.oid, a.attnum) END IS NULL
         """

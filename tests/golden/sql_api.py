@@ -160,9 +160,11 @@ def _glance(*lists: list[Thing]) -> str:
         lines += [f"| [`{thing.name}`](#{thing.name}) | {_cell(thing.summary)} |" for thing in members]
         lines.append("")
     lines += [
-        "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, and so may its",
-        "member `dbanon_operator`. Its rows are in a table `dbanon.release_<n>` that nobody but its owner reads and",
-        "nobody changes. [Error codes](#error-codes) are at the end.\n",
+        "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, or the roles named by",
+        "`readers`, and `dbanon_operator` in any case. Its rows are in a table `dbanon.release_<n>` that only its",
+        "owner reads and nobody changes. `published.releases` and `published.left_out` list to each login the releases",
+        "that it may read: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the",
+        "end.\n",
     ]
     return "\n".join(lines)
 

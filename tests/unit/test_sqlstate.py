@@ -24,6 +24,7 @@ from dbanon.errors import StoreError
             "Type: `dbanon load trajectories --replace`.",
         ),
         ("Name them: columns => ARRAY['poi', 'radius'].", "Name them: --columns poi,radius."),
+        ("Name them: readers => ARRAY['auditors', 'Board'].", "Name them: --readers auditors --readers Board."),
         ("Or allow_overlap => true with reason => '...'.", "Or --allow-overlap with --reason."),
         (r"Add reason => E'in c:\\data, it''s ours'.", r"""Add --reason 'in c:\data, it'"'"'s ours'."""),
         (

@@ -1,0 +1,109 @@
+-- Who may read a release: all analysts, or roles of the server that are named for it. Operators read every release.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.unfit_reader(readers text[]) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN cardinality(readers) = 0 THEN 'an empty list'
+                ELSE (SELECT coalesce(quote_literal(left(n.name, 63)), 'NULL') || CASE
+                          WHEN n.name IS NULL THEN ''
+                          -- The server takes it for every login, whatever quotes it is in.
+                          WHEN n.name = 'public' THEN ', which is every login'
+                          WHEN r.rolname IS NULL THEN ', which is no role'
+                          WHEN r.rolsuper THEN ', a superuser'
+                          WHEN n.name = '@analyst@' THEN ', all analysts, beside others'
+                          ELSE ', a role of dbanon''s own' END
+                      FROM unnest(readers) n (name) LEFT JOIN pg_roles r ON r.rolname = n.name
+                      WHERE r.rolname IS NULL OR r.rolsuper OR n.name IN ('@admin@', '@operator@', '@worker@')
+                          OR (n.name = '@analyst@' AND '@analyst@' <> ANY (readers))
+                      ORDER BY n.name LIMIT 1)
+           END
+$$;
+COMMENT ON FUNCTION dbanon_internal.unfit_reader(text[]) IS
+'Names the first of some readers that cannot be one, and why; NULL if all can.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.chosen_readers(name text, replace boolean, readers text[]) RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    chosen CONSTANT text[] := coalesce(chosen_readers.readers, (
+        SELECT l.readers FROM ONLY dbanon.release l
+        WHERE chosen_readers.replace AND l.name = chosen_readers.name AND l.withdrawn_at IS NULL));
+    unfit CONSTANT text := dbanon_internal.unfit_reader(chosen);
+BEGIN
+    IF unfit IS NOT NULL THEN
+        RAISE EXCEPTION 'The readers of a release must be roles of this server, neither superusers nor dbanon''s own, or @analyst@ alone. Got %.', unfit
+            USING ERRCODE = 'DA011', DETAIL = 'Superusers and operators read all releases; without readers, all analysts read it.',
+                  HINT = 'Make a role, CREATE ROLE auditors, grant it to those who are to read the release, and name it: readers => ARRAY[''auditors''].';
+    END IF;
+    RETURN CASE WHEN chosen IS NOT NULL THEN nullif(ARRAY(SELECT DISTINCT n FROM unnest(chosen) n ORDER BY n), ARRAY['@analyst@']) END;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.chosen_readers(text, boolean, text[]) IS
+'The roles that are to read a release, NULL for all analysts: those given, else those of the live release that it replaces;
+refuses roles that cannot be.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.readers_argument(readers text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ', readers => ARRAY[' || string_agg(quote_literal(n), ', ' ORDER BY n) || ']' FROM unnest(readers) n
+$$;
+COMMENT ON FUNCTION dbanon_internal.readers_argument(text[]) IS
+'Some readers as an argument of a call of dbanon.publish that a hint shows; NULL where there are none.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.grant_readers(release_id bigint, replaced bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    release dbanon.release;
+    reader text;
+BEGIN
+    SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.release_id;
+    EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', release.name);
+    -- Where single roles read it, or read what it replaces, nobody keeps a right that was given by hand or by default.
+    IF release.readers IS NOT NULL
+        OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.replaced AND l.readers IS NOT NULL) THEN
+        PERFORM dbanon_internal.revoke_rights(format('published.%I', release.name));
+        EXECUTE format('GRANT ALL ON TABLE published.%I TO @admin@', release.name);
+    END IF;
+    IF release.readers IS NULL THEN
+        EXECUTE format('GRANT SELECT ON TABLE published.%I TO @analyst@', release.name);
+        RETURN;
+    END IF;
+    EXECUTE format('GRANT SELECT ON TABLE published.%I TO @operator@', release.name);
+    FOREACH reader IN ARRAY release.readers LOOP
+        EXECUTE format('GRANT SELECT ON TABLE published.%I, published.releases, published.left_out TO %I', release.name, reader);
+        EXECUTE format('GRANT USAGE ON SCHEMA published TO %I', reader);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.grant_readers(bigint, bigint) IS
+'Lets the readers of a live release, and nobody else beside operators, read its view and the views that list releases; where all
+analysts read it and what it replaces, rights given by hand stay.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.dismiss_readers() RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN
+        SELECT r.rolname
+        FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a JOIN pg_roles r ON r.oid = a.grantee
+        WHERE c.oid = to_regclass('published.releases') AND r.rolname NOT IN ('@admin@', '@operator@', '@analyst@')
+            AND NOT EXISTS (
+                SELECT FROM pg_class v CROSS JOIN LATERAL aclexplode(v.relacl) x
+                WHERE v.relnamespace = 'published'::regnamespace AND v.relname NOT IN ('releases', 'left_out') AND x.grantee = r.oid)
+    LOOP
+        EXECUTE format('REVOKE ALL ON TABLE published.releases, published.left_out FROM %I CASCADE', reader);
+        EXECUTE format('REVOKE USAGE ON SCHEMA published FROM %I CASCADE', reader);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.dismiss_readers() IS
+'Takes what readers of single releases may do in schema published from those who can read no release there any more, so that
+their roles can be dropped.';

@@ -1,0 +1,71 @@
+-- What readers see of the releases they may read: published.releases and published.left_out.
+--
+-- Both views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
+-- rights of who runs the query, not of the owner; and they are barriers, so that no function of a reader's is called for a row
+-- that the reader may not see. Figures are those recorded at publication.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.join_hours(by_hour jsonb, k integer) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET timezone = 'UTC'
+AS $$
+-- A reader counts the published people of each hour in the release, so a share may reveal the exact number left out. Therefore
+-- each line speaks of at least k people left out, and of k published, and the lines speak of all hours or of none: whatever is
+-- reckoned from lines and from the release's whole share is a number of whole lines, 0 or at least k. Where lines end says
+-- little more: a line that k were published in before its last hour was not ended there, so fewer than k, or none, were left out
+-- until then, as it is said of a whole release. tests/db/test_readers.py has an adversary who knows this try all small cases.
+DECLARE
+    hour record;
+    n integer := 0;
+    since timestamptz[];
+    until timestamptz[];
+    published bigint[];
+    left_out bigint[];
+BEGIN
+    FOR hour IN
+        SELECT (h.value ->> 'hour')::timestamptz AS at, (h.value ->> 'published')::bigint AS published,
+            dbanon_internal.sum_of_counts(h.value -> 'left_out')::bigint AS left_out
+        FROM jsonb_array_elements(by_hour) h ORDER BY 1
+    LOOP
+        IF n = 0 OR (published[n] >= k AND left_out[n] >= k) THEN
+            n := n + 1;
+            since[n] := hour.at;
+            published[n] := 0;
+            left_out[n] := 0;
+        END IF;
+        until[n] := hour.at + interval '1 hour';
+        published[n] := published[n] + hour.published;
+        left_out[n] := left_out[n] + hour.left_out;
+    END LOOP;
+    -- Too little at the end joins the line before; where there is none, nothing is said.
+    IF (published[n] >= k AND left_out[n] >= k) IS NOT TRUE THEN
+        n := n - 1;
+        until[n] := until[n + 1];
+        published[n] := published[n] + published[n + 1];
+        left_out[n] := left_out[n] + left_out[n + 1];
+    END IF;
+    RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('since', since[i], 'until', until[i],
+                'percent', dbanon_internal.percent_left_out(published[i] + left_out[i], left_out[i])) ORDER BY i), '[]')
+            FROM generate_series(1, n) i);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.join_hours(jsonb, integer) IS
+'The share of people left out by hour, as [{since, until, percent}] with percent rounded up: successive hours are one line until at
+least k were left out and k published in it.';
+
+CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
+SELECT l.name, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
+    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows
+FROM ONLY dbanon.release l
+JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+JOIN ONLY dbanon.method m ON m.name = r.method
+JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+
+CREATE OR REPLACE VIEW published.left_out WITH (security_barrier) AS
+SELECT l.name, h.since, h.until, h.percent
+FROM ONLY dbanon.release l
+JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
+CROSS JOIN LATERAL jsonb_to_recordset(l.left_out) h (since timestamptz, until timestamptz, percent integer)
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
