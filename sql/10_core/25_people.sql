@@ -19,4 +19,4 @@ AS $$
         pg_catalog.sha256(key OPERATOR(pg_catalog.||) pg_catalog.convert_to(subject, 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint
 $$;
 COMMENT ON FUNCTION dbanon_internal.person_code(bytea, text) IS
-'The code of a person in a population: 64 bits of a keyed hash of the name. That two of ten million people share one has a chance of 1 to 300,000.';
+'The code of a person in a population, 64 bits of a keyed hash of the name: two of ten million people share one with a chance of 1 in 300,000.';

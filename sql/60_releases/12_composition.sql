@@ -482,8 +482,8 @@ BEGIN
     BEGIN
         PERFORM dbanon_internal.store_groups(run.run_id, 0);
         SELECT m.* INTO STRICT measured FROM dbanon_internal.measure(run.run_id, 0) m;
-        RAISE EXCEPTION USING ERRCODE = 'DA000';
-    EXCEPTION WHEN SQLSTATE 'DA000' THEN
+        RAISE EXCEPTION USING ERRCODE = 'UNDO0';
+    EXCEPTION WHEN SQLSTATE 'UNDO0' THEN
         RETURN QUERY SELECT measured.relation, measured.smallest_crowd, measured.k, measured.below, measured.people, measured.releases, measured.broken;
     END;
 END
@@ -575,14 +575,19 @@ AS $$
 DECLARE
     found record;
     others text;
-    copies jsonb := jsonb_build_object('copies', dbanon_internal.check_copies(run_id, allow_overlap));
+    beside jsonb := jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(run_id, allow_overlap),
+        'within_a_day', dbanon_internal.shown_within_a_day(run_id, release_id)));
 BEGIN
     SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
-    IF allow_overlap AND found.below = 0 AND copies = '{"copies": null}' THEN
+    IF allow_overlap AND found.below = 0 AND NOT beside ? 'copies' THEN
         RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
     END IF;
+    IF beside ? 'within_a_day' THEN
+        RAISE NOTICE 'Within a day, other releases show exactly % people whom this one hides, inside the region that hides them; and this one % '
+            'whom they hide.', beside #>> '{within_a_day,hidden_here}', beside #>> '{within_a_day,shown_here}';
+    END IF;
     IF found.relation = 'disjoint' THEN
-        RETURN nullif(copies, '{"copies": null}');
+        RETURN nullif(beside, '{}');
     END IF;
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
@@ -597,7 +602,7 @@ BEGIN
         RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for everybody; % are promised.',
             others, found.smallest_crowd, found.k;
     END IF;
-    RETURN jsonb_strip_nulls(to_jsonb(found) || copies);
+    RETURN to_jsonb(found) || beside;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS

@@ -263,7 +263,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM FROM ONLY dbanon.population p
-        WHERE p.population_id = (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = lock_population.dataset_id) FOR UPDATE;
+        WHERE p.population_id = (SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = lock_population.dataset_id)
+        FOR NO KEY UPDATE;
 EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION 'A release cannot be published while another of the same population is. That one did not end within 30 seconds, and '
                     'nothing was published.'
