@@ -1,6 +1,5 @@
 """Writes random histories into the private tables, as publications would: each in populations of its own."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +10,7 @@ from psycopg.types.json import Jsonb
 from psycopg.types.range import TimestamptzRange
 
 from tests.db.histories import KINDS, OWN, History
-from tests.db.oracle import Release, Row
+from tests.db.oracle import Release, Row, Verdict
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
 FIRST = 1_000_000  # of all keys: what is written is rolled back
@@ -44,6 +43,11 @@ FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint, withdrawn boolean, over
 STORED = """
 SELECT dbanon_internal.store_groups(r.run_id, r.release_id)
 FROM (SELECT run_id, release_id FROM dbanon.release WHERE release_id >= %s ORDER BY release_id) r
+"""
+MEASURED = """
+SELECT m.below > 0, m.smallest_crowd, m.people
+FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m
+ORDER BY r.n
 """
 
 
@@ -143,11 +147,13 @@ def methods(connection: psycopg.Connection) -> None:
         connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 
 
-def measured(connection: psycopg.Connection, runs: list[int]) -> Iterator[tuple[bool, int | None, int]]:
-    """Measure runs: whether each is refused, the smallest crowd, and how many people are concerned."""
-    yield from connection.execute(
-        "SELECT m.below > 0, m.smallest_crowd, m.people"
-        " FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m"
-        " ORDER BY r.n",
-        [runs],
-    ).fetchall()
+def written_and_measured(connection: psycopg.Connection, histories: list[History]) -> list[Verdict]:
+    """Write histories and measure the run that is to follow in each.
+
+    Few at once: each measurement leaves dead rows under the same number, through which the next ones must read.
+    """
+    writer = Writer()
+    runs = [writer.add(history) for history in histories]
+    methods(connection)
+    writer.copy(connection)
+    return [Verdict(*row) for row in connection.execute(MEASURED, [runs]).fetchall()]
