@@ -78,6 +78,7 @@ NULL where they leave it to the data.';
 CREATE OR REPLACE FUNCTION dbanon_internal.default_seed(dataset_id bigint, method text, algorithm text, params jsonb) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
     -- The first 63 bits: with fewer, an adversary who knows how many ties were broken could try all seeds.
     SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(m.name, algorithm, params, coalesce(

@@ -264,7 +264,7 @@ def test_sites_in_the_same_cells_count_each_though_they_are_joined_once(more):
     """Whoever is exact there breaks the promise at all of them, and one crowd of k serves one of them."""
     evidence = with_params(exactly(honest(), 3, 3), guard_m=10.5)
     places, (x, y) = evidence.sites, evidence.sites.site_bounds[0, :2]
-    apart = [[x, y + i / 9, x, y + i / 9] for i in range(more)]  # within a cell
+    apart = [[x, y + i / 100, x, y + i / 100] for i in range(more)]  # within a cell
     evidence = joined(dataclasses.replace(evidence, sites=dataclasses.replace(
         places, site_id=np.append(places.site_id, 800_100 + np.arange(more)),
         site_bounds=np.vstack((places.site_bounds, np.array(apart).reshape(-1, 4))),
