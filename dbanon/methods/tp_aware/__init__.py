@@ -118,7 +118,7 @@ METHOD = Method(
         ),
         "requests_of_few_over_windows": (
             "%s published request values leave fewer than k subjects when their groups are intersected over windows: "
-            "such a value identifies its sender if one person sent all of them."
+            "if one person sent such a value each time, it points to that person."
         ),
     },
     totals={"subjects": "seen", "requests": "requests"},
