@@ -57,7 +57,7 @@ Population = Annotated[
 ]
 Settle = Annotated[
     int | None,
-    typer.Option("--settle-s", help="How long somebody may stay where a snapshot shows them (s). Else 900."),
+    typer.Option("--settle-s", help="How many seconds a person may stay where a snapshot shows them. Else 900."),
 ]
 Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
 Replace = Annotated[

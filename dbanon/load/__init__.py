@@ -82,7 +82,7 @@ class Options:
     population : str, optional
         Within it a subject's name means one person in all datasets; made when first named, ``default`` unless given.
     settle_s : int, optional
-        How many seconds somebody may stay where a snapshot shows them; 900 unless given.
+        How many seconds a person may stay where a snapshot shows them; 900 unless given.
     """
 
     dataset: str

@@ -1,4 +1,4 @@
--- Whose people may be the same: the population of a dataset, and how long somebody may stay where a snapshot shows them.
+-- Whose people may be the same: the population of a dataset, and how long a person may stay where a snapshot shows them.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_people(population text, settle_s integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -53,7 +53,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.naming(own_subjects boolean) RETURNS 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN own_subjects THEN 'each row is a subject of its own' ELSE 'a column names them' END
+    SELECT CASE WHEN own_subjects THEN 'each row is a separate subject' ELSE 'a column names them' END
 $$;
 COMMENT ON FUNCTION dbanon_internal.naming(boolean) IS
 'Words how the subjects of a dataset are named.';

@@ -64,11 +64,11 @@ BEGIN
                 USING ERRCODE = 'DA011', DETAIL = 'A dataset is cut in one time zone, or not at all.',
                       HINT = 'Leave out subject_per_day => true: what is added is cut as what is there.';
         ELSIF own_subjects <> old.own_subjects THEN
-            -- A number that stands for one row could be the name of somebody.
+            -- A number that stands for one row could be the name of a person.
             RAISE EXCEPTION 'What is added must name its subjects as the dataset does. In ''%'' %, and in what is added %.', dataset,
                     dbanon_internal.naming(old.own_subjects), dbanon_internal.naming(own_subjects)
                 USING ERRCODE = 'DA011', DETAIL = 'People are counted by the names of subjects.',
-                      HINT = 'Load it into a dataset of its own.';
+                      HINT = 'Load it into a separate dataset.';
         END IF;
         RETURN dbanon_internal.set_people(old, population, settle_s);
     END IF;

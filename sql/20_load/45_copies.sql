@@ -1,4 +1,4 @@
--- Copies under other names: a subject's fixes, loaded again as somebody else's, are recognised by keyed hashes of some of them.
+-- Copies under other names: a subject's fixes, loaded again as another person's, are recognised by keyed hashes of some of them.
 --
 -- A code is the hash of three successive fixes of a trajectory: of their whole seconds and metres, so that a copy may name other
 -- subjects, be cut elsewhere and come in another order. It is kept where the middle fix's hash is 0 modulo 64. A trajectory of one or
@@ -59,7 +59,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.code_fixes() IS
-'Keeps the codes of trajectories that are written, and deletes those of subjects of which nothing is left and nothing was ever published.';
+'Keeps the codes of trajectories that are written, and deletes those of subjects of which nothing is left, in datasets never published.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.recode_people() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -90,16 +90,22 @@ AS $$
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
     -- has 5 times as much, and 1 %; half is always enough.
-    WITH mine AS MATERIALIZED (
+    WITH drawn AS MATERIALIZED (
+        -- Of very many codes, which are as good as random, some 200,000 will do.
+        SELECT greatest(count(*) / 200000, 1) AS one_in FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id
+    ), mine AS MATERIALIZED (
         SELECT f.code, min(f.person) AS person, count(DISTINCT f.person) AS people
-        FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id GROUP BY f.code
+        FROM ONLY dbanon.fix_code f
+        WHERE f.dataset_id = copies_of.dataset_id AND f.code % (SELECT d.one_in FROM drawn d) = 0 GROUP BY f.code
     ), other AS MATERIALIZED (
         SELECT f.dataset_id FROM mine m JOIN ONLY dbanon.fix_code f ON f.code = m.code
         WHERE f.dataset_id <> copies_of.dataset_id AND f.person <> m.person
         GROUP BY f.dataset_id HAVING count(DISTINCT f.code) >= 5
     ), theirs AS MATERIALIZED (
         SELECT f.dataset_id, f.code, min(f.person) AS person, count(DISTINCT f.person) AS people
-        FROM ONLY dbanon.fix_code f WHERE f.dataset_id IN (SELECT o.dataset_id FROM other o) GROUP BY f.dataset_id, f.code
+        FROM ONLY dbanon.fix_code f
+        WHERE f.dataset_id IN (SELECT o.dataset_id FROM other o) AND f.code % (SELECT d.one_in FROM drawn d) = 0
+        GROUP BY f.dataset_id, f.code
     ), counted AS (
         SELECT NULL::bigint AS dataset_id, count(*) FILTER (WHERE m.people = 1) AS single, count(*) AS every FROM mine m
         UNION ALL
@@ -132,13 +138,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.of_dataset_id, d.name, c.codes, c.people
     FROM dbanon_internal.copies_of(dataset_id) c
-    LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
+    JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
     WHERE EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
     ORDER BY c.of_dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.copied_from(bigint) IS
-'Finds the datasets with releases, withdrawn ones too, of which this one has fixes under other names; the name of one that was dropped
-is NULL.';
+'Finds the datasets with releases, withdrawn ones too, of which this one has fixes under other names.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SECURITY DEFINER
@@ -147,10 +152,9 @@ AS $$
     SELECT CASE WHEN c.of_dataset_id = copied_notices.dataset_id
         THEN 'Fixes of this dataset are in it under two names each: people would hide among copies of themselves. Load it without the copies.'
         ELSE format('Fixes of dataset ''%s'' are in this one under other names, or in another population. Once that one has a release, this '
-                    'one is published only with a reason: what both say of one person would not be compared.',
-                    coalesce(d.name, 'that was dropped')) END
+                    'one is published only with a reason: what both say of one person would not be compared.', d.name) END
     FROM dbanon_internal.copies_of(dataset_id) c
-    LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
+    JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
     ORDER BY c.of_dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint) IS

@@ -282,7 +282,7 @@ create, append or replace; split_gap_s: trajectories are cut where more seconds 
 that name none; bbox, {xmin,ymin,xmax,ymax} in units of the source, outside of which rows are left out; drop_outliers: leave
 out what lies far outside the rest, not only count it; subject_per_day: cut subjects at each midnight of tz (UTC unless given), so that each
 day is a separate record, of the same person (dbanon.subject_day); population, within which a subject''s name means one person in
-all datasets, made when first named (default); settle_s, how many seconds somebody may stay where a snapshot shows them (900). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
+all datasets, made when first named (default); settle_s, how many seconds a person may stay where a snapshot shows them (900). Returns: load_id, the row of dbanon.load; rows_read; rows_kept;
 quarantined, by reason; trajectories and subjects made; srid; first_time and last_time of the fixes kept: a wrong unit or
 zone shows there; far, kept although far outside the rest, by reason; days of subjects, NULL where they are not cut. Raises: DA001, DA011, DA012, DA014, and then nothing is
 stored; notices of what the caller should look at. Example: SELECT * FROM dbanon.import_trajectories(''public.gps'', dataset =>

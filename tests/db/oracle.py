@@ -193,10 +193,10 @@ class Rule:
         return [group for group in release.groups if person in group.people]
 
     def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
-        reach = self.reach(promise.release, other)
-        if reach > 0 or promise.moment is None:
-            return self.near(promise.group, group, reach)
-        return group.first <= promise.moment < group.last
+        at = promise.group
+        if promise.moment is not None:
+            at = Group(promise.moment, promise.moment + 1, at.people)
+        return self.near(at, group, self.reach(promise.release, other))
 
     def left_out(self, promise: Promise, other: Release) -> list[frozenset[Person]]:
         """The others that a release with requests leaves out too: a request that it lacks is theirs."""
@@ -241,7 +241,7 @@ class Rule:
         return found
 
     def is_repeated(self, new: Release, old: Release) -> bool:
-        return old.content == new.content
+        return new.stands_alone and old.stands_alone and old.content == new.content
 
     def clash(self, one: Release, other: Release) -> set[Person]:
         if self.is_repeated(one, other):

@@ -272,3 +272,13 @@ def test_codes_follow_a_dataset_into_another_population(connection, write):
     more = replace(crowd(2, people=2), name="x").rows()
     assert _load(connection, write(more), "second", mode="append", population="default") == []
     assert first < _codes(connection, "second")
+
+
+def test_of_very_many_codes_a_sample_is_compared(connection, write):
+    for dataset in ("first", "second", "third"):
+        _load(connection, write(crowd(1, people=2, instants=3).rows()), dataset, population=dataset)
+        release_by_hand(connection, dataset)
+    codes = "SELECT d, d * 100 + i % 10, hashint8extended(i, s) FROM generate_series(1, 450000) i"
+    connection.execute(f"INSERT INTO dbanon.fix_code {codes}, (VALUES (1, 1), (2, 1), (3, 2)) v (d, s)")
+    assert _copied(connection, "second") == [("first", 10)]
+    assert _copied(connection, "third") == []

@@ -181,7 +181,7 @@ def test_rows_of_their_own_are_added_under_further_numbers(connection, fixes):
 @pytest.mark.parametrize(("first", "second"), [(OWN, None), (None, OWN)])
 def test_subjects_with_and_without_names_are_not_mixed(connection, fixes, first, second):
     _load(connection, fixes(0), columns=first)
-    with refusal(ParameterError, "'d'", "names", "own"):
+    with refusal(ParameterError, "'d'", "names", "separate"):
         _load(connection, fixes(100), columns=second, mode="append")
     _load(connection, fixes(100), columns=second, mode="replace")
     assert _people(connection) == ("default", 900, second is OWN)
@@ -193,4 +193,4 @@ def test_a_table_without_names_is_not_added_to_one_with_names(connection):
     statement = "SELECT dbanon.import_trajectories('public.gps', 'd', subject => '-', mode => 'append')"
     with refusal("DA011", "'d'", "names") as caught:
         connection.execute(statement)
-    names(str(caught.value.diag.message_hint), "dataset of its own")
+    names(str(caught.value.diag.message_hint), "separate dataset")
