@@ -98,7 +98,7 @@ CREATE TABLE dbanon.load (
     quarantined jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(quarantined) = 'object'),
     loaded_at timestamptz NOT NULL DEFAULT now(),
     loaded_by text NOT NULL DEFAULT session_user,
-    -- A load that was taken back stays on record: what has no subject of its own is numbered on from all that was ever read.
+    -- A load that was taken back stays on record: rows without a subject are numbered on from all that were ever read.
     dropped_at timestamptz
 );
 CREATE INDEX load_dataset_idx ON dbanon.load (dataset_id);

@@ -123,6 +123,7 @@ BY_OPERATORS = {
         " geom => 'g', mode => 'append')".replace("time =>", '"time" =>'),
     ],
     "trajectory, by forgetting": ["SELECT dbanon.forget_subject('ten', 'p9')"],
+    "trajectory, by its age": ["SELECT dbanon.forget_before('ten', '2008-06-04 08:00:30Z')"],
     "trajectory, by a cursor": [
         "DECLARE c CURSOR FOR SELECT * FROM dbanon.trajectory FOR UPDATE",
         "FETCH c",

@@ -92,7 +92,7 @@ def test_a_run_that_was_cancelled_does_not_go_back_to_the_queue(connection: psyc
 
 def test_nobody_is_forgotten_on_an_old_snapshot(held_open: psycopg.Connection, run: int) -> None:
     held_open.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with refusal("DA015", "forgotten", "read committed", "repeatable read"):
+    with refusal("DA015", "erased", "read committed", "repeatable read"):
         held_open.execute("SELECT dbanon.forget_subject('ten', 'p3')")
 
 
