@@ -106,7 +106,12 @@ def made(database: Database, n: int) -> None:
     for name, size, apart in (("same", BUNDLE, False), ("halves", BUNDLE // 2, False), ("apart", BUNDLE, True)):
         run = write(size, size, apart=apart)
         with database.connection.transaction(force_rollback=True):
-            timed(database, f"grouping of the release '{name}' written", RELEASE, {"run": run, "name": name, "reason": None})
+            timed(
+                database,
+                f"grouping of the release '{name}' written",
+                RELEASE,
+                {"run": run, "name": name, "reason": None},
+            )
             timed(database, f"measured against '{name}'", measure, {"run": new})
 
 

@@ -537,11 +537,10 @@ BEGIN
                         'both speak of % people.', run_id, others, measured ->> 'people'
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be intersected with anything.', HINT = hint;
     END IF;
-    RAISE EXCEPTION 'Nobody whom a release promises to hide may be left with fewer candidates than promised. Run % read beside % leaves % of %.',
-            run_id, others, measured ->> 'smallest_crowd', measured ->> 'k'
-        USING ERRCODE = 'DA010', HINT = hint,
-              DETAIL = format('It breaks the promise of %s; %s people are left with fewer than promised.',
-                  (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b), measured ->> 'people');
+    RAISE EXCEPTION 'Nobody whom a release promises to hide may be left with fewer candidates than promised. Run % read beside % leaves % of %, '
+                    'which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
+            (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
+        USING ERRCODE = 'DA010', DETAIL = format('%s people are left with fewer than promised.', measured ->> 'people'), HINT = hint;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, jsonb, text) IS

@@ -14,7 +14,7 @@ from psycopg import sql
 from dbanon import _arrow, _rows
 from dbanon.cloaks import Cloaks, Hiding
 from tests.acceptance.workers import until
-from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, mob, semantic, told, write
+from tests.db.written import CONTRACTS, Contract, k_merge, kte_hide, minutes, semantic, told, write
 
 every_contract = pytest.mark.parametrize("contract", CONTRACTS.values(), ids=CONTRACTS)
 TABLES = ("region", "period", "record", "membership", "hiding")
@@ -323,9 +323,10 @@ READ_OTHERWISE = {
     "another type": "columns = jsonb_set(columns, '{0,sql_type}', '\"text\"')",
     "another column": """columns = columns || '{"name": "more", "sql_type": "text", "default": "", "comment": ""}'""",
     "another region type": "region_type = 'MultiPolygon'",
-    "hidden otherwise": """traits = traits || CASE traits ->> 'hidden_by' WHEN 'record' THEN '{"hidden_by": "region"}'::jsonb
-        ELSE '{"hidden_by": "record"}' END""",
-    "standing otherwise": """algorithms = jsonb_set(algorithms, '{0,stands_alone}', to_jsonb(NOT (algorithms #>> '{0,stands_alone}')::boolean))""",
+    "hidden otherwise": """traits = traits || CASE traits ->> 'hidden_by'
+        WHEN 'record' THEN '{"hidden_by": "region"}'::jsonb ELSE '{"hidden_by": "record"}' END""",
+    "standing otherwise": """algorithms = jsonb_set(
+        algorithms, '{0,stands_alone}', to_jsonb(NOT (algorithms #>> '{0,stands_alone}')::boolean))""",
     "another secret": """traits = traits || '{"hides": "sender"}'""",
     "positions of another age": """traits = traits || '{"instant": "k", "oldest": "k"}'""",
 }
@@ -385,14 +386,16 @@ WITH person AS (
     SELECT DISTINCT t.subject, dbanon_internal.person_code(dbanon_internal.dataset_key(1), t.subject) AS code
     FROM dbanon.trajectory t WHERE t.dataset_id = 1
 ), said AS (
-    SELECT g.period, true AS together, ARRAY(SELECT p.subject FROM person p WHERE p.code = ANY (g.people) ORDER BY 1) AS subjects
+    SELECT g.period, true AS together,
+        ARRAY(SELECT p.subject FROM person p WHERE p.code = ANY (g.people) ORDER BY 1) AS subjects
     FROM dbanon.grouping g WHERE g.release_id = -1
     UNION ALL
     SELECT u.period, false, array_agg(p.subject ORDER BY p.subject)
     FROM dbanon.exposure e JOIN person p ON p.code = e.person CROSS JOIN LATERAL unnest(e.period) u (period)
     WHERE e.release_id = -1 GROUP BY u.period
 )
-SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-') || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'), s.together, s.subjects
+SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-') || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'),
+    s.together, s.subjects
 FROM said s ORDER BY 1, 2 DESC, 3
 """
 

@@ -474,6 +474,8 @@ def test_only_operators_take_data_away(connection: psycopg.Connection, run: int,
 
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_analyst"])
 def test_no_role_hashes_a_name(run: int, login: Login, role: str) -> None:
-    with psycopg.connect(login(role), autocommit=True) as other:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            other.execute("SELECT dbanon_internal.dataset_key(1)")
+    with (
+        psycopg.connect(login(role), autocommit=True) as other,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        other.execute("SELECT dbanon_internal.dataset_key(1)")

@@ -18,7 +18,8 @@ SELECT c, 1, ST_MakeEnvelope(x, 0, x + 100, 100, 32610) FROM (VALUES (7, 0), (8,
 METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES (%s, 's', 'At least k.', %s, 'attack',
-    jsonb_build_array(jsonb_build_object('name', 'a', 'summary', 's', 'comparison_only', false, 'stands_alone', %s::boolean)), %s, %s)
+    jsonb_build_array(jsonb_build_object(
+        'name', 'a', 'summary', 's', 'comparison_only', false, 'stands_alone', %s::boolean)), %s, %s)
 ON CONFLICT DO NOTHING
 """
 RUN = """
