@@ -326,8 +326,8 @@ CREATE TABLE dbanon.release (
     withdrawn_by text,
     overlap jsonb CHECK (jsonb_typeof(overlap) = 'object'),
     overlap_reason text CHECK (overlap_reason <> ''),
-    -- What the next ones are compared with: the time it speaks of; how far around that a snapshot or exact rows reach; and
-    -- a digest of its sets and regions, equal for the very same ones.
+    -- What the next are compared with: the time it speaks of; how far around that a snapshot or exact rows reach; and a
+    -- digest of its sets and regions, equal for the very same ones.
     span tstzrange,
     reach interval NOT NULL DEFAULT '0',
     content bytea,
@@ -340,7 +340,7 @@ CREATE TABLE dbanon.release (
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 
--- Who was hidden with whom in a release, by the codes of dbanon_internal.person_code: known to an adversary permanently,
+-- Who was hidden with whom in a release, by codes of dbanon_internal.person_code: known to an adversary permanently,
 -- whatever becomes of run and data. Releases are never deleted; release 0 is a run that is measured, and rolled back.
 CREATE TABLE dbanon.grouping (
     release_id bigint NOT NULL,

@@ -85,7 +85,9 @@ CREATE OR REPLACE FUNCTION dbanon_internal.copies_of(dataset_id bigint) RETURNS 
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
+SET enable_nestloop = off
 AS $$
+    -- Right after a load the planner knows nothing of its codes, and would compare each with each.
     -- A code is shared where one person alone has it in each of the two datasets, and not the same one. Positions on a coarse grid, and
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy

@@ -394,8 +394,8 @@ WITH person AS (
     FROM dbanon.exposure e JOIN person p ON p.code = e.person CROSS JOIN LATERAL unnest(e.period) u (period)
     WHERE e.release_id = -1 GROUP BY u.period
 )
-SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-') || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'),
-    s.together, s.subjects
+SELECT to_char(lower(s.period) AT TIME ZONE 'UTC', 'HH24:MI-')
+    || to_char(upper(s.period) AT TIME ZONE 'UTC', 'HH24:MI'), s.together, s.subjects
 FROM said s ORDER BY 1, 2 DESC, 3
 """
 
