@@ -94,7 +94,7 @@ COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.scenes(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, holder bigint, release_id bigint, period tstzrange)
+    scene bigint, holder bigint, release_id bigint, period tstzrange, within tstzrange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -147,15 +147,21 @@ BEGIN
               FROM occasion o CROSS JOIN dbanon_internal.audiences(scenes.run_id, scenes.new_release) a) x
         WHERE cardinality(x.read) > 0
     )
-    SELECT s.scene, s.holder, h.release_id, h.period
+    SELECT s.scene, s.holder, h.release_id, h.period,
+        CASE WHEN s.holder IS NULL THEN dbanon_internal.padded(tstzrange(f.at, t.at), r.reach) WHEN s.holder = h.release_id THEN s.at
+             ELSE dbanon_internal.padded(s.at, greatest(r.reach, o.reach)) END
     FROM scene s
     JOIN heard h ON h.holder IS NOT DISTINCT FROM s.holder AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
+    JOIN speaker r ON r.release_id = h.release_id
+    LEFT JOIN speaker o ON o.release_id = s.holder
+    LEFT JOIN cut f ON f.place = s.place
+    LEFT JOIN cut t ON t.place = s.place + 1
     WHERE h.release_id = scenes.new_release OR h.release_id = ANY (s.read);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
 'What is heard together: for each moment, or each period of a snapshot (its holder), and each audience, the releases and periods whose rows
-speak of a secret.';
+speak of a secret, and the time within which rows of the release are heard.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
     scene bigint, person bigint, voice bigint, sign bigint, k bigint, marks integer)
@@ -199,7 +205,7 @@ BEGIN
     -- Who is shown exactly is alone.
     SELECT DISTINCT s.scene, e.person, hashtextextended('exact', s.release_id), hashtextextended(e.person::text, s.release_id), NULL::bigint,
         CASE WHEN s.release_id <> spoken.new_release THEN 1 ELSE 2 END
-    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.period;
+    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.within;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS

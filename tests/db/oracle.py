@@ -202,11 +202,8 @@ class Rule:
         """The others that a release with requests leaves out too: a request that it lacks is theirs."""
         if promise.release.secret == "place" or promise.moment is None:
             return []
-        return (
-            [promise.group.people - other.published(promise.moment)]
-            if other.first <= promise.moment < other.last
-            else []
-        )
+        published = other.published(promise.moment)
+        return [promise.group.people - published] if published else []
 
     def reach(self, one: Release, other: Release) -> int:
         return max(one.reach, other.reach)
