@@ -2,21 +2,25 @@
 -- docs/composition.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
+-- Bound when it is made, so that the planner puts it into the statement.
 CREATE OR REPLACE FUNCTION dbanon_internal.padded(period tstzrange, reach interval) RETURNS tstzrange
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-AS $$
-    SELECT pg_catalog.tstzrange(pg_catalog.lower(period) OPERATOR(pg_catalog.-) reach, pg_catalog.upper(period) OPERATOR(pg_catalog.+) reach)
-$$;
+RETURN tstzrange(lower(period) - reach, upper(period) + reach);
 COMMENT ON FUNCTION dbanon_internal.padded(tstzrange, interval) IS
 'A period made longer at both ends: another period overlaps it if it is less than that far away.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.releases_near(population_id bigint, span tstzrange, reach interval) RETURNS TABLE (release_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT l.release_id
     FROM ONLY dbanon.release l JOIN ONLY dbanon.run o ON o.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = o.dataset_id
     WHERE d.population_id = releases_near.population_id
-        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) OPERATOR(pg_catalog.&&) releases_near.span
+        AND dbanon_internal.padded(l.span, greatest(l.reach, releases_near.reach)) && releases_near.span;
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.releases_near(bigint, tstzrange, interval) IS
 'The releases of a population, withdrawn ones too, that say something at a time or within reach of it.';
@@ -543,7 +547,7 @@ BEGIN
                         'both speak of % people.', run_id, others, measured ->> 'people'
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be intersected with anything.', HINT = hint;
     END IF;
-    RAISE EXCEPTION 'Nobody whom a release promises to hide may be left with fewer candidates than promised. Run % read beside % leaves % of %, '
+    RAISE EXCEPTION 'A person whom a release promises to hide must not be left with fewer candidates than promised. Run % read beside % leaves % of %, '
                     'which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
             (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
         USING ERRCODE = 'DA010', DETAIL = format('%s people are left with fewer than promised.', measured ->> 'people'), HINT = hint;
@@ -604,7 +608,7 @@ BEGIN
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: reading them beside one another reveals nothing more.', others;
     ELSE
-        RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for everybody; % are promised.',
+        RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for each person; % are promised.',
             others, found.smallest_crowd, found.k;
     END IF;
     RETURN to_jsonb(found) || beside;

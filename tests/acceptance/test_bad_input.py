@@ -651,14 +651,10 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
             "once",
         ),
     ),
-    "rows of their own that are there already": (
+    "rows of their own beside subjects with names": (
         ("load", "trajectories", "{folder}/good.csv", "--dataset", "good", "--append", "--subject", "-"),
-        3,
-        (
-            "new",
-            "rows",
-            LINES - 1,
-        ),
+        2,
+        ("good",),
     ),
     "no file": (
         ("load", "trajectories", "--dataset", "new"),

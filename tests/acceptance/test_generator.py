@@ -63,7 +63,7 @@ def test_the_guide_names_only_options_that_are_there_and_all_that_need_explainin
         "--help",
     }
     assert named <= there
-    assert there - named <= {"--grid-m", "--grid-s"}
+    assert there - named <= {"--grid-m", "--grid-s", "--population", "--settle-s"}
 
 
 @pytest.mark.parametrize(

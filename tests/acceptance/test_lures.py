@@ -239,9 +239,10 @@ def test_no_command_calls_a_lure(
 ) -> None:
     columns = ("--x", "lon", "--y", "lat")
     operator, both = _as(trapped, logins["operator"]), trapped
+    allowed = ("--allow-overlap", "--reason", "these are the same people")
     _do(
         operator,
-        ("load", "trajectories", str(city_files[0]), "--dataset", "second", *columns),
+        ("load", "trajectories", str(city_files[0]), "--dataset", "second", "--population", "b", *columns),
         ("load", "requests", str(later(city_files[1])), "--dataset", "second", "--columns", "poi"),
         ("load", "sites", str(sites(city_files[0])), "--dataset", "second", *columns, "--name", "name"),
         ("import", "public.gps", "--dataset", "third", *_NAMED),
@@ -253,10 +254,10 @@ def test_no_command_calls_a_lure(
     )
     _do(
         both,
-        ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7"),
+        ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7", *allowed),
         ("run", "sensitive-sites", "--dataset", "second", "-p", "k=3", "-p", "at=2026-01-05T08:10:00Z"),
         ("verify", "2"),
-        ("publish", "2", "second_k7", "--replace"),
+        ("publish", "2", "second_k7", "--replace", *allowed),
         ("drop", "3"),
         ("submit", "tp-aware", "--dataset", "second"),
         ("cancel", "4"),

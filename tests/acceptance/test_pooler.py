@@ -37,7 +37,10 @@ def test_commands_and_a_worker_work_through_a_pooler(
             assert done.code == 0, done.stderr
         with workers.up(url, tmp_path / "log", "--lock-dsn", city_url) as worker:
             with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
-                call_it = "CALL dbanon.anonymize('third', 'tp-aware', publish_as => 'third_k5')"
+                call_it = (
+                    "CALL dbanon.anonymize('third', 'tp-aware', publish_as => 'third_k5',"
+                    " allow_overlap => true, reason => 'these are the same people')"
+                )
                 assert connection.execute(call_it).fetchone()[1] == "verified"
             assert json_of(call(url, "--json", "runs"))["runs"][-1]["status"] == "verified"
             workers.stop(worker)

@@ -315,7 +315,7 @@ def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: s
     again = ("run", "tp-aware", "--dataset", "city", "-p", "k=20", "--publish", "first", "--replace")
     refused = call(city_url, *again)
     assert refused.code == 5
-    names(refused.sentence, "at least 20 people", "run 2", "first", "dbanon publish 2 NAME")
+    names(refused.sentence, "of 20", "run 2", "first", "dbanon publish 2 NAME")
     allowed = call(city_url, "publish", "2", "first", "--replace", "--allow-overlap", "--reason", "one team reads both")
     assert allowed.code == 0
     names(allowed.stderr, "overridden", "first", 20)

@@ -163,6 +163,7 @@ VALUES (201, 'b', 32610, 1, 60);
 INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (201, '{NAME}', now(), '{{}}');
 INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (201, '{NAME}', now());
 INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (201, '{NAME}', 'SRID=32610;POINT M (1 1 1)');
+DELETE FROM dbanon.fix_code WHERE dataset_id = 201;
 INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
 VALUES (911, 201, 'x', '{NAME}', 0, 0);
 INSERT INTO dbanon.quarantine (load_id, reason, content) VALUES (911, 'bad', jsonb_build_object('subject', '{NAME}'));

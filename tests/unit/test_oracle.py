@@ -221,8 +221,8 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
         if theirs.stands_alone or (mine.secret, theirs.secret) == ("sender", "place"):
             continue
         reach = max(mine.reach, theirs.reach)
-        near = range(group.first - reach, group.last + reach)
-        times = {moment} if moment is not None and not reach else {*near}
+        first, last = (group.first, group.last) if moment is None else (moment, moment + 1)
+        times = {*range(first - reach, last + reach)}
         said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
         if any(person in g.people and other not in g.people for g in said):
             return False
