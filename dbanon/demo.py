@@ -51,9 +51,13 @@ def _is_loaded(database: "Database") -> bool:
 def _load(database: "Database", progress: report.Progress) -> "tuple[LoadReport, ...]":
     with tempfile.TemporaryDirectory(prefix="dbanon-demo-") as folder:
         progress("generating a city", 0, None)
-        trajectories, requests = synth.write_demo(Path(folder))
+        # Not the city that `dbanon synth` makes by default, which would be recognised as a copy of the demo's.
+        trajectories, requests = synth.write_demo(Path(folder), seed=12)
         columns = load.Columns(**synth.CSV_COLUMNS)
-        first = database.load_trajectories([trajectories], dataset=DATASET, columns=columns, progress=progress)
+        # Its people are nobody's of another dataset, whatever their names.
+        first = database.load_trajectories(
+            [trajectories], dataset=DATASET, columns=columns, population=DATASET, progress=progress
+        )
         second = database.load_requests(requests, dataset=DATASET, columns=["poi"], progress=progress)
     return first, second
 

@@ -454,6 +454,11 @@ AS $$
 DECLARE
     dataset_id bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = measure.run_id);
 BEGIN
+    -- For most runs there is nothing to be compared with.
+    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(measure.run_id, measure.release_id) c WHERE c.release_id <> measure.release_id) THEN
+        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
+        RETURN;
+    END IF;
     PERFORM dbanon_internal.refuse_unknown_k(measure.run_id, measure.release_id);
     RETURN QUERY
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
@@ -482,11 +487,6 @@ BEGIN
         RAISE EXCEPTION 'A run must have been computed to be measured. Run % is %.', run.run_id, run.status
             USING ERRCODE = 'DA004', DETAIL = format('Status of run %s: %s.', run.run_id, run.status),
                   HINT = 'Start another run: CALL dbanon.anonymize(...).';
-    END IF;
-    -- For most runs there is nothing to be compared with.
-    IF NOT EXISTS (SELECT FROM dbanon_internal.compared(run.run_id, 0) c WHERE c.release_id <> 0) THEN
-        RETURN QUERY SELECT 'disjoint', NULL::bigint, NULL::bigint, 0::bigint, 0::bigint, '{}'::text[], '{}'::text[];
-        RETURN;
     END IF;
     -- As publish does it, and undone: the groups are stored under number 0, which no other session ever sees.
     BEGIN
