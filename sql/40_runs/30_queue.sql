@@ -81,19 +81,15 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
     -- The first 63 bits: with fewer, an adversary who knows how many ties were broken could try all seeds.
-    SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(m.name, algorithm, params, coalesce(
-            dbanon_internal.given_begin(m.traits, params),
-            (SELECT floor(min(@postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path))) / d.grid_s) * d.grid_s
-             FROM ONLY dbanon.trajectory t WHERE t.dataset_id = d.dataset_id))::numeric)::text, 'UTF8')), 'hex'), 16))::bit(64)::bigint
-        & 9223372036854775807
-    FROM ONLY dbanon.dataset d
-    JOIN ONLY dbanon.population p ON p.population_id = d.population_id
-    JOIN ONLY dbanon.method m ON m.name = default_seed.method
+    -- Times that are given are parameters. Where none is, all of the dataset is meant, which is not read here: another run may hold it.
+    SELECT ('x' || left(encode(sha256(p.key || convert_to(jsonb_build_array(method, algorithm, params, d.dataset_id)::text, 'UTF8')), 'hex'), 16)
+           )::bit(64)::bigint & 9223372036854775807
+    FROM ONLY dbanon.dataset d JOIN ONLY dbanon.population p ON p.population_id = d.population_id
     WHERE d.dataset_id = default_seed.dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.default_seed(bigint, text, text, jsonb) IS
-'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters and the time of its snapshot
-or first window, so that the same run again gives the same groups, and another time others.';
+'The seed of a run that is given none: a hash, keyed by the population, of method, algorithm, checked parameters with their times, and dataset,
+so that the same run again gives the same groups, and another time others.';
 
 CREATE OR REPLACE FUNCTION dbanon.submit_run(
     dataset text, method text, params jsonb DEFAULT '{}', algorithm text DEFAULT NULL, seed bigint DEFAULT NULL)
