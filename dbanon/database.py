@@ -90,7 +90,7 @@ class Database(Datasets):
         params : mapping, optional
             Parameter names and values.
         seed : int, optional
-            Same data, parameters and seed: same cloaks. Private: whoever knows it knows how ties were broken. When not
+            Same data, parameters and seed: same cloaks. Private: a reader who has it can replay how ties went. When not
             given, one that nobody knows and that the same run has again.
         publish : str, optional
             Name of the release.

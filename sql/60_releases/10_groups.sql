@@ -185,39 +185,33 @@ SET enable_mergejoin = on
 AS $$
 DECLARE
     run dbanon.run;
-    hidden_by text;
     key bytea;
     alone boolean;
-    unknown bigint;
 BEGIN
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = run_exposures.run_id;
-    SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
     key := dbanon_internal.dataset_key(run.dataset_id);
     alone := dbanon_internal.stands_alone(run.method, run.algorithm);
-    IF alone THEN
+    RETURN QUERY
+    WITH said AS MATERIALIZED (
         -- From the first row of a record to its last it speaks of its people, gaps included.
-        RETURN QUERY
-        SELECT dbanon_internal.person_code(key, x.subject), x.period
-        FROM (SELECT t.subject, range_agg(s.period) AS period, count(*) - count(t.subject) AS unknown
-              FROM dbanon_internal.record_spans(run.run_id) s
-              LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = s.record_id
-              LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
-              GROUP BY t.subject) x
-        WHERE CASE WHEN x.unknown > 0 THEN dbanon_internal.refuse_unknown_members(run.run_id) IS NULL ELSE true END;
-    ELSIF hidden_by = 'region' THEN
-        RETURN QUERY
-        SELECT dbanon_internal.person_code(key, x.subject), x.period
-        FROM (SELECT t.subject, range_agg(p.period) AS period, count(*) - count(t.subject) AS unknown
-              FROM ONLY dbanon.record d
-              CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
-              JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no = e.region_no AND g.crowd = 1
-              JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
-              LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = d.record_id
-              LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
-              WHERE d.run_id = run.run_id
-              GROUP BY t.subject) x
-        WHERE CASE WHEN x.unknown > 0 THEN dbanon_internal.refuse_unknown_members(run.run_id) IS NULL ELSE true END;
-    END IF;
+        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(run.run_id) s WHERE alone
+        UNION ALL
+        -- Where the members of a record hide one another, a row of one person is a group of one.
+        SELECT d.record_id, p.period
+        FROM ONLY dbanon.record d
+        CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
+        JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no = e.region_no AND g.crowd = 1
+        JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
+        WHERE d.run_id = run.run_id AND NOT alone AND EXISTS (
+            SELECT FROM ONLY dbanon.method m WHERE m.name = run.method AND m.traits ->> 'hidden_by' = 'region')
+    )
+    SELECT CASE WHEN x.unknown > 0 THEN (dbanon_internal.refuse_unknown_members(run.run_id))[1]
+                ELSE dbanon_internal.person_code(key, x.subject) END, x.period
+    FROM (SELECT t.subject, range_agg(s.period) AS period, count(*) - count(t.subject) AS unknown
+          FROM said s
+          LEFT JOIN ONLY dbanon.membership m ON m.run_id = run.run_id AND m.record_id = s.record_id
+          LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = run.dataset_id
+          GROUP BY t.subject) x;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_exposures(bigint) IS

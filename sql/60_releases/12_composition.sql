@@ -1,4 +1,4 @@
--- Composition: whether a run, published beside earlier releases of its population, leaves anybody fewer candidates than promised.
+-- Composition: whether a run, published beside earlier releases of its population, leaves a person fewer candidates than promised.
 -- docs/composition.md states the rule. A run that is measured stands here as a release: its groups are stored under a number first.
 -- Functions that return a query of theirs in PL/pgSQL do so because a session keeps the plan; to plan them takes longer than to measure ten people.
 
@@ -110,7 +110,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH speaker AS MATERIALIZED (
-        -- Where somebody was, every release speaks of; of who sent a request, only those that publish requests.
+        -- Every release speaks of places; of senders, only those that publish requests.
         SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
         WHERE NOT c.alone AND (scenes.secret = 'place' OR c.secret = scenes.secret)
     ), said AS MATERIALIZED (
@@ -124,7 +124,7 @@ BEGIN
         FROM (SELECT lower(dbanon_internal.padded(d.period, d.reach)) AS at FROM said d
               UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM said d) b
     ), heard AS MATERIALIZED (
-        -- The promises of releases without a reach, moment by moment: time is cut where anybody begins or ends to speak.
+        -- The promises of releases without a reach, moment by moment: time is cut where a release begins or ends to speak.
         SELECT DISTINCT NULL::bigint AS holder, NULL::tstzrange AS at, p.place, d.release_id, d.period
         FROM said d
         JOIN cut f ON f.at = lower(dbanon_internal.padded(d.period, d.reach))
@@ -138,7 +138,7 @@ BEGIN
                             ELSE dbanon_internal.padded(d.period, greatest(d.reach, h.reach)) && h.period END
         WHERE h.hides AND h.reach > interval '0'
     ), occasion AS MATERIALIZED (
-        -- Where the run speaks, another does, and somebody is promised something.
+        -- Where the run and another release speak, and one of them promises something.
         SELECT h.holder, h.at, h.place, array_agg(DISTINCT h.release_id) AS releases
         FROM heard h JOIN said d ON d.release_id = h.release_id AND d.period = h.period
         GROUP BY h.holder, h.at, h.place
@@ -183,7 +183,7 @@ BEGIN
         FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
         JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
     ), grouped AS MATERIALIZED (
-        -- The sign of a group is a number of 64 bits that nobody can foresee.
+        -- The sign of a group is a number of 64 bits that no adversary can foresee.
         SELECT hashint8extended(row_number() OVER (), x.salt) AS sign, g.release_id, g.period, g.people
         FROM ONLY dbanon.grouping g
         CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) x
@@ -218,7 +218,7 @@ and marks.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, before bigint, after bigint, breaks_now boolean,
-    breaks_before boolean, somebody bigint, people bigint[])
+    breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -240,22 +240,22 @@ BEGIN
             max(s.k) AS k_before, bit_or(s.marks) AS marks
         FROM spoken s GROUP BY s.scene, s.person
     ), class AS MATERIALIZED (
-        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, count(*) AS n, max(h.k_before) AS k_before, min(h.person) AS somebody
+        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, count(*) AS n, max(h.k_before) AS k_before, min(h.person) AS example
         FROM heard h GROUP BY h.scene, h.before, h.after, h.voices, h.older, h.marks
     ), mixed AS MATERIALIZED (
         -- Of a sender everybody is spoken of, by silence too. Of a place a release says nothing where it does not publish a person: scenes in
         -- which not all are spoken of by the same voices are counted apart.
         SELECT c.scene FROM class c WHERE candidates.secret = 'place' GROUP BY c.scene HAVING min(c.voices) <> max(c.voices)
     ), choir AS MATERIALIZED (
-        -- The voices that speak of somebody; of these, all and the older ones.
+        -- The voices that speak of a class, by the example of one person: all of them, and the older ones.
         SELECT DISTINCT ON (x.scene, x.voices) x.*
-        FROM (SELECT c.scene, c.voices, c.somebody, 15 AS marks FROM class c JOIN mixed m ON m.scene = c.scene
+        FROM (SELECT c.scene, c.voices, c.example, 15 AS marks FROM class c JOIN mixed m ON m.scene = c.scene
               UNION ALL
-              SELECT c.scene, c.older, c.somebody, 1 FROM class c JOIN mixed m ON m.scene = c.scene WHERE c.marks & 1 = 1) x
+              SELECT c.scene, c.older, c.example, 1 FROM class c JOIN mixed m ON m.scene = c.scene WHERE c.marks & 1 = 1) x
         ORDER BY x.scene, x.voices
     ), voice AS MATERIALIZED (
         SELECT h.scene, h.voices, s.voice, count(*) OVER (PARTITION BY h.scene, h.voices) AS voices_in_all
-        FROM choir h JOIN spoken s ON s.scene = h.scene AND s.person = h.somebody AND s.marks & h.marks <> 0
+        FROM choir h JOIN spoken s ON s.scene = h.scene AND s.person = h.example AND s.marks & h.marks <> 0
     ), agreeing AS (
         -- A candidate agrees in what these voices say of the person, whatever others say of the candidate.
         SELECT v.scene, v.voices, s.person, bit_xor(s.sign) AS sign
@@ -279,14 +279,14 @@ BEGIN
               LEFT JOIN counted a ON a.scene = c.scene AND a.voices = c.voices AND a.sign = c.after
               LEFT JOIN counted b ON b.scene = c.scene AND b.voices = c.older AND b.sign = c.before) x
     ), named AS (
-        -- Who they are matters only where somebody may be counted twice.
+        -- Who they are matters only where a person may be counted twice.
         SELECT h.scene, h.before, h.after, h.voices, h.marks, array_agg(h.person) AS people
         FROM heard h
         JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.voices = h.voices AND j.marks = h.marks
         WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
         GROUP BY h.scene, h.before, h.after, h.voices, h.marks
     )
-    SELECT j.scene, j.n, j.marks & 3 = 3, j.marks & 8 = 8, j.k_before, j.k_now, j.n_before, j.n_after, j.breaks_now, j.breaks_before, j.somebody, d.people
+    SELECT j.scene, j.n, j.marks & 3 = 3, j.marks & 8 = 8, j.k_before, j.k_now, j.n_before, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
     FROM judged j
     LEFT JOIN named d ON d.scene = j.scene AND d.before = j.before AND d.after = j.after AND d.voices = j.voices AND d.marks = j.marks;
 END
@@ -386,7 +386,7 @@ BEGIN
               SELECT s.release_id FROM worst w
               JOIN scene s ON s.release_id <> judge.new_release AND coalesce(s.holder = s.release_id, true)
               JOIN dbanon_internal.compared(judge.run_id, judge.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
-              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.somebody = ANY (g.people)
+              JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.example = ANY (g.people)
               WHERE NOT w.breaks_now
               ORDER BY 1) AS holders
         INTO found FROM candidate c;
@@ -402,8 +402,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint) IS
-'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that anybody is left with,
-how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: somebody''s who stands alone).';
+'Measures a run whose groups are stored under a number against the releases it is compared with: the fewest candidates that a person is left with,
+how many promises break, of how many people, beside which releases, and whose promise the worst one is (null: that of a release that stands alone).';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_k(run_id bigint, release_id bigint) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -502,7 +502,7 @@ COMMENT ON FUNCTION dbanon.measure_overlap(bigint) IS
 'What an adversary is left with who reads a run beside earlier releases of the same population, withdrawn ones too (docs/composition.md states the rule):
 of all the sets of releases that an adversary may have read, the one that leaves the least. Takes: run_id. Returns: one row: relation (disjoint:
 no person is in both at a time or within reach; same: the very same groups were published before; overlapping), smallest_crowd: the fewest
-candidates that a promise leaves anybody, 0 where a release that stands alone meets another, k: what was promised there, below: how many promises
+candidates that a promise leaves a person, 0 where a release that stands alone meets another, k: what was promised there, below: how many promises
 break, people: of how many people, releases: the names of those involved, broken: whose promise the worst one is. Writes what it
 undoes, so it needs a transaction that may write. Raises: DA001, DA004, DA005, and DA010 where a k is not known. Example: SELECT * FROM
 dbanon.measure_overlap(2).';
@@ -615,4 +615,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS
-'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves anybody fewer candidates than promised.';
+'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised.';

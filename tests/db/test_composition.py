@@ -332,6 +332,17 @@ def test_snapshots_are_compared_within_settle_s_and_max_gap_s_whichever_is_great
         assert publish(own, run, "later") == []
 
 
+def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: psycopg.Connection) -> None:
+    publish(own, snapshot(own, LOW), "at_eight")
+    (notice,) = publish(own, snapshot(own, at_s=3600), "at_nine")  # all exact, where the five were hidden
+    names(notice, "0 people", "this one 5")
+    assert recorded(own, "at_nine")[0] == {"within_a_day": {"hidden_here": 0, "shown_here": 5}}
+    (notice,) = publish(own, snapshot(own, LOW, at_s=7200), "at_ten")
+    names(notice, "5 people", "this one 0")
+    assert publish(own, snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
+    assert publish(own, snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
+
+
 def test_exact_places_tell_nothing_of_senders(own: psycopg.Connection) -> None:
     publish(own, snapshot(own), "places")
     publish(own, 1, "fives")

@@ -10,7 +10,7 @@ from dbanon.trajectory import Int, Trajectories
 def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
     """Rank the subjects of a dataset by a keyed hash of their names.
 
-    Whoever does not know the seed can predict nothing of this order, so a tie that is broken by it says nothing about
+    An adversary without the seed can predict nothing of this order, so a tie that is broken by it says nothing about
     where anybody is. By ids or names, which the adversary knows, ties have shown who stood at a site.
 
     Parameters
