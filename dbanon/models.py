@@ -14,7 +14,8 @@ def reflect(engine: Engine) -> MetaData:
 
     The composite type ``dbanon.session`` comes as text.
     """
-    ischema_names.setdefault("dbanon.session", Text)
+    for name in ("dbanon.session", "session"):  # the second where the search path leads to schema dbanon
+        ischema_names.setdefault(name, Text)
     found = MetaData(schema="dbanon")
     found.reflect(engine, views=True)
     return found
