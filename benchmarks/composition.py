@@ -4,6 +4,7 @@ Run with ``./dev bench benchmarks/composition.py``, or with other numbers of sub
 ``.venv/bin/python benchmarks/composition.py 200000``. On an embedded server of its own: what was published once cannot
 be deleted again. The second part writes rows in SQL: bundles of 50 over 30 instants, and an earlier release with the
 same bundles, with halves of these, or with bundles that have at most one person in common with any of the new ones.
+The third does so for a release that stands alone, of 150,000 objects at 400 instants.
 """
 
 import os
@@ -32,7 +33,7 @@ FROM dbanon.dataset d, generate_series(0, %(n)s - 1) i,
 WHERE d.name = 'made';
 ANALYZE dbanon.trajectory"""
 RUN = """INSERT INTO dbanon.run (dataset_id, method, algorithm, params, status)
-SELECT d.dataset_id, 'tp-aware', 'traj-anon', jsonb_build_object('k', %(k)s::int), 'verified'
+SELECT d.dataset_id, %(method)s, %(algorithm)s, jsonb_build_object('k', %(k)s::int), 'verified'
 FROM dbanon.dataset d WHERE d.name = 'made' RETURNING run_id"""
 ROWS = """INSERT INTO dbanon.region VALUES
     (%(run)s, 1, ST_Reverse(ST_MakeEnvelope(0, 0, 300, 30, 32610)), NULL, %(size)s, %(size)s, NULL);
@@ -45,9 +46,36 @@ INSERT INTO dbanon.membership
 SELECT %(run)s, 1 + CASE WHEN %(apart)s THEN i %% (%(n)s / %(size)s) ELSE i / %(size)s END, x.trajectory_id, NULL
 FROM (SELECT t.trajectory_id, row_number() OVER (ORDER BY t.trajectory_id) - 1 AS i
       FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made') x"""
-RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach)
-VALUES (%(name)s, %(run)s, '', 0, %(reason)s, dbanon_internal.run_span(%(run)s), '0') RETURNING release_id)
-SELECT dbanon_internal.store_groups(%(run)s, l.release_id) FROM l"""
+# The regions of a release that stands alone: so many places an instant, whose people change with the instant.
+OBJECTS = """INSERT INTO dbanon.region
+SELECT %(run)s, g, ST_MakeEnvelope(g, 0, g + 1, 1, 32610), NULL, 16, 16, NULL
+FROM generate_series(1, %(places)s * %(instants)s) g;
+INSERT INTO dbanon.period
+SELECT %(run)s, t + 1, tstzrange(to_timestamp(60 * (t + %(first)s)), to_timestamp(60 * (t + 1 + %(first)s)))
+FROM generate_series(0, %(instants)s - 1) t;
+INSERT INTO dbanon.record
+SELECT %(run)s, r, ARRAY(SELECT generate_series(1, %(instants)s)),
+    ARRAY(SELECT %(places)s * t + (r + t * (r / %(places)s)) %% %(places)s + 1
+          FROM generate_series(0, %(instants)s - 1) t)
+FROM generate_series(1, %(n)s) r;
+INSERT INTO dbanon.membership
+SELECT %(run)s, row_number() OVER (ORDER BY t.trajectory_id), t.trajectory_id, NULL
+FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made'
+      ORDER BY t.trajectory_id LIMIT %(n)s) t;
+INSERT INTO dbanon.hiding
+SELECT %(run)s, r, NULL, ARRAY(SELECT 1 + (r + o) %% %(n)s FROM generate_series(1, 15) o)
+FROM generate_series(1, %(n)s) r"""
+METHOD = """INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
+VALUES ('alone', 's', 'At least k.', 'Polygon', 'attack',
+    '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]', '{"hides": "place", "hidden_by": "hiding",
+      "instant": null, "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
+STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
+MEASURE = "SELECT * FROM dbanon_internal.measure(%(run)s, 0)"
+RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
+SELECT %(name)s, r.run_id, '', 0, %(reason)s, dbanon_internal.run_span(r.run_id), dbanon_internal.run_reach(r.run_id),
+    CASE WHEN dbanon_internal.stands_alone(r.method, r.algorithm) THEN dbanon_internal.run_content(r.run_id) END
+FROM dbanon.run r WHERE r.run_id = %(run)s RETURNING run_id, release_id)
+SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
 
 def taxis(database: Database) -> None:
@@ -87,32 +115,56 @@ def timed(database: Database, what: str, statement: str, values: dict[str, objec
 
 
 def made(database: Database, n: int) -> None:
-    print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window")
-
-    database.connection.execute("SET search_path = pg_catalog, public")
+    print(f"\n{n:,} subjects in {n // BUNDLE:,} bundles of one window", flush=True)
 
     def write(k: int, size: int, *, apart: bool) -> int:
-        run = database.connection.execute(RUN, {"k": k}).fetchone()[0]
-        # Statements of a string are sent one by one: several at once take no parameters.
-        for part in ROWS.split(";"):
-            database.connection.execute(part, {"run": run, "n": n, "size": size, "apart": apart})
+        run = database.connection.execute(RUN, {"k": k, "method": "tp-aware", "algorithm": "traj-anon"}).fetchone()[0]
+        execute(database, ROWS, {"run": run, "n": n, "size": size, "apart": apart})
         return run
 
-    for part in DATASET.split(";"):
-        database.connection.execute(part, {"n": n} if "%(n)s" in part else None)
+    execute(database, DATASET, {"n": n})
     new = write(BUNDLE, BUNDLE, apart=False)
-    measure = "SELECT * FROM dbanon.measure_overlap(%(run)s)"
-    timed(database, "no earlier release: measured", measure, {"run": new})
-    for name, size, apart in (("same", BUNDLE, False), ("halves", BUNDLE // 2, False), ("apart", BUNDLE, True)):
-        run = write(size, size, apart=apart)
-        with database.connection.transaction(force_rollback=True):
-            timed(
-                database,
-                f"grouping of the release '{name}' written",
-                RELEASE,
-                {"run": run, "name": name, "reason": None},
-            )
-            timed(database, f"measured against '{name}'", measure, {"run": new})
+    runs = {"same": write(BUNDLE, BUNDLE, apart=False), "halves": write(BUNDLE // 2, BUNDLE // 2, apart=False),
+            "fifths": write(BUNDLE // 5, BUNDLE // 5, apart=False), "crossing": write(BUNDLE, BUNDLE, apart=True)}  # fmt: skip
+    with database.connection.transaction(force_rollback=True):
+        timed(database, "its groups stored", STORE, {"run": new})
+        for overridden in ((), ("halves",), ("halves", "fifths"), ("halves", "fifths", "crossing")):
+            for name in runs if not overridden else ("same",):
+                with database.connection.transaction(force_rollback=True):
+                    release(database, runs[name], name, None)
+                    for other in overridden:
+                        release(database, runs[other], other, WHY)
+                    beside = "".join(f", '{other}' overridden" for other in overridden)
+                    timed(database, f"compared with '{name}'{beside}", MEASURE, {"run": new})
+
+
+def alone(database: Database, n: int, instants: int) -> None:
+    """Measure a release that stands alone, of 1,000 regions an instant, against another, a later one and itself."""
+    print(f"\n{n:,} subjects at {instants} instants in a release that stands alone", flush=True)
+    execute(database, METHOD, {})
+
+    def write(first: int) -> int:
+        run = database.connection.execute(RUN, {"k": 16, "method": "alone", "algorithm": "a"}).fetchone()[0]
+        execute(database, OBJECTS, {"run": run, "n": n, "instants": instants, "first": first, "places": 1000})
+        return run
+
+    new, other, apart = write(0), write(1), write(60 * instants + 1)
+    with database.connection.transaction(force_rollback=True):
+        timed(database, "who is spoken of when, stored", STORE, {"run": new})
+        for name, run in (("another", other), ("one of a later time", apart), ("itself", new)):
+            with database.connection.transaction(force_rollback=True):
+                release(database, run, name, None)
+                timed(database, f"compared with {name}", MEASURE, {"run": new})
+
+
+def execute(database: Database, statements: str, values: dict[str, object]) -> None:
+    """Execute statements one by one: several at once take no parameters."""
+    for part in statements.split(";"):
+        database.connection.execute(part, values if "%(" in part else None)
+
+
+def release(database: Database, run: int, name: str, reason: str | None) -> None:
+    timed(database, f"'{name}' released", RELEASE, {"run": run, "name": name, "reason": reason})
 
 
 def main(n: int) -> None:
@@ -123,7 +175,9 @@ def main(n: int) -> None:
             with open_database() as database:
                 if CABS.is_file():
                     taxis(database)
+                database.connection.execute("SET search_path = pg_catalog, public")
                 made(database, n)
+                alone(database, 3 * n // 40, 400)
         finally:
             server.EmbeddedServer().stop()
 

@@ -178,7 +178,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH scene AS MATERIALIZED (
-        SELECT s.*, c.k, c.reach, c.secret, c.secret = spoken.secret
+        SELECT s.*, hashtextextended(s.period::text, s.release_id) AS voice, c.k, c.reach, c.secret, c.secret = spoken.secret
             AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds
         FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
         JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
@@ -199,12 +199,14 @@ BEGIN
             AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
     )
     -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
-    SELECT s.scene, u.person, hashtextextended(s.period::text, s.release_id), g.sign, CASE WHEN s.holds AND s.release_id <> spoken.new_release THEN s.k END,
-        CASE WHEN s.release_id <> spoken.new_release THEN 1 WHEN NOT s.holds THEN 2 WHEN t.sign IS NULL THEN 6 ELSE 10 END
-    FROM scene s
-    JOIN grouped g ON g.release_id = s.release_id AND g.period = s.period
-    LEFT JOIN twin t ON t.scene = s.scene AND t.sign = g.sign
-    CROSS JOIN LATERAL unnest(g.people) u (person)
+    SELECT x.scene, u.person, x.voice, x.sign, x.k, x.marks
+    FROM (SELECT s.scene, s.voice, g.sign, g.people, CASE WHEN s.holds AND s.release_id <> spoken.new_release THEN s.k END AS k,
+              CASE WHEN s.release_id <> spoken.new_release THEN 1 WHEN NOT s.holds THEN 2 WHEN t.sign IS NULL THEN 6 ELSE 10 END AS marks
+          FROM scene s
+          JOIN grouped g ON g.release_id = s.release_id AND g.period = s.period
+          LEFT JOIN twin t ON t.scene = s.scene AND t.sign = g.sign
+          OFFSET 0) x  -- once a group, not once a person
+    CROSS JOIN LATERAL unnest(x.people) u (person)
     UNION ALL
     -- Who is shown exactly is alone.
     SELECT DISTINCT s.scene, e.person, hashtextextended('exact', s.release_id), hashtextextended(e.person::text, s.release_id), NULL::bigint,
@@ -217,7 +219,7 @@ COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
 and marks.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
-    scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, before bigint, after bigint, breaks_now boolean,
+    scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -269,31 +271,34 @@ BEGIN
     ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
-        FROM (SELECT c.*, CASE WHEN c.marks & 4 = 4 THEN r.k END AS k_now,
+        FROM (SELECT c.*, CASE WHEN c.marks & 4 = 4 THEN (
+                      SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
+                      WHERE l.release_id = candidates.new_release) END AS k_now,
                   CASE WHEN m.scene IS NULL THEN e.n ELSE b.n END AS n_before, CASE WHEN m.scene IS NULL THEN c.n ELSE a.n END AS n_after
               FROM class c
-              CROSS JOIN (SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
-                          WHERE l.release_id = candidates.new_release) r
               LEFT JOIN earlier e ON e.scene = c.scene AND e.before = c.before
               LEFT JOIN mixed m ON m.scene = c.scene
               LEFT JOIN counted a ON a.scene = c.scene AND a.voices = c.voices AND a.sign = c.after
               LEFT JOIN counted b ON b.scene = c.scene AND b.voices = c.older AND b.sign = c.before) x
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
-        SELECT h.scene, h.before, h.after, h.voices, h.marks, array_agg(h.person) AS people
+        SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(h.person) AS people
         FROM heard h
         JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.voices = h.voices AND j.marks = h.marks
         WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
-        GROUP BY h.scene, h.before, h.after, h.voices, h.marks
+        GROUP BY j.scene, j.k_before, j.k_now, j.n_after
     )
-    SELECT j.scene, j.n, j.marks & 3 = 3, j.marks & 8 = 8, j.k_before, j.k_now, j.n_before, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
-    FROM judged j
-    LEFT JOIN named d ON d.scene = j.scene AND d.before = j.before AND d.after = j.after AND d.voices = j.voices AND d.marks = j.marks;
+    SELECT j.scene, j.n, j.shared, j.twin, j.k_before, j.k_now, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
+    FROM (SELECT i.scene, i.marks & 3 = 3 AS shared, i.marks & 8 = 8 AS twin, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before,
+              sum(i.n)::bigint AS n, min(i.example) AS example
+          FROM judged i GROUP BY i.scene, shared, twin, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before) j
+    LEFT JOIN named d ON d.scene = j.scene AND d.n_after = j.n_after AND d.k_before IS NOT DISTINCT FROM j.k_before
+        AND d.k_now IS NOT DISTINCT FROM j.k_now AND (j.breaks_now OR j.breaks_before);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
-'For each scene and class of people of whom the same was said: how many they are, what is promised them, how many candidates for each the earlier
-releases leave and how many with the run, whether that breaks a promise, one of them, and if asked for, all of them where it does.';
+'For each scene and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
+breaks a promise, one of them, and if asked for, all of them where it does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.intrusions(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
