@@ -49,13 +49,13 @@ FROM (SELECT t.trajectory_id, row_number() OVER (ORDER BY t.trajectory_id) - 1 A
 # The regions of a release that stands alone: so many places an instant, whose people change with the instant.
 OBJECTS = """INSERT INTO dbanon.region
 SELECT %(run)s, g, ST_MakeEnvelope(g, 0, g + 1, 1, 32610), NULL, 16, 16, NULL
-FROM generate_series(1, %(places)s * %(instants)s) g;
+FROM generate_series(1, %(places)s::int * %(instants)s) g;
 INSERT INTO dbanon.period
 SELECT %(run)s, t + 1, tstzrange(to_timestamp(60 * (t + %(first)s)), to_timestamp(60 * (t + 1 + %(first)s)))
 FROM generate_series(0, %(instants)s - 1) t;
 INSERT INTO dbanon.record
 SELECT %(run)s, r, ARRAY(SELECT generate_series(1, %(instants)s)),
-    ARRAY(SELECT %(places)s * t + (r + t * (r / %(places)s)) %% %(places)s + 1
+    ARRAY(SELECT %(places)s::int * t + (r + t * (r / %(places)s::int)) %% %(places)s::int + 1
           FROM generate_series(0, %(instants)s - 1) t)
 FROM generate_series(1, %(n)s) r;
 INSERT INTO dbanon.membership
@@ -67,8 +67,9 @@ SELECT %(run)s, r, NULL, ARRAY(SELECT 1 + (r + o) %% %(n)s FROM generate_series(
 FROM generate_series(1, %(n)s) r"""
 METHOD = """INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES ('alone', 's', 'At least k.', 'Polygon', 'attack',
-    '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]', '{"hides": "place", "hidden_by": "hiding",
-      "instant": null, "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
+    '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]',
+    '{"hides": "place", "hidden_by": "hiding", "instant": null,
+      "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
 MEASURE = "SELECT * FROM dbanon_internal.measure(%(run)s, 0)"
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
@@ -124,8 +125,9 @@ def made(database: Database, n: int) -> None:
 
     execute(database, DATASET, {"n": n})
     new = write(BUNDLE, BUNDLE, apart=False)
-    runs = {"same": write(BUNDLE, BUNDLE, apart=False), "halves": write(BUNDLE // 2, BUNDLE // 2, apart=False),
-            "fifths": write(BUNDLE // 5, BUNDLE // 5, apart=False), "crossing": write(BUNDLE, BUNDLE, apart=True)}  # fmt: skip
+    sizes = {"same": BUNDLE, "halves": BUNDLE // 2, "fifths": BUNDLE // 5}
+    runs = {name: write(size, size, apart=False) for name, size in sizes.items()}
+    runs["crossing"] = write(BUNDLE, BUNDLE, apart=True)
     with database.connection.transaction(force_rollback=True):
         timed(database, "its groups stored", STORE, {"run": new})
         for overridden in ((), ("halves",), ("halves", "fifths"), ("halves", "fifths", "crossing")):

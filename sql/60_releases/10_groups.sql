@@ -69,13 +69,21 @@ SET join_collapse_limit = 1
 SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
-    -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
-    SELECT d.record_id, tstzrange(min(lower(p.period)), max(upper(p.period)))
-    FROM ONLY dbanon.record d
-    CROSS JOIN LATERAL unnest(d.periods) e (period_no)
-    JOIN ONLY dbanon.period p ON p.run_id = record_spans.run_id AND p.period_no = e.period_no
+    WITH list AS MATERIALIZED (
+        -- Many records have the same periods: these are put together once.
+        SELECT row_number() OVER () AS list_no, x.periods
+        FROM (SELECT DISTINCT d.periods FROM ONLY dbanon.record d WHERE d.run_id = record_spans.run_id) x
+    ), span AS MATERIALIZED (
+        -- Gaps between the rows of a record count as its time: its members are the same people before and after one.
+        SELECT l.list_no, tstzrange(min(lower(p.period)), max(upper(p.period))) AS period
+        FROM list l
+        CROSS JOIN LATERAL unnest(l.periods) e (period_no)
+        JOIN ONLY dbanon.period p ON p.run_id = record_spans.run_id AND p.period_no = e.period_no
+        GROUP BY l.list_no
+    )
+    SELECT d.record_id, s.period
+    FROM ONLY dbanon.record d JOIN list l ON l.periods = d.periods JOIN span s ON s.list_no = l.list_no
     WHERE d.run_id = record_spans.run_id
-    GROUP BY d.record_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
 'For each record of a run, from the start of its first row to the end of its last.';

@@ -98,7 +98,7 @@ COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.scenes(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, holder bigint, release_id bigint, period tstzrange, within tstzrange)
+    scene bigint, occasion bigint, holder bigint, release_id bigint, period tstzrange, within tstzrange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -146,12 +146,12 @@ BEGIN
             AND bool_or(CASE WHEN h.holder IS NULL THEN d.hides AND d.reach = interval '0' ELSE true END)
     ), scene AS MATERIALIZED (
         -- Numbered in one order at every call.
-        SELECT row_number() OVER (ORDER BY x.holder, x.at, x.place, x.read) AS scene, x.*
+        SELECT row_number() OVER (ORDER BY x.holder, x.at, x.place, x.read) AS scene, dense_rank() OVER (ORDER BY x.holder, x.at, x.place) AS occasion, x.*
         FROM (SELECT DISTINCT o.holder, o.at, o.place, ARRAY(SELECT r FROM unnest(o.releases) r WHERE r = ANY (a.read)) AS read
               FROM occasion o CROSS JOIN dbanon_internal.audiences(scenes.run_id, scenes.new_release) a) x
         WHERE cardinality(x.read) > 0
     )
-    SELECT s.scene, s.holder, h.release_id, h.period,
+    SELECT s.scene, s.occasion, s.holder, h.release_id, h.period,
         CASE WHEN s.holder IS NULL THEN dbanon_internal.padded(tstzrange(f.at, t.at), r.reach) WHEN s.holder = h.release_id THEN s.at
              ELSE dbanon_internal.padded(s.at, greatest(r.reach, o.reach)) END
     FROM scene s
@@ -164,11 +164,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
-'What is heard together: for each moment, or each period of a snapshot (its holder), and each audience, the releases and periods whose rows
-speak of a secret, and the time within which rows of the release are heard.';
+'What is heard together: for each occasion (a moment, or a period of a snapshot, its holder) and each audience, the releases and periods whose
+rows speak of a secret, and the time within which rows of the release are heard.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, person bigint, voice bigint, sign bigint, k bigint, marks integer)
+    occasion bigint, person bigint, release_id bigint, voice bigint, sign bigint, k bigint, twins bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -177,8 +177,9 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH scene AS MATERIALIZED (
-        SELECT s.*, hashtextextended(s.period::text, s.release_id) AS voice, c.k, c.reach, c.secret, c.secret = spoken.secret
+    WITH heard AS MATERIALIZED (
+        SELECT DISTINCT s.occasion, s.holder, s.release_id, s.period, s.within, hashtextextended(s.period::text, s.release_id) AS voice, c.k,
+            c.reach, c.secret, c.secret = spoken.secret
             AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds
         FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
         JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
@@ -187,36 +188,35 @@ BEGIN
         SELECT hashint8extended(row_number() OVER (), x.salt) AS sign, g.release_id, g.period, g.people
         FROM ONLY dbanon.grouping g
         CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) x
-        WHERE g.release_id IN (SELECT s.release_id FROM scene s)
+        WHERE g.release_id IN (SELECT h.release_id FROM heard h)
     ), twin AS MATERIALIZED (
-        -- The very same group was published before with as great a promise, in the same audience at the same time: that promise is the old one's.
-        SELECT DISTINCT n.scene, g.sign
+        -- The very same group was published before with as great a promise, at the same time: where both are read, that promise is the old one's.
+        SELECT n.occasion, g.sign, array_agg(o.release_id) AS twins
         FROM grouped g
         JOIN grouped o ON o.people = g.people AND o.release_id <> g.release_id
-        JOIN scene n ON n.release_id = g.release_id AND n.period = g.period AND n.holds
-        JOIN scene p ON p.scene = n.scene AND p.release_id = o.release_id AND p.period = o.period
+        JOIN heard n ON n.release_id = g.release_id AND n.period = g.period AND n.holds
+        JOIN heard p ON p.occasion = n.occasion AND p.release_id = o.release_id AND p.period = o.period
         WHERE g.release_id = spoken.new_release AND p.secret = n.secret AND p.k >= n.k
             AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
+        GROUP BY n.occasion, g.sign
     )
-    -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
-    SELECT x.scene, u.person, x.voice, x.sign, x.k, x.marks
-    FROM (SELECT s.scene, s.voice, g.sign, g.people, CASE WHEN s.holds AND s.release_id <> spoken.new_release THEN s.k END AS k,
-              CASE WHEN s.release_id <> spoken.new_release THEN 1 WHEN NOT s.holds THEN 2 WHEN t.sign IS NULL THEN 6 ELSE 10 END AS marks
-          FROM scene s
-          JOIN grouped g ON g.release_id = s.release_id AND g.period = s.period
-          LEFT JOIN twin t ON t.scene = s.scene AND t.sign = g.sign
+    SELECT x.occasion, u.person, x.release_id, x.voice, x.sign, x.k, x.twins
+    FROM (SELECT h.occasion, h.release_id, h.voice, g.sign, g.people, CASE WHEN h.holds THEN h.k END AS k, t.twins
+          FROM heard h
+          JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
+          LEFT JOIN twin t ON t.occasion = h.occasion AND t.sign = g.sign
           OFFSET 0) x  -- once a group, not once a person
     CROSS JOIN LATERAL unnest(x.people) u (person)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT s.scene, e.person, hashtextextended('exact', s.release_id), hashtextextended(e.person::text, s.release_id), NULL::bigint,
-        CASE WHEN s.release_id <> spoken.new_release THEN 1 ELSE 2 END
-    FROM scene s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id AND e.period && s.within;
+    SELECT DISTINCT h.occasion, e.person, h.release_id, hashtextextended('exact', h.release_id), hashtextextended(e.person::text, h.release_id),
+        NULL::bigint, NULL::bigint[]
+    FROM heard h JOIN ONLY dbanon.exposure e ON e.release_id = h.release_id AND e.period && h.within;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
-'Of whom is spoken in each scene: by which release at what time (the voice), in which group (its sign), what k an earlier release promises there,
-and marks.';
+'Of whom is spoken on each occasion: by which release at what time (the voice), in which group (its sign), what k it promises there, and which
+earlier releases have the very same group.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
     scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
@@ -235,14 +235,34 @@ BEGIN
     RETURN QUERY
     WITH spoken AS MATERIALIZED (
         SELECT s.* FROM dbanon_internal.spoken(candidates.run_id, candidates.new_release, candidates.secret) s
-    ), heard AS MATERIALIZED (
+    ), scene AS MATERIALIZED (
+        SELECT x.*, cardinality(x.read) = max(cardinality(x.read)) OVER (PARTITION BY x.occasion) AS entire
+        FROM (SELECT s.scene, s.occasion, array_agg(DISTINCT s.release_id) AS read
+              FROM dbanon_internal.scenes(candidates.run_id, candidates.new_release, candidates.secret) s GROUP BY s.scene, s.occasion) x
+    ), member AS MATERIALIZED (
         -- People whose signs agree were in the same groups of the same releases: the exclusive or of their signs is one number for all.
-        SELECT s.scene, s.person, bit_xor(s.sign) AS after, bit_xor(s.voice) AS voices,
+        SELECT s.occasion, s.person, bit_xor(s.sign) AS signs FROM spoken s WHERE EXISTS (SELECT FROM scene c WHERE NOT c.entire)
+        GROUP BY s.occasion, s.person
+    ), block AS MATERIALIZED (
+        -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
+        SELECT m.occasion, m.signs, count(*) AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
+    ), said AS MATERIALIZED (
+        -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
+        SELECT x.scene, x.example, x.n, x.voice, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
+            CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.twins && x.read THEN 10 ELSE 6 END AS marks
+        FROM (SELECT c.scene, c.read, s.person AS example, 1::bigint AS n, s.release_id, s.voice, s.sign, s.k, s.twins
+              FROM spoken s JOIN scene c ON c.occasion = s.occasion AND c.entire
+              UNION ALL
+              SELECT b.scene, b.read, b.example, b.n, s.release_id, s.voice, s.sign, s.k, s.twins
+              FROM (SELECT c.scene, c.read, b.* FROM block b JOIN scene c ON c.occasion = b.occasion AND NOT c.entire OFFSET 0) b
+              JOIN spoken s ON s.occasion = b.occasion AND s.person = b.example AND s.release_id = ANY (b.read)) x
+    ), heard AS MATERIALIZED (
+        SELECT s.scene, s.example, min(s.n) AS n, bit_xor(s.sign) AS after, bit_xor(s.voice) AS voices,
             bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.voice END) AS older,
             max(s.k) AS k_before, bit_or(s.marks) AS marks
-        FROM spoken s GROUP BY s.scene, s.person
+        FROM said s GROUP BY s.scene, s.example
     ), class AS MATERIALIZED (
-        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, count(*) AS n, max(h.k_before) AS k_before, min(h.person) AS example
+        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, sum(h.n)::bigint AS n, max(h.k_before) AS k_before, min(h.example) AS example
         FROM heard h GROUP BY h.scene, h.before, h.after, h.voices, h.older, h.marks
     ), mixed AS MATERIALIZED (
         -- Of a sender everybody is spoken of, by silence too. Of a place a release says nothing where it does not publish a person: scenes in
@@ -257,15 +277,15 @@ BEGIN
         ORDER BY x.scene, x.voices
     ), voice AS MATERIALIZED (
         SELECT h.scene, h.voices, s.voice, count(*) OVER (PARTITION BY h.scene, h.voices) AS voices_in_all
-        FROM choir h JOIN spoken s ON s.scene = h.scene AND s.person = h.example AND s.marks & h.marks <> 0
+        FROM choir h JOIN said s ON s.scene = h.scene AND s.example = h.example AND s.marks & h.marks <> 0
     ), agreeing AS (
         -- A candidate agrees in what these voices say of the person, whatever others say of the candidate.
-        SELECT v.scene, v.voices, s.person, bit_xor(s.sign) AS sign
-        FROM voice v JOIN spoken s ON s.scene = v.scene AND s.voice = v.voice
-        GROUP BY v.scene, v.voices, s.person
+        SELECT v.scene, v.voices, min(s.n) AS n, bit_xor(s.sign) AS sign
+        FROM voice v JOIN said s ON s.scene = v.scene AND s.voice = v.voice
+        GROUP BY v.scene, v.voices, s.example
         HAVING count(*) = min(v.voices_in_all)
     ), counted AS MATERIALIZED (
-        SELECT g.scene, g.voices, g.sign, count(*) AS n FROM agreeing g GROUP BY g.scene, g.voices, g.sign
+        SELECT g.scene, g.voices, g.sign, sum(g.n)::bigint AS n FROM agreeing g GROUP BY g.scene, g.voices, g.sign
     ), earlier AS MATERIALIZED (
         SELECT c.scene, c.before, sum(c.n)::bigint AS n FROM class c GROUP BY c.scene, c.before
     ), judged AS MATERIALIZED (
@@ -282,9 +302,12 @@ BEGIN
               LEFT JOIN counted b ON b.scene = c.scene AND b.voices = c.older AND b.sign = c.before) x
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
-        SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(h.person) AS people
+        SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
         FROM heard h
         JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.voices = h.voices AND j.marks = h.marks
+        LEFT JOIN (SELECT c.scene, m.person, b.example
+                   FROM block b JOIN member m ON m.occasion = b.occasion AND m.signs = b.signs
+                   JOIN scene c ON c.occasion = b.occasion AND NOT c.entire) m ON m.scene = h.scene AND m.example = h.example
         WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
         GROUP BY j.scene, j.k_before, j.k_now, j.n_after
     )
