@@ -1,0 +1,91 @@
+"""Trajectories as samples of a grid: one ragged row a subject, and what merging them gives."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.errors import DataError
+from dbanon.trajectory import Int, Trajectories, _freeze
+
+FURTHEST = 1 << 30  # indices of cells and slots: sums and products of spans stay within int64
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """The samples of subjects: each slot and cell once, whatever trajectories they were in.
+
+    Attributes
+    ----------
+    subject : int64[s]
+        Codes of the subjects, ascending.
+    offset : int64[s + 1]
+        Samples of subject i are ``[offset[i], offset[i + 1])``, at least one, by slot, x and y.
+    slot : int64[m]
+        Whole `grid_s` since 1970.
+    x, y : int64[m]
+        Indices of cells of `grid_m`.
+    grid_s : int
+    grid_m : float
+    """
+
+    subject: Int
+    offset: Int
+    slot: Int
+    x: Int
+    y: Int
+    grid_s: int
+    grid_m: float
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Merged:
+    """Generalised samples of records, in order of time; those of one record do not overlap.
+
+    Attributes
+    ----------
+    offset : int64[g + 1]
+        Those of record i are ``[offset[i], offset[i + 1])``.
+    first, last : int64[c]
+        The first and the last slot, both inside.
+    box : int64[c, 4]
+        x0, y0, x1, y1 of cells, all inside.
+    """
+
+    offset: Int
+    first: Int
+    last: Int
+    box: Int
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
+    """Snap every fix to its slot and cell.
+
+    Raises
+    ------
+    DataError
+        If fixes lie too far away to be counted in cells or slots.
+    """
+    subject = np.repeat(data.subject, np.diff(data.offset))
+    columns = [np.floor(values / side) for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m))]
+    if any(np.abs(values).max(initial=0) >= FURTHEST for values in columns):
+        raise DataError(
+            f"Fixes must lie within 2^30 slots of {grid_s} s and cells of {grid_m:g} m. Some lie further away."
+        )
+    slot, x, y = (values.astype(np.int64) for values in columns)
+    order = np.lexsort((y, x, slot, subject))
+    subject, slot, x, y = (values[order] for values in (subject, slot, x, y))
+    new = np.ones(len(order), bool)
+    new[1:] = False
+    for values in (subject, slot, x, y):
+        new[1:] |= values[1:] != values[:-1]
+    subject, slot, x, y = (values[new] for values in (subject, slot, x, y))
+    codes, first = np.unique(subject, return_index=True)
+    return Samples(
+        subject=codes, offset=np.append(first, len(subject)), slot=slot, x=x, y=y, grid_s=grid_s, grid_m=grid_m
+    )
