@@ -1,1 +1,188 @@
-"""The family kte."""
+"""Mobile-phone trajectories: no knowledge of some time of a person's movements identifies them or reveals much more.
+
+Decides whose samples are merged with whose, epoch by epoch, so that an adversary who followed a person for `tau_s` finds
+k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true sample of
+each trajectory merged in it, and those of one record do not overlap in time.
+
+Gramaglia, Fiore, Tarable, Banchs: Preserving Mobile Subscriber Privacy in Open Datasets of Spatiotemporal Trajectories
+(k^(tau,epsilon)-anonymity), INFOCOM 2017.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.cloaks import Cloaks
+from dbanon.methods import Algorithm, Method, parameter, since, until
+from dbanon.trajectory import Trajectories
+
+_HIDE = ("kte-hide",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a run of kte can be asked for."""
+
+    k: int = parameter(2, "Least number of records that fit what an adversary knows.", type="integer", minimum=2)
+    tau_s: int = parameter(
+        1800,
+        "For how long an adversary may have followed a person; a multiple of leak_s.",
+        type="integer",
+        unit="s",
+        minimum=1,
+        maximum=604_800,
+        algorithms=_HIDE,
+    )
+    leak_s: int = parameter(
+        1800,
+        "How much longer a stretch of the person's movements may then be learnt; a multiple of grid_s.",
+        type="integer",
+        unit="s",
+        minimum=1,
+        maximum=604_800,
+        algorithms=_HIDE,
+    )
+    grid_s: int = parameter(
+        60, "Slots of time; a multiple of the dataset's grid_s.", type="integer", unit="s", minimum=1, maximum=86_400
+    )
+    grid_m: float = parameter(
+        100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0.001, maximum=1e6
+    )
+    clusters: int | None = parameter(
+        None,
+        "Number of clusters of similar trajectories an epoch; by default one for about 50 people.",
+        type="integer",
+        minimum=1,
+        maximum=10_000,
+        algorithms=_HIDE,
+    )
+    reuse: str = parameter(
+        "never",
+        "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without.",
+        type="choice",
+        choices=("never", "apart"),
+        algorithms=_HIDE,
+    )
+    consistency: str = parameter(
+        "k-pick",
+        "Whether people are hidden by any who pick them often enough (k-pick), or in groups (full), for comparison.",
+        type="choice",
+        choices=("k-pick", "full"),
+        algorithms=_HIDE,
+    )
+    improve: bool = parameter(
+        True,
+        "Whether to search for less suppression and finer samples by means that are not in the paper.",
+        type="switch",
+        algorithms=("kte-hide", "k-merge"),
+    )
+    level: str = parameter(
+        "2h-4km",
+        "The period and cell that static gives everything.",
+        type="choice",
+        choices=("2h-4km", "4h-10km", "8h-20km"),
+        algorithms=("static",),
+    )
+    delta_m: float = parameter(
+        1000.0,
+        "Diameter of the disc into which w4m moves people.",
+        type="number",
+        unit="m",
+        minimum=1,
+        maximum=1e6,
+        algorithms=("w4m",),
+    )
+    since: int | None = since()
+    until: int | None = until()
+
+
+METHOD = Method(
+    name="kte",
+    module=__name__,
+    summary="phone records and other irregular trajectories: time and place generalised until k records fit",
+    guarantee=(
+        "An adversary who followed a person for as long as tau_s, and knows all of their positions then, finds at least "
+        "k records that fit, and learns no more than leak_s of the movements before or after; of k-merge and glove: an "
+        "adversary who knows a whole trajectory finds at least k people with the same record."
+    ),
+    adversary=(
+        "A reader who has followed a person for some time, and asks which record is theirs and where else they were."
+    ),
+    row_meaning=(
+        "Each row is one person, or of k-merge and glove each of a group of people, seen somewhere in this region at some "
+        "time of this period, at least once."
+    ),
+    left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
+    paper=(
+        "Gramaglia, Fiore, Tarable, Banchs: Preserving Mobile Subscriber Privacy in Open Datasets of Spatiotemporal "
+        "Trajectories, 2017"
+    ),
+    attack="dbanon.attacks.kte",
+    algorithms=(
+        Algorithm(
+            name="kte-hide",
+            summary="k records fit whatever an adversary knows of tau_s, others in each stretch of time",
+            stands_alone=True,
+        ),
+        Algorithm(name="k-merge", summary="groups of k people with one record each, merged at least cost"),
+        Algorithm(name="glove", summary="groups by least stretch (GLOVE); coarser and slower than k-merge"),
+        Algorithm(
+            name="static",
+            summary="the same coarse periods and cells for all; most people fit no other record",
+            comparison_only=True,
+        ),
+        Algorithm(
+            name="w4m",
+            summary="people moved into common discs (W4M); it makes up samples, so its records are not true",
+            comparison_only=True,
+        ),
+    ),
+    hides="place",
+    hidden_by="record",
+    totals={"samples": "samples", "subjects": "subjects"},
+    reasons={
+        "few_alike": "With samples in epochs in which fewer than k others, not used before, have theirs.",
+        "silence": "Left out so that nobody is known by having no row in a time.",
+    },
+    example={"k": 4, "grid_s": 1, "grid_m": 5},
+)
+
+
+def anonymise(
+    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "kte-hide"
+) -> Cloaks:
+    """Generalise trajectories until k fit.
+
+    Parameters
+    ----------
+    data : Trajectories
+    params : Parameters
+    rng : numpy.random.Generator
+        Orders people where the choice between them is free.
+    algorithm : str
+        A name from ``METHODS["kte"].algorithms``.
+
+    Returns
+    -------
+    Cloaks
+        One record a subject (`kte-hide`, `w4m`) or a group (all others).
+
+    Raises
+    ------
+    ParameterError
+        If grids or times are no multiples of one another.
+    DataError
+        If fixes lie too far away to be counted.
+    InfeasibleError
+        If nobody can be hidden.
+    """
+    from dbanon.methods.kte import _rows  # with Numba, which is slow to import
+
+    return _rows.publish(data, params, rng, algorithm)
+
+
+def prepare(params: Parameters, *, algorithm: str = "kte-hide") -> None:
+    """Compile all that `anonymise` calls, or load it from Numba's cache."""
+    from dbanon.methods.kte import _rows
+
+    _rows.prepare(params, algorithm)
