@@ -358,6 +358,12 @@ def generate(
         typer.Option(help="Least share that is there all the time; of the others, most come late or leave early."),
     ] = 0.8,
     requests_per_subject: Annotated[float, typer.Option(help="Mean number of requests; 0 for none.")] = 2.0,
+    calls_per_day: Annotated[
+        float | None,
+        typer.Option(
+            help="Phone records instead of all positions: so many calls and messages a day on average, at towers."
+        ),
+    ] = None,
     destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
     blocks: Annotated[int, typer.Option(help="Blocks (120 m) along each side of the built-in city.")] = 16,
     nodes: Annotated[
@@ -404,8 +410,8 @@ def generate(
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
     plan: dict[str, Any] = {
         "objects": objects, "instants": instants, "step_s": step_s, "seed": seed, "whole_share": whole_share,
-        "requests_per_subject": requests_per_subject, "destinations": destinations, "blocks": blocks, "nodes": nodes,
-        "edges": edges, "srid": srid, "lon": lon, "lat": lat,
+        "requests_per_subject": requests_per_subject, "calls_per_day": calls_per_day, "destinations": destinations,
+        "blocks": blocks, "nodes": nodes, "edges": edges, "srid": srid, "lon": lon, "lat": lat,
         "limits_kmh": None if limits is None else synth.limits_kmh(limits),
     }  # fmt: skip
     if csv is not None:

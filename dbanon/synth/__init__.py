@@ -4,7 +4,8 @@ Straight into PostGIS or into CSV files, in batches of bounded size, so that mem
 Same plan, same rows: what an object does depends on the seed and its number alone. No person in the data is real,
 and no place except the given streets.
 
-Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`.
+Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`, phone
+records in `_phones`.
 """
 
 import time
@@ -29,7 +30,7 @@ from dbanon.connection import errors_translated, one
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
 from dbanon.reading import DatasetRow
-from dbanon.synth import _journeys, _network, _requests
+from dbanon.synth import _journeys, _network, _phones, _requests
 from dbanon.synth._journeys import Int
 from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
@@ -101,6 +102,11 @@ class Scenario:
             start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
         )
         fixes = _journeys.walk(self.routes, times, plan.seed, numbers)
+        if plan.calls_per_day is not None:
+            fixes = _phones.phone_records(
+                fixes, self.network, plan.seed,
+                start_s=plan.start_s, step_s=plan.step_s, instants=plan.instants, per_day=plan.calls_per_day,
+            )  # fmt: skip
         mean = plan.requests_per_subject
         sent = _requests.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
         if mean == 0:

@@ -37,6 +37,8 @@ class Plan:
         Share of the objects that are there from the first instant to the last.
     requests_per_subject : float
         Mean number of requests; 0 for none.
+    calls_per_day : float, optional
+        Phone records instead of all positions: the mean number of calls and messages a day, each at a tower.
     destinations : int
         How many destinations are drawn.
     blocks : int
@@ -56,6 +58,7 @@ class Plan:
     seed: int = 1
     whole_share: float = 0.8
     requests_per_subject: float = 2.0
+    calls_per_day: float | None = None
     destinations: int = 1000
     blocks: int = 16
     nodes: Path | None = None
@@ -73,6 +76,8 @@ class Plan:
         _check_whole("destinations", self.destinations, 1, 100_000)
         _check_number("whole-share", self.whole_share, 1)
         _check_number("requests-per-subject", self.requests_per_subject, 1000)
+        if self.calls_per_day is not None:
+            _check_number("calls-per-day", self.calls_per_day, 10_000)
         if not _FIRST_S <= self.start_s <= self.start_s + self.instants * self.step_s <= _LAST_S:
             raise ParameterError(
                 "All instants must lie in the years 1 to 9999. Got others; change --start or --step-s."
@@ -103,7 +108,13 @@ class Plan:
         }  # fmt: skip
         if self.nodes is None:
             fields["blocks"] = self.blocks
-        place = {"srid": self.srid, "lon": self.lon, "lat": self.lat, "limits_kmh": self.limits_kmh}
+        place = {
+            "calls_per_day": self.calls_per_day,
+            "srid": self.srid,
+            "lon": self.lon,
+            "lat": self.lat,
+            "limits_kmh": self.limits_kmh,
+        }
         fields.update({name: value for name, value in place.items() if value is not None})
         return "synth " + ", ".join(f"{name}={value}" for name, value in fields.items())
 

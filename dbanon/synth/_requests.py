@@ -102,7 +102,7 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
     mean : float
         Mean number of requests of an object.
     """
-    count = _poisson(hashed(seed, np.full(len(fixes.number), _COUNT), fixes.number), mean)
+    count = poisson(hashed(seed, np.full(len(fixes.number), _COUNT), fixes.number), mean)
     row = np.repeat(np.arange(len(count)), count)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     at, t = _moments(fixes, seed, row, nth, step_s)
@@ -142,7 +142,7 @@ def _draws(seed: int, purpose: int, number: Int, nth: Int) -> Float:
     return hashed(seed, np.full(len(number), purpose), number, nth)
 
 
-def _poisson(uniform: Float, mean: float) -> Int:
+def poisson(uniform: Float, mean: float) -> Int:
     """Turn uniform numbers into Poisson ones by inversion."""
     if mean == 0:
         return np.zeros(len(uniform), dtype=np.int64)

@@ -4,6 +4,7 @@ import csv
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,7 @@ def test_requests_do_not_depend_on_which_objects_are_made_together(
 
 @pytest.mark.parametrize("mean", [0.3, 2.0, 50.0, 1000.0])
 def test_the_number_of_requests_is_poisson(mean: float) -> None:
-    count = _requests._poisson(_journeys.hashed(1, np.arange(50_000)), mean)
+    count = _requests.poisson(_journeys.hashed(1, np.arange(50_000)), mean)
     assert count.mean() == pytest.approx(mean, rel=0.03)
     assert count.var() == pytest.approx(mean, rel=0.05)
 
@@ -274,3 +275,47 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
     fixes, sent = scenario.made(np.arange(20))
     assert np.isfinite(fixes.xym).all()
     assert len(sent.number) > 10
+
+
+# --- phone records ----------------------------------------------------------------------------------------------------
+
+
+def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _journeys.Fixes]:
+    plan = Plan(objects=objects, instants=1440, start_s=1_767_571_200, calls_per_day=30, **options)  # midnight
+    scenario = Scenario.of(plan, plan.network())
+    every = replace(plan, calls_per_day=None)
+    walked, _ = Scenario(every, scenario.network, scenario.districts, scenario.routes).made(np.arange(objects))
+    return scenario, walked, scenario.made(np.arange(objects))[0]
+
+
+def test_calls_are_made_in_bursts_by_day_while_people_are_there() -> None:
+    _, walked, calls = a_day(400)
+    assert (np.diff(calls.offset) >= 1).all()
+    whole = np.diff(walked.offset) == 1440
+    assert 24 < np.diff(calls.offset)[whole].mean() < 36
+    owner = np.repeat(np.arange(400), np.diff(calls.offset))
+    there = {(o, t) for o, t in zip(np.repeat(np.arange(400), np.diff(walked.offset)), walked.xym[:, 2], strict=True)}
+    assert there.issuperset(zip(owner, calls.xym[:, 2], strict=True))
+    hours = np.bincount((calls.xym[:, 2] // 3600 % 24).astype(int), minlength=24)
+    assert hours[2:5].sum() * 20 < hours[16:19].sum()
+    same = np.diff(owner) == 0
+    assert (np.diff(calls.xym[:, 2])[same] > 0).all()
+    assert (np.diff(calls.xym[:, 2])[same] == 60).mean() > 0.5
+
+
+def test_calls_are_placed_at_the_nearest_of_a_few_towers() -> None:
+    _, walked, calls = a_day(100)
+    towers = np.unique(calls.xym[:, :2], axis=0)
+    assert 5 < len(towers) < 40
+    where = {(o, t): xy for o, t, *xy in zip(np.repeat(np.arange(100), np.diff(walked.offset)), walked.xym[:, 2],
+                                             walked.xym[:, 0], walked.xym[:, 1], strict=True)}  # fmt: skip
+    owner = np.repeat(np.arange(100), np.diff(calls.offset))
+    true = np.array([where[o, t] for o, t in zip(owner, calls.xym[:, 2], strict=True)])
+    nearest = towers[np.argmin(((true[:, None] - towers) ** 2).sum(axis=2), axis=1)]
+    assert np.array_equal(nearest, calls.xym[:, :2])
+
+
+def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> None:
+    scenario, _, calls = a_day(50)
+    alone = scenario.made(np.array([17]))[0]
+    assert np.array_equal(alone.xym, calls.xym[calls.offset[17] : calls.offset[18]])

@@ -1,7 +1,7 @@
 """Mobile-phone trajectories: no knowledge of some time of a person's movements identifies them or reveals much more.
 
-Decides whose samples are merged with whose, epoch by epoch, so that an adversary who followed a person for `tau_s` finds
-k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true sample of
+Decides whose samples are merged with whose, epoch by epoch, so that an adversary who followed a person for `tau_s`
+finds k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true sample of
 each trajectory merged in it, and those of one record do not overlap in time.
 
 Gramaglia, Fiore, Tarable, Banchs: Preserving Mobile Subscriber Privacy in Open Datasets of Spatiotemporal Trajectories
@@ -101,16 +101,16 @@ METHOD = Method(
     module=__name__,
     summary="phone records and other irregular trajectories: time and place generalised until k records fit",
     guarantee=(
-        "An adversary who followed a person for as long as tau_s, and knows all of their positions then, finds at least "
-        "k records that fit, and learns no more than leak_s of the movements before or after; of k-merge and glove: an "
-        "adversary who knows a whole trajectory finds at least k people with the same record."
+        "An adversary who followed a person for as long as tau_s, and knows all of their positions then, finds at "
+        "least k records that fit, and learns no more than leak_s of the movements before or after; of k-merge and "
+        "glove: an adversary who knows a whole trajectory finds at least k people with the same record."
     ),
     adversary=(
         "A reader who has followed a person for some time, and asks which record is theirs and where else they were."
     ),
     row_meaning=(
-        "Each row is one person, or of k-merge and glove each of a group of people, seen somewhere in this region at some "
-        "time of this period, at least once."
+        "Each row is one person, or with k-merge and glove each of a group of people, seen somewhere in this region at "
+        "some time of this period, at least once."
     ),
     left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
     paper=(
