@@ -1,0 +1,294 @@
+"""From trajectories to rows: which samples are merged in which records, and what is published of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dbanon.cloaks import Cloaks, Hiding, by_hour
+from dbanon.errors import InfeasibleError, ParameterError
+from dbanon.methods.kernels import align
+from dbanon.methods.kernels.considered import considered
+from dbanon.methods.kernels.order import run_order
+from dbanon.methods.kte import Parameters, _glove, _groups, _hide, _k_merge, _static, _w4m
+from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.trajectory import Int, Trajectories
+
+LEVELS = {"2h-4km": (7200, 4000.0), "4h-10km": (14400, 10_000.0), "8h-20km": (28_800, 20_000.0)}
+"""Slot and cell of each level of static generalisation."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Published:
+    """What an algorithm publishes.
+
+    Attributes
+    ----------
+    record : int64[s]
+        Index of the record of each subject, -1 for those without.
+    merged : Merged
+        By record.
+    crowd, subjects : int64[R]
+    suppressed : mapping
+        As `Cloaks.suppressed`.
+    hiding : Hiding, optional
+    metrics : mapping
+        What only the algorithm knows.
+    """
+
+    record: Int
+    merged: Merged
+    crowd: Int
+    subjects: Int
+    suppressed: Mapping[str, Any]
+    hiding: Hiding | None = None
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str) -> Cloaks:
+    """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
+    _demand_multiples(params, data, algorithm)
+    rank = run_order(data, rng)
+    data = considered("kte", data, params.since, params.until)
+    align.demand_sane_times(data)
+    if data.subjects < params.k:
+        raise InfeasibleError(
+            f"A run of kte must have at least k = {params.k} subjects with fixes. Got {data.subjects}; choose a lower k."
+        )
+    known = samples(data, params.grid_s, params.grid_m)
+    found = ALGORITHMS[algorithm](known, params, rank, rng)
+    if not len(found.merged.first):
+        raise InfeasibleError(
+            f"A run of kte must leave somebody to publish. With {algorithm} and k = {params.k} all of the "
+            f"{data.subjects} subjects are left out; choose a lower k, or a shorter tau_s."
+        )
+    return _cloaks(data, known, found)
+
+
+def prepare(params: Parameters, algorithm: str) -> None:
+    """Publish a dozen made-up people: what is compiled is what a run needs, for its types."""
+    people, fixes = 12, 8
+    data = Trajectories(
+        trajectory_id=np.arange(people),
+        subject=np.arange(people),
+        offset=np.arange(people + 1) * fixes,
+        t=np.tile(np.arange(fixes) * 60.0, people) + np.repeat(np.arange(people) * 7.0, fixes),
+        x=np.repeat(np.arange(people) * 30.0, fixes),
+        y=np.tile(np.arange(fixes) * 20.0, people),
+        srid=0,
+        grid_m=1.0,
+        grid_s=1,
+    )
+    few = dataclasses.replace(
+        params, k=2, tau_s=600, leak_s=600, grid_s=60, grid_m=100.0, clusters=None, since=None, until=None
+    )
+    publish(data, few, np.random.default_rng(0), algorithm)
+
+
+def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) -> None:
+    """Raise `ParameterError` where a grid or time is not a multiple of the one that it is counted in."""
+    demanded: list[tuple[str, float, str, float]] = [("grid_s", params.grid_s, "the dataset's grid_s", data.grid_s)]
+    demanded += [("grid_m", params.grid_m, "the dataset's grid_m", data.grid_m)]
+    if algorithm == "kte-hide":
+        demanded += [("leak_s", params.leak_s, "grid_s", params.grid_s), ("tau_s", params.tau_s, "leak_s", params.leak_s)]
+    if algorithm == "static":
+        slot, cell = LEVELS[params.level]
+        demanded += [("level", slot, "grid_s", params.grid_s), ("level", cell, "grid_m", params.grid_m)]
+    for name in ("since", "until"):
+        given = getattr(params, name)
+        demanded += [(name, given, "grid_s", params.grid_s)] if given is not None else []
+    for name, value, what, unit in demanded:
+        times = round(value / unit)
+        if abs(value / unit - times) > 1e-9 or (times < 1 and name not in ("since", "until")):
+            raise ParameterError(
+                f"The '{name}' parameter of kte must be a multiple of {what}, {unit:g}. Got {value:g} instead."
+            )
+
+
+# ---- algorithms ------------------------------------------------------------------------------------------------------
+
+
+def _merged_groups(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
+    group = _groups.group(known, params.k, rank, rng, improve=params.improve)
+    order = np.argsort(group, kind="stable")
+    order = order[group[order] >= 0]
+    offset = np.searchsorted(group[order], np.arange(group.max(initial=-1) + 2))
+    merged = _k_merge.merge(known, offset, known.offset[:-1][order], known.offset[1:][order])
+    return _of_groups(known, group, merged)
+
+
+def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random.Generator) -> _Published:
+    return _of_groups(known, *_glove.glove(known, params.k, rank))
+
+
+def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> _Published:
+    group, merged, success = _static.static(known, params.k, *LEVELS[params.level])
+    return _of_groups(known, group, merged, success_percent=100 * success)
+
+
+def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> _Published:
+    """Publish one record a group."""
+    crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
+    lost = np.diff(known.offset)[group < 0]
+    people, out = len(group), len(lost)
+    suppressed = {
+        "samples": {"few_alike": int(lost.sum())},
+        "subjects": {"few_alike": out},
+        "by_hour": by_hour(_first_s(known), np.array([people]), np.array([people - out]), {"few_alike": np.array([out])}),
+    }
+    return _Published(
+        record=group, merged=merged, crowd=crowd, subjects=crowd, suppressed=suppressed, metrics=metrics
+    )
+
+
+def _first_s(known: Samples) -> Int:
+    return np.array([known.slot.min()]) * known.grid_s
+
+
+def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
+    group, edited = _w4m.w4m(known, params.k, params.delta_m, rank, rng)
+    published = np.flatnonzero(np.diff(edited.rows.offset) > 0)
+    published = published[np.argsort(rank[known.subject[published]])]
+    record = np.full(len(group), -1, np.int64)
+    record[published] = np.arange(len(published))
+    size = np.bincount(group[group >= 0], minlength=1)
+    people, out = len(group), len(group) - len(published)
+    suppressed = {
+        "samples": {
+            "few_alike": int(np.diff(known.offset)[record < 0].sum()),
+            "deleted": int(edited.deleted[record >= 0].sum()),
+        },
+        "subjects": {"few_alike": out},
+        "by_hour": by_hour(_first_s(known), np.array([people]), np.array([people - out]), {"few_alike": np.array([out])}),
+    }
+    return _Published(
+        record=record,
+        merged=_taken(edited.rows, published),
+        crowd=size[group[published]],
+        subjects=np.ones(len(published), np.int64),
+        suppressed=suppressed,
+        metrics={f"samples_{name}": number for name, number in edited.counts.items()},
+    )
+
+
+def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
+    found = _hide.hide(known, params, rank, rng)
+    published = np.flatnonzero(np.diff(found.merged.offset) > 0)
+    published = published[np.argsort(rank[known.subject[published]])]
+    record = np.full(len(known.subject), -1, np.int64)
+    record[published] = np.arange(len(published))
+    order = np.lexsort((found.start_s, record[found.owner]))
+    sets, others = _taken_sets(found.other_offset, record[found.other] + 1, order)
+    hiding = Hiding(
+        record=record[found.owner][order] + 1,
+        offset=sets,
+        other=others,
+        start=found.start_s[order],
+        end=found.end_s[order],
+    )
+    return _Published(
+        record=record,
+        merged=_taken(found.merged, published),
+        crowd=np.full(len(published), params.k),
+        subjects=np.ones(len(published), np.int64),
+        suppressed=_suppressed(found, record, params.leak_s),
+        hiding=hiding,
+    )
+
+
+def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
+    """Count samples and people left out by reason, and people by epoch."""
+    length = found.run_end - found.run_begin
+    first = int(found.run_epoch.min())
+    epochs = int(found.run_epoch.max()) - first + 1
+    kept, epoch = found.kept, found.run_epoch - first
+    out = {name: ~kept & (found.reason == number) for number, name in enumerate(_hide.REASONS)}
+    silent = record < 0
+    # A subject of whom nothing is published counts under the reason for its first samples.
+    begin = np.searchsorted(found.run_subject, np.flatnonzero(silent))
+    return {
+        "samples": {name: int(length[which].sum()) for name, which in out.items()},
+        "subjects": {name: int(which[begin].sum()) for name, which in out.items()},
+        "by_hour": by_hour(
+            (first + np.arange(epochs)) * leak_s,
+            np.bincount(epoch, minlength=epochs),
+            np.bincount(epoch[kept], minlength=epochs),
+            {name: np.bincount(epoch[which], minlength=epochs) for name, which in out.items()},
+        ),
+    }
+
+
+ALGORITHMS = {
+    "kte-hide": _hidden_people,
+    "k-merge": _merged_groups,
+    "glove": _glove_groups,
+    "static": _static_groups,
+    "w4m": _w4m_people,
+}
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _taken(merged: Merged, records: Int) -> Merged:
+    """Put records in another order, or leave some out."""
+    offset, rows = _taken_sets(merged.offset, np.arange(len(merged.first)), records)
+    return Merged(offset=offset, first=merged.first[rows], last=merged.last[rows], box=merged.box[rows])
+
+
+def _taken_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
+    """Put the parts of a ragged array in another order, or leave some out."""
+    length = np.diff(offset)[order]
+    ends = np.concatenate([[0], np.cumsum(length)])
+    at = np.repeat(offset[:-1][order] - ends[:-1], length) + np.arange(ends[-1])
+    return ends, values[at]
+
+
+def _cloaks(data: Trajectories, known: Samples, found: _Published) -> Cloaks:
+    """Make rows of what is published."""
+    merged = found.merged
+    row = np.repeat(np.arange(len(merged.offset) - 1), np.diff(merged.offset))
+    own = np.full(int(data.subject.max()) + 1, -1, np.int64)
+    own[known.subject] = found.record
+    record, trajectory = own[data.subject], data.trajectory_id
+    order = np.lexsort((trajectory, record))
+    order = order[record[order] >= 0]
+    box = merged.box + np.array([0, 0, 1, 1])
+    return Cloaks.of_rows(
+        record_id=row + 1,
+        start=merged.first * known.grid_s,
+        end=(merged.last + 1) * known.grid_s,
+        bounds=box * known.grid_m,
+        crowd=found.crowd[row],
+        subjects=found.subjects[row],
+        member_record=record[order] + 1,
+        member_trajectory=trajectory[order],
+        hiding=found.hiding,
+        suppressed=found.suppressed,
+        metrics=_metrics(known, found, box) | dict(found.metrics),
+    )
+
+
+def _metrics(known: Samples, found: _Published, box: Int) -> dict[str, float]:
+    """Measure the granularity of rows (space: the sum of both spans, as in the paper), and what is left out."""
+    wide, high = (box[:, 2:] - box[:, :2]).T * known.grid_m
+    long_s = (found.merged.last - found.merged.first + 1) * known.grid_s
+    lost = sum(found.suppressed["samples"].values())
+    return {
+        "records": len(found.merged.offset) - 1,
+        "rows": len(box),
+        "samples": len(known.slot),
+        "suppressed_percent": 100 * lost / len(known.slot),
+        **_spread("space_m", wide + high),
+        **_spread("time_s", long_s),
+        "median_cloak_side_m": float(np.median(np.sqrt(wide * high))),
+        "median_diagonal_m": float(np.median(np.hypot(wide, high))),
+    }
+
+
+def _spread(name: str, values: Any) -> dict[str, float]:
+    quarter, half, three = np.quantile(values, [0.25, 0.5, 0.75])
+    figures = {"mean": values.mean(), "quarter": quarter, "median": half, "three_quarters": three}
+    return {f"{name}_{figure}": float(value) for figure, value in figures.items()}
