@@ -4,7 +4,7 @@ Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity, INFOCOM 2017. An i
 a partition is a list of lists of (input, slot, x, y), in order of time.
 """
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 
 def span(values):
@@ -28,7 +28,7 @@ def partitions(inputs):
             edges = [slots[0], *chosen, slots[-1] + 1]
             parts = [
                 [(number, t, x, y) for t, number, x, y in every if low <= t < high]
-                for low, high in zip(edges[:-1], edges[1:], strict=True)
+                for low, high in pairwise(edges)
             ]
             if all(len({number for number, *_ in part}) == len(inputs) for part in parts):
                 yield parts

@@ -12,8 +12,8 @@ cut in two if and only if i <= c(c(j) - 1); so a stretch of the optimum that end
 c(c(j) - 1) < i <= c(j). Its box is that of rows i to c(j), which grows as i falls, joined to that of rows c(j) to j,
 which grows as j rises while c(j) stays: neither is computed twice, and a row is in at most k of either.
 
-That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one input. Long
-ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests) is a
+That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one
+input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests) is a
 minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before it,
 with the box of its last start and the time from it, is no better than the best.
 """
@@ -74,8 +74,8 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     number = np.zeros(tasks, np.int64)
 
     def task(low: int, high: int) -> None:
-        scratch = _scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _merge(samples.slot, samples.x, samples.y, offset, begin, end, low, high, room, *scratch, rows, number)
+        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _merge(samples.slot, samples.x, samples.y, offset, begin, end, low, high, room, *room_here, rows, number)
 
     _shares.share(_work(offset, lengths), task, _LEAST)
     # Each task wrote its rows at the end of its room.
@@ -94,8 +94,8 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
     cost = np.empty(len(offset) - 1, np.int64)
 
     def task(low: int, high: int) -> None:
-        scratch = _scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *scratch, cost)
+        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room_here, cost)
 
     _shares.share(_work(offset, lengths), task, _LEAST)
     return cost
@@ -123,7 +123,7 @@ def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: 
     cost = np.empty(len(work))
 
     def task(low: int, high: int) -> None:
-        rows, reach, blocks, _ = _scratch(int(work[low:high].max()), 0)
+        rows, reach, blocks, _ = scratch(int(work[low:high].max()), 0)
         part = slice(low, high)
         _pair_costs(
             samples.slot, samples.x, samples.y, begin_a[part], end_a[part], begin_b[part], end_b[part], rows, reach,
@@ -143,7 +143,7 @@ def _largest(offset: Int, lengths: Int, low: int, high: int) -> int:
     return int(np.add.reduceat(lengths[: offset[high]], offset[low:high]).max())
 
 
-def _scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
+def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
     """Room for the rows of a task, boxes of its starts, blocks of them, and where each input is."""
     return (
         np.empty((rows, _COLUMNS), np.int64),
@@ -162,7 +162,7 @@ def _merge(
         n = _rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
-        _cut(rows, n, reach, blocks)
+        cut(rows, n, reach, blocks)
         at, j = room[task + 1], n - 1
         while j >= 0:
             i = rows[j, _START]
@@ -185,7 +185,7 @@ def _costs(
         n = _rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
-        cost[task] = _cut(rows, n, reach, blocks)
+        cost[task] = cut(rows, n, reach, blocks)
 
 
 @_kernel
@@ -194,12 +194,12 @@ def _pair_costs(
     cost: Any,
 ) -> None:  # fmt: skip
     for pair in range(len(cost)):
-        n = _rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
-        cost[pair] = _cut(rows, n, reach, blocks)
+        n = rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
+        cost[pair] = cut(rows, n, reach, blocks)
 
 
 @_kernel
-def _rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
+def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
     """Write slot, box and c(j) of the rows of two inputs; their number. The same as `_rows_of`, in half the time."""
     n, last_a, last_b = 0, -1, -1
     while a < end_a or b < end_b:
@@ -257,12 +257,13 @@ def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows:
 
 
 @_kernel
-def _cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
+def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     """Write the least cost up to every row and the start of its last stretch; the cost of all.
 
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
-    first, c, before, low, hint, width = n, -1, -1, 0, 0, _BLOCK
+    first: Any = n
+    c, before, low, hint, width = -1, -1, 0, 0, _BLOCK
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
     for j in range(n):
         row = rows[j]

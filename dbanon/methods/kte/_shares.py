@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 from numba import config
@@ -40,5 +41,5 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
     cuts = np.unique(np.concatenate([[0], cuts, [n]]))
     with ThreadPoolExecutor(count()) as pool:
-        for future in [pool.submit(task, int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]:
+        for future in [pool.submit(task, int(a), int(b)) for a, b in pairwise(cuts)]:
             future.result()
