@@ -1,0 +1,367 @@
+"""k-merge: the optimal generalisation of trajectories into one.
+
+Of all ways to cut the samples of the inputs, in order of time, into stretches that each hold a sample of every input,
+it finds the one of the least cost: the sum, over the stretches, of slots spanned times (columns + rows of cells
+spanned). Samples of one slot are never parted.
+
+Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of Spatiotemporal
+Trajectory Data, INFOCOM 2017, Algorithm 1. Departures: that algorithm parts samples of equal time; and it stops at the
+first stretch that could be cut in two, which is put here as follows. A row is a slot in which there is a sample, with
+the box of all its samples. Let c(j) be the last row i for which the rows i to j hold every input. Rows i to j can be
+cut in two if and only if i <= c(c(j) - 1); so a stretch of the optimum that ends with row j starts with a row i,
+c(c(j) - 1) < i <= c(j). Its box is that of rows i to c(j), which grows as i falls, joined to that of rows c(j) to j,
+which grows as j rises while c(j) stays: neither is computed twice, and a row is in at most k of either.
+
+That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one
+input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests) is a
+minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before it,
+with the box of its last start and the time from it, is no better than the best.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.methods.kte import _shares
+from dbanon.methods.kte._samples import Merged, Samples
+from dbanon.trajectory import Float, Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+_FAR = np.int64(2**62)
+_LEAST = 1 << 14  # samples worth a thread
+_BLOCK = 32  # starts
+
+# Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
+_T, _X0, _Y0, _X1, _Y1, _C, _COST, _START = range(8)
+_COLUMNS = 8
+# Of blocks of starts: least cost before one of them; for which sum of spans the next two hold (0: none); the least
+# over starts of (cost before - spans * slot), and the start that has it.
+_BEFORE, _SPANS, _LINE, _BY = range(4)
+
+
+def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
+    """Merge trajectories optimally, for many tasks.
+
+    Parameters
+    ----------
+    samples : Samples
+    offset : int64[g + 1]
+        Inputs of task i are those from ``offset[i]`` to ``offset[i + 1]``, at least one.
+    begin, end : int64[j]
+        Input j is the samples from ``begin[j]`` to ``end[j]``, at least one, of one subject.
+
+    Returns
+    -------
+    Merged
+        One record a task. Of equally cheap ones that whose stretches start latest, decided from the last to the first;
+        the order of inputs does not matter. A task of one input gives its samples slot by slot.
+
+    Notes
+    -----
+    O(k m) time for k inputs of m samples where inputs alternate; for runs of L rows of one input, O(L) more a row at
+    worst, divided by the length of a block. 100 bytes a sample of the largest task and thread.
+    """
+    offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
+    lengths = end - begin
+    tasks = len(offset) - 1
+    # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.
+    room = np.concatenate([[0], np.cumsum(np.minimum.reduceat(lengths, offset[:-1]))]) if tasks else np.zeros(1, int)
+    rows = np.empty((int(room[-1]), 6), np.int64)
+    number = np.zeros(tasks, np.int64)
+
+    def task(low: int, high: int) -> None:
+        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _merge(samples.slot, samples.x, samples.y, offset, begin, end, low, high, room, *room_here, rows, number)
+
+    _shares.share(_work(offset, lengths), task, _LEAST)
+    # Each task wrote its rows at the end of its room.
+    kept = np.repeat(room[1:] - np.cumsum(number), number) + np.arange(number.sum())
+    rows = rows[kept]
+    box = np.ascontiguousarray(rows[:, 2:])
+    return Merged(
+        offset=np.concatenate([[0], np.cumsum(number)]), first=rows[:, 0].copy(), last=rows[:, 1].copy(), box=box
+    )
+
+
+def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
+    """Cost of what `merge` gives for each task, without its rows: int64[g]."""
+    offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
+    lengths = end - begin
+    cost = np.empty(len(offset) - 1, np.int64)
+
+    def task(low: int, high: int) -> None:
+        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room_here, cost)
+
+    _shares.share(_work(offset, lengths), task, _LEAST)
+    return cost
+
+
+def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: Int) -> Float:
+    """Cost of the optimal merge of many pairs of trajectories.
+
+    Parameters
+    ----------
+    samples : Samples
+    begin_a, end_a, begin_b, end_b : int64[p]
+        Pair i is the samples from ``begin_a[i]`` to ``end_a[i]`` and those from ``begin_b[i]`` to ``end_b[i]``, at
+        least one each.
+
+    Returns
+    -------
+    float64[p]
+        In slots times cells: whole numbers. Which of a pair comes first does not matter.
+    """
+    begin_a, end_a, begin_b, end_b = (
+        np.ascontiguousarray(values, np.int64) for values in (begin_a, end_a, begin_b, end_b)
+    )
+    work = (end_a - begin_a) + (end_b - begin_b)
+    cost = np.empty(len(work))
+
+    def task(low: int, high: int) -> None:
+        rows, reach, blocks, _ = scratch(int(work[low:high].max()), 0)
+        part = slice(low, high)
+        _pair_costs(
+            samples.slot, samples.x, samples.y, begin_a[part], end_a[part], begin_b[part], end_b[part], rows, reach,
+            blocks, cost[part],
+        )  # fmt: skip
+
+    _shares.share(work, task, _LEAST)
+    return cost
+
+
+def _work(offset: Int, lengths: Int) -> Int:
+    """Samples of each task, times its inputs."""
+    return np.add.reduceat(lengths, offset[:-1]) * np.diff(offset) if len(offset) > 1 else lengths[:0]
+
+
+def _largest(offset: Int, lengths: Int, low: int, high: int) -> int:
+    return int(np.add.reduceat(lengths[: offset[high]], offset[low:high]).max())
+
+
+def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
+    """Room for the rows of a task, boxes of its starts, blocks of them, and where each input is."""
+    return (
+        np.empty((rows, _COLUMNS), np.int64),
+        np.empty((rows, 4), np.int64),
+        np.empty((rows // _BLOCK + 1, 4), np.int64),
+        np.empty((inputs, 2), np.int64),
+    )
+
+
+@_kernel
+def _merge(
+    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, room: Any, rows: Any, reach: Any,
+    blocks: Any, inputs: Any, merged: Any, number: Any,
+) -> None:  # fmt: skip
+    for task in range(low, high):
+        n = _rows_of(
+            slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
+        )
+        cut(rows, n, reach, blocks)
+        at, j = room[task + 1], n - 1
+        while j >= 0:
+            i = rows[j, _START]
+            at -= 1
+            merged[at, 0], merged[at, 1] = rows[i, _T], rows[j, _T]
+            merged[at, 2], merged[at, 3], merged[at, 4], merged[at, 5] = _FAR, _FAR, -_FAR, -_FAR
+            for row in range(i, j + 1):
+                merged[at, 2], merged[at, 3] = min(merged[at, 2], rows[row, _X0]), min(merged[at, 3], rows[row, _Y0])
+                merged[at, 4], merged[at, 5] = max(merged[at, 4], rows[row, _X1]), max(merged[at, 5], rows[row, _Y1])
+            j = i - 1
+        number[task] = room[task + 1] - at
+
+
+@_kernel
+def _costs(
+    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, rows: Any, reach: Any,
+    blocks: Any, inputs: Any, cost: Any,
+) -> None:  # fmt: skip
+    for task in range(low, high):
+        n = _rows_of(
+            slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
+        )
+        cost[task] = cut(rows, n, reach, blocks)
+
+
+@_kernel
+def _pair_costs(
+    slot: Any, x: Any, y: Any, begin_a: Any, end_a: Any, begin_b: Any, end_b: Any, rows: Any, reach: Any, blocks: Any,
+    cost: Any,
+) -> None:  # fmt: skip
+    for pair in range(len(cost)):
+        n = rows_of_two(slot, x, y, begin_a[pair], end_a[pair], begin_b[pair], end_b[pair], rows)
+        cost[pair] = cut(rows, n, reach, blocks)
+
+
+@_kernel
+def rows_of_two(slot: Any, x: Any, y: Any, a: Any, end_a: Any, b: Any, end_b: Any, rows: Any) -> Any:
+    """Write slot, box and c(j) of the rows of two inputs; their number. The same as `_rows_of`, in half the time."""
+    n, last_a, last_b = 0, -1, -1
+    while a < end_a or b < end_b:
+        t_a = slot[a] if a < end_a else _FAR
+        t_b = slot[b] if b < end_b else _FAR
+        t = min(t_a, t_b)
+        x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+        if t_a == t:
+            last_a = n
+            while a < end_a and slot[a] == t:
+                x0, y0, x1, y1 = min(x0, x[a]), min(y0, y[a]), max(x1, x[a]), max(y1, y[a])
+                a += 1
+        if t_b == t:
+            last_b = n
+            while b < end_b and slot[b] == t:
+                x0, y0, x1, y1 = min(x0, x[b]), min(y0, y[b]), max(x1, x[b]), max(y1, y[b])
+                b += 1
+        row = rows[n]
+        row[_T], row[_X0], row[_Y0], row[_X1], row[_Y1], row[_C] = t, x0, y0, x1, y1, min(last_a, last_b)
+        n += 1
+    return n
+
+
+@_kernel
+def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows: Any) -> Any:
+    """Write slot, box and c(j) of the rows of any number of inputs; their number.
+
+    `inputs` is, of each input, its next sample and the last row it is in.
+    """
+    k, n = len(begin), 0
+    t = _FAR
+    for i in range(k):
+        inputs[i, 0], inputs[i, 1] = begin[i], -1
+        t = min(t, slot[begin[i]])
+    while t < _FAR:
+        x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+        later, complete = _FAR, n
+        for i in range(k):
+            at = inputs[i, 0]
+            if at < end[i]:
+                if slot[at] == t:
+                    inputs[i, 1] = n
+                    while at < end[i] and slot[at] == t:
+                        x0, y0, x1, y1 = min(x0, x[at]), min(y0, y[at]), max(x1, x[at]), max(y1, y[at])
+                        at += 1
+                    inputs[i, 0] = at
+                if at < end[i]:
+                    later = min(later, slot[at])
+            complete = min(complete, inputs[i, 1])
+        row = rows[n]
+        row[_T], row[_X0], row[_Y0], row[_X1], row[_Y1], row[_C] = t, x0, y0, x1, y1, complete
+        n += 1
+        t = later
+    return n
+
+
+@_kernel
+def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
+    """Write the least cost up to every row and the start of its last stretch; the cost of all.
+
+    Rows before the first that has every input behind it end no stretch: their cost is never read.
+    """
+    first: Any = n
+    c, before, low, hint, width = -1, -1, 0, 0, _BLOCK
+    x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
+    for j in range(n):
+        row = rows[j]
+        if row[_C] < 0:
+            continue
+        first = min(first, j)
+        if row[_C] == c:
+            x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
+        else:
+            c = row[_C]
+            x0, y0, x1, y1 = _bound(rows, c, j)
+            before = rows[c - 1, _C] if c > 0 else -1
+            low = max(before, first) + 1  # the least start, where rows can be cut before c
+            hint, width = c, max(_BLOCK, np.int64(np.sqrt(c - low)) // 4)
+            if before < 0:
+                reach[0, 0], reach[0, 1], reach[0, 2], reach[0, 3] = _bound(rows, 0, c)
+            elif c - low >= 2 * _BLOCK:
+                _block(rows, low, c, width, reach, blocks)
+        after = row[_T] + 1
+        if before < 0:
+            # No complete stretch ends before c: all rows up to j are one.
+            row[_START] = 0
+            row[_COST] = (after - rows[0, _T]) * _spans(reach[0], x0, y0, x1, y1)
+        elif c - low >= 2 * _BLOCK:
+            hint = _search(rows, low, c, width, after, x0, y0, x1, y1, hint, reach, blocks, row)
+        else:
+            best, start = _FAR, c
+            a0, b0, a1, b1 = x0, y0, x1, y1
+            for i in range(c, low - 1, -1):
+                other = rows[i]
+                a0, b0, a1, b1 = min(a0, other[_X0]), min(b0, other[_Y0]), max(a1, other[_X1]), max(b1, other[_Y1])
+                cost = rows[i - 1, _COST] + (after - other[_T]) * (a1 - a0 + b1 - b0 + 2)
+                if cost < best:
+                    best, start = cost, i
+            row[_COST], row[_START] = best, start
+    return rows[n - 1, _COST]
+
+
+@_kernel
+def _bound(rows: Any, i: Any, j: Any) -> Any:
+    x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+    for at in range(i, j + 1):
+        row = rows[at]
+        x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
+    return x0, y0, x1, y1
+
+
+@_kernel
+def _spans(box: Any, x0: Any, y0: Any, x1: Any, y1: Any) -> Any:
+    """Columns and rows of cells of a box joined to another."""
+    return max(box[2], x1) - min(box[0], x0) + max(box[3], y1) - min(box[1], y0) + 2
+
+
+@_kernel
+def _block(rows: Any, low: Any, c: Any, width: Any, reach: Any, blocks: Any) -> None:
+    """Write the box of rows i to c for every start i, and cut starts into blocks, from c down."""
+    x0, y0, x1, y1 = _FAR, _FAR, -_FAR, -_FAR
+    for i in range(c, low - 1, -1):
+        row = rows[i]
+        x0, y0, x1, y1 = min(x0, row[_X0]), min(y0, row[_Y0]), max(x1, row[_X1]), max(y1, row[_Y1])
+        reach[i, 0], reach[i, 1], reach[i, 2], reach[i, 3] = x0, y0, x1, y1
+        block = (c - i) // width
+        if (c - i) % width == 0:
+            blocks[block, _BEFORE], blocks[block, _SPANS] = _FAR, 0
+        blocks[block, _BEFORE] = min(blocks[block, _BEFORE], rows[i - 1, _COST])
+
+
+@_kernel
+def _search(
+    rows: Any, low: Any, c: Any, width: Any, after: Any, x0: Any, y0: Any, x1: Any, y1: Any, hint: Any, reach: Any,
+    blocks: Any, row: Any,
+) -> Any:  # fmt: skip
+    """Write the best of many starts for a row; return it."""
+    # Kept true: starts passed over cost at least `best`, or more than the start that was best for the row before.
+    bar = rows[hint - 1, _COST] + (after - rows[hint, _T]) * _spans(reach[hint], x0, y0, x1, y1)
+    best, start = _FAR, c
+    for block in range((c - low) // width + 1):
+        top = c - block * width
+        bottom = max(low, top - width + 1)
+        narrow = _spans(reach[top], x0, y0, x1, y1)
+        bound = blocks[block, _BEFORE] + (after - rows[top, _T]) * narrow
+        if bound > bar or bound >= best:
+            continue
+        if _spans(reach[bottom], x0, y0, x1, y1) == narrow:
+            if blocks[block, _SPANS] != narrow:
+                line, by = _FAR, top
+                for i in range(top, bottom - 1, -1):
+                    value = rows[i - 1, _COST] - narrow * rows[i, _T]
+                    if value < line:
+                        line, by = value, i
+                blocks[block, _SPANS], blocks[block, _LINE], blocks[block, _BY] = narrow, line, by
+            cost = blocks[block, _LINE] + after * narrow
+            if cost < best:
+                best, start = cost, blocks[block, _BY]
+            continue
+        for i in range(top, bottom - 1, -1):
+            cost = rows[i - 1, _COST] + (after - rows[i, _T]) * _spans(reach[i], x0, y0, x1, y1)
+            if cost < best:
+                best, start = cost, i
+    row[_COST], row[_START] = best, start
+    return start

@@ -1,0 +1,118 @@
+"""Costs of merging two subjects, computed once: all of them where they are few, else those that are asked for."""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte._samples import Samples
+from dbanon.trajectory import Float, Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+ALL = 1_500  # subjects up to which all pairs are tabulated,
+ALL_SAMPLES = 10**9  # where merging them all reads no more samples than this
+_SLOTS = 128  # of the table of remembered costs, for each subject
+
+
+class Pairs(NamedTuple):
+    """What kernels need to cost a pair. Subjects are numbered in the run's order.
+
+    `all` is a matrix, or has no entry; `keys` and `values` are a table by open addressing, keys -1 where it is free.
+    """
+
+    all: Float  # [n, n] or [0, 0]
+    keys: Int
+    values: Float
+    slot: Int
+    x: Int
+    y: Int
+    begin: Int  # [n] samples of each subject
+    end: Int
+    rows: Int
+    reach: Int
+    blocks: Int
+
+
+def pairs(samples: Samples, order: Int) -> Pairs:
+    """Make them for subjects at some positions, in the order that decides between equals."""
+    n = len(order)
+    begin, end = samples.offset[:-1][order], samples.offset[1:][order]
+    lengths = np.sort(end - begin)
+    tabulated = n <= ALL and (n - 1) * int(lengths.sum()) <= ALL_SAMPLES
+    size = 1 if tabulated else 1 << int(n * _SLOTS - 1).bit_length()
+    rows, reach, blocks, _ = _k_merge.scratch(int(lengths[-2:].sum()), 0)
+    made = Pairs(
+        all=np.empty((0, 0)), keys=np.full(size, -1), values=np.empty(size), slot=samples.slot, x=samples.x,
+        y=samples.y, begin=begin, end=end, rows=rows, reach=reach, blocks=blocks,
+    )  # fmt: skip
+    if not tabulated:
+        return made
+    a, b = np.triu_indices(n, 1)
+    matrix = np.zeros((n, n))
+    matrix[a, b] = _k_merge.pair_costs(samples, begin[a], end[a], begin[b], end[b])
+    matrix += matrix.T
+    return made._replace(all=matrix)
+
+
+def look_up(samples: Samples, table: Pairs, a: Int, b: Int) -> Float:
+    """Cost of pairs (a[i], b[i]); what is not known is computed on all threads and remembered."""
+    if len(table.all):
+        return np.asarray(table.all[a, b], np.float64)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    key = np.unique(low * len(table.begin) + high)
+    found = np.empty(len(key))
+    _recall(table.keys, table.values, key, found)
+    new = key[np.isnan(found)]
+    first, second = new // len(table.begin), new % len(table.begin)
+    ends = (table.begin[first], table.end[first], table.begin[second], table.end[second])
+    found[np.isnan(found)] = cost = _k_merge.pair_costs(samples, *ends)
+    _remember_all(table.keys, table.values, new, cost)
+    return np.asarray(found[np.searchsorted(key, low * len(table.begin) + high)], np.float64)
+
+
+@_kernel
+def cost(table: Any, a: Any, b: Any) -> Any:
+    """Cost of a pair, computed here and remembered if it was not known."""
+    if len(table.all):
+        return table.all[a, b]
+    key = min(a, b) * len(table.begin) + max(a, b)
+    place = _place(table.keys, key)
+    if place >= 0 and table.keys[place] == key:
+        return table.values[place]
+    n = _k_merge.rows_of_two(
+        table.slot, table.x, table.y, table.begin[a], table.end[a], table.begin[b], table.end[b], table.rows
+    )
+    value = np.float64(_k_merge.cut(table.rows, n, table.reach, table.blocks))
+    if place >= 0:
+        table.keys[place], table.values[place] = key, value
+    return value
+
+
+@_kernel
+def _place(keys: Any, key: Any) -> Any:
+    """Where a key is or may be put; -1 where there is no room near its place."""
+    mask = np.uint64(len(keys) - 1)
+    # Fibonacci hashing: the high bits of a product with 2^64 / golden ratio.
+    at = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)
+    for step in range(64):
+        place = np.int64((at + np.uint64(step)) & mask)
+        if keys[place] in (-1, key):
+            return place
+    return np.int64(-1)
+
+
+@_kernel
+def _recall(keys: Any, values: Any, key: Any, found: Any) -> None:
+    for i in range(len(key)):
+        place = _place(keys, key[i])
+        found[i] = values[place] if place >= 0 and keys[place] == key[i] else np.nan
+
+
+@_kernel
+def _remember_all(keys: Any, values: Any, key: Any, cost: Any) -> None:
+    for i in range(len(key)):
+        place = _place(keys, key[i])
+        if place >= 0:
+            keys[place], values[place] = key[i], cost[i]

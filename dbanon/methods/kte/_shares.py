@@ -1,0 +1,45 @@
+"""Shares of work for threads; results do not depend on how many there are."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+from numba import config
+
+from dbanon.trajectory import Int
+
+_SHARES = 8  # a thread: so that none is left waiting for another's last
+
+
+def count() -> int:
+    """Give the number of threads Numba is configured to use (``NUMBA_NUM_THREADS``), by default one a core."""
+    return int(vars(config)["NUMBA_NUM_THREADS"])
+
+
+def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
+    """Call `task` with ranges of items that take about equal work, on all threads.
+
+    Parameters
+    ----------
+    work : int64[n]
+        How much each item takes.
+    task : callable
+        Does the items from the first number up to the second, releases the interpreter, and writes to places of theirs
+        alone.
+    least : int
+        Work below which a thread is not worth its while.
+    """
+    n = len(work)
+    if not n:
+        return
+    done = np.cumsum(work)
+    shares = int(min(n, count() * _SHARES, done[-1] // least + 1))
+    if shares == 1 or count() == 1:
+        task(0, n)
+        return
+    cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
+    cuts = np.unique(np.concatenate([[0], cuts, [n]]))
+    with ThreadPoolExecutor(count()) as pool:
+        for future in [pool.submit(task, int(a), int(b)) for a, b in pairwise(cuts)]:
+            future.result()
