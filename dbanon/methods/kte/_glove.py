@@ -109,8 +109,8 @@ class _Groups:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """What a slot and a cell of stretch are of the greatest that count."""
-        return self.samples.grid_s / LONGEST_S, self.samples.grid_m / FURTHEST_M
+        """What a slot and a cell of stretch cost."""
+        return _scale(self.samples)
 
     def pieces(self, one: int) -> Int:
         """First, last, x0, y0, x1, y1 of a group's generalised samples: int64[6, c]."""
@@ -135,10 +135,10 @@ class _Groups:
 
     def join_leftover(self, k: int) -> None:
         """Merge the last group below k, if there is one, with the group it costs least."""
-        for left in np.flatnonzero((self.size > 0) & (self.size < k)):
+        for left in np.flatnonzero((self.size > 0) & (self.size < k)).tolist():
             others = np.flatnonzero(self.size >= k)
             cost = self._row(left, others)
-            self._merge(left, others[np.lexsort((self.key[others], cost))[0]])
+            self._merge(left, int(others[np.lexsort((self.key[others], cost))[0]]))
 
     def _merge(self, a: int, b: int) -> int:
         """Merge two groups; returns the new one."""
@@ -165,7 +165,7 @@ class _Groups:
 
         with ThreadPoolExecutor(len(parts)) as pool:
             list(pool.map(work, parts))
-        return cost[0]
+        return np.asarray(cost[0])
 
     def _renew(self, one: int, among: Int) -> None:
         """Compute the row of a group again."""
@@ -200,6 +200,10 @@ def _blocks(s: int) -> Iterator[tuple[int, int]]:
         yield low, min(low + rows, s)
 
 
+def _scale(samples: Samples) -> tuple[float, float]:
+    return samples.grid_s / LONGEST_S / 2, samples.grid_m / FURTHEST_M / 2
+
+
 def merge_pieces(samples: Samples, a: Int, b: Int, members_a: Int, members_b: Int, *, a_first: bool) -> Int:
     """Merge the generalised samples of two groups into ones that do not overlap.
 
@@ -220,7 +224,7 @@ def merge_pieces(samples: Samples, a: Int, b: Int, members_a: Int, members_b: In
     """
     if b.shape[1] > a.shape[1] or (b.shape[1] == a.shape[1] and not a_first):
         a, b, members_a, members_b = b, a, members_b, members_a
-    by_slot, by_cell = samples.grid_s / LONGEST_S, samples.grid_m / FURTHEST_M
+    by_slot, by_cell = _scale(samples)
     matched = _match(a, len(members_a), b, len(members_b), by_slot, by_cell)
     everyone = np.concatenate([members_a, members_b])
     return np.asarray(_complete(_reshape(matched), samples.offset, samples.slot, everyone, by_slot, by_cell))
@@ -246,10 +250,13 @@ def _by_slot(offset: Any, slot: Any, x: Any, y: Any, order: Any, pool: Any, begi
 
 @_kernel
 def _in_time(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_slot: Any) -> Any:
-    """Half of min(phi_t / 8 h, 1): how far the periods of two samples are stretched to the common one."""
+    """Half of min(phi_t / 8 h, 1): how far the periods of two samples are stretched to the common one.
+
+    phi is the mean over all na + nb subjects, by which `by_slot` is divided.
+    """
     common = max(a[1, i], b[1, j]) - min(a[0, i], b[0, j])
     stretch = na * (common - (a[1, i] - a[0, i])) + nb * (common - (b[1, j] - b[0, j]))
-    return 0.5 * min(stretch / (na + nb) * by_slot, 1.0)
+    return min(stretch * by_slot, 0.5)
 
 
 @_kernel
@@ -257,7 +264,7 @@ def _in_space(a: Any, i: Any, na: Any, b: Any, j: Any, nb: Any, by_cell: Any) ->
     """Half of min(phi_s / 20 km, 1): how far the boxes are stretched, along x and along y together."""
     common = max(a[4, i], b[4, j]) - min(a[2, i], b[2, j]) + max(a[5, i], b[5, j]) - min(a[3, i], b[3, j])
     mine, theirs = a[4, i] - a[2, i] + a[5, i] - a[3, i], b[4, j] - b[2, j] + b[5, j] - b[3, j]
-    return 0.5 * min((na * (common - mine) + nb * (common - theirs)) / (na + nb) * by_cell, 1.0)
+    return min((na * (common - mine) + nb * (common - theirs)) * by_cell, 0.5)
 
 
 @_kernel
@@ -276,16 +283,16 @@ def _gap(low: Any, high: Any, other_low: Any, other_high: Any) -> Any:
 
 
 @_kernel
-def _bound_in_time(a: Any, i: Any, runs: Any, r: Any, by_slot: Any) -> Any:
+def _bound_in_time(a: Any, i: Any, runs: Any, r: Any, n: Any, by_slot: Any) -> Any:
     """No sample of the run costs less than this in time: both are stretched over the gap at least."""
-    return 0.5 * min(_gap(a[0, i], a[1, i], runs[0, r], runs[1, r]) * by_slot, 1.0)
+    return min(n * _gap(a[0, i], a[1, i], runs[0, r], runs[1, r]) * by_slot, 0.5)
 
 
 @_kernel
-def _bound_in_space(a: Any, i: Any, runs: Any, r: Any, by_cell: Any) -> Any:
+def _bound_in_space(a: Any, i: Any, runs: Any, r: Any, n: Any, by_cell: Any) -> Any:
     """No sample of the run costs less than this in space."""
     gap = _gap(a[2, i], a[4, i], runs[2, r], runs[4, r]) + _gap(a[3, i], a[5, i], runs[3, r], runs[5, r])
-    return 0.5 * min(gap * by_cell, 1.0)
+    return min(n * gap * by_cell, 0.5)
 
 
 @_kernel
@@ -304,7 +311,7 @@ def _within(
     a: Any, i: Any, na: Any, b: Any, nb: Any, runs: Any, r: Any, by_slot: Any, by_cell: Any, best: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Look at the samples of a run, unless none of them can be as cheap as the best."""
-    if _bound_in_time(a, i, runs, r, by_slot) + _bound_in_space(a, i, runs, r, by_cell) > best:
+    if _bound_in_time(a, i, runs, r, na + nb, by_slot) + _bound_in_space(a, i, runs, r, na + nb, by_cell) > best:
         return best, found
     for j in range(r * RUN, min((r + 1) * RUN, b.shape[1])):
         cost = _in_time(a, i, na, b, j, nb, by_slot) + _in_space(a, i, na, b, j, nb, by_cell)
@@ -324,11 +331,11 @@ def _cheapest(
     """
     best, found = _in_time(a, i, na, b, hint, nb, by_slot) + _in_space(a, i, na, b, hint, nb, by_cell), hint
     for r in range(near, runs.shape[1]):
-        if r > near and _bound_in_time(a, i, runs, r, by_slot) > best:
+        if r > near and _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
         best, found = _within(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
     for r in range(near - 1, -1, -1):
-        if _bound_in_time(a, i, runs, r, by_slot) > best:
+        if _bound_in_time(a, i, runs, r, na + nb, by_slot) > best:
             break
         best, found = _within(a, i, na, b, nb, runs, r, by_slot, by_cell, best, found)
     return best, found
@@ -337,6 +344,7 @@ def _cheapest(
 @_kernel
 def _stretch(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
     """Mean over the samples of a, the longer, of the least cost with one of b; also which of b each chose."""
+    by_slot, by_cell = by_slot / (na + nb), by_cell / (na + nb)
     runs, chosen = _runs(b), np.empty(a.shape[1], np.int64)
     total, near, hint = 0.0, 0, 0
     for i in range(a.shape[1]):
@@ -408,7 +416,7 @@ def _match(a: Any, na: Any, b: Any, nb: Any, by_slot: Any, by_cell: Any) -> Any:
         _stretch_to(into, chosen[i], a, i)
         taken[chosen[i]] = True
     merged = np.ascontiguousarray(into[:, taken])
-    grown = merged.copy()
+    grown, by_slot, by_cell = merged.copy(), by_slot / (na + nb + nb), by_cell / (na + nb + nb)
     for j in np.flatnonzero(~taken):
         best, found = np.inf, -1
         for m in range(merged.shape[1]):
@@ -450,6 +458,7 @@ def _holds_all(first: Any, last: Any, offset: Any, slot: Any, members: Any) -> A
 @_kernel
 def _complete(pieces: Any, offset: Any, slot: Any, members: Any, by_slot: Any, by_cell: Any) -> Any:
     """Merge every piece that holds no fix of a member with the neighbour it costs least, the earlier of equals."""
+    by_slot, by_cell = by_slot / 2, by_cell / 2
     done, p = 0, 0  # pieces [0, done) hold a fix of everyone; p is the next, and [p, ...) as they were
     while p < pieces.shape[1]:
         if _holds_all(pieces[0, p], pieces[1, p], offset, slot, members):
