@@ -163,7 +163,7 @@ class _Groups:
             out = cost[:, part[0] : part[-1] + 1]
             _stretches(self.pool, self.begin, self.end, self.size, self.key, *self.scale, one, others[part], out[0])
 
-        with ThreadPoolExecutor(len(parts)) as pool:
+        with ThreadPoolExecutor(max(1, len(parts))) as pool:
             list(pool.map(work, parts))
         return np.asarray(cost[0])
 
