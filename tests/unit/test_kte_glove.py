@@ -1,6 +1,7 @@
 """GLOVE: its formulas on hand-made samples, against a plain statement of it, and what holds of every group."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_groups_have_k_and_rows_cover_hold_everyone_and_never_overlap(k):
 
 
 def holds(rows, tracks):
-    assert all(a[1] < b[0] for a, b in zip(rows, rows[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in pairwise(rows))
     for track in tracks:
         within = [
             [s for s in track if first <= s[0] <= last and x0 <= s[1] <= x1 and y0 <= s[2] <= y1]

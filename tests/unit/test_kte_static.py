@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_success_groups_and_rows_are_those_of_a_plain_count(k):
             assert len(mine) >= k
             assert len(set(map(generalised, mine))) == 1
             rows = rows_of(merged, g)
-            assert all(a[1] < b[0] for a, b in zip(rows, rows[1:], strict=False))
+            assert all(a[1] < b[0] for a, b in pairwise(rows))
             for track in mine:
                 holds(rows, track)
 

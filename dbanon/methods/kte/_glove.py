@@ -94,8 +94,9 @@ class _Groups:
     def of(cls, samples: Samples, order: Int) -> "_Groups":
         """Make a group of every subject."""
         s = len(order)
-        # A merged group has no more pieces than the shorter of the two, which are gone: 2 m columns are enough.
-        pool = np.empty((6, 2 * len(samples.slot) + 1), np.int64)
+        # A merged group has no more pieces than the least any member had, for each holds a fix of all. So a group and
+        # all that it was made of have fewer, beyond those of its subjects, than these: 2 m columns are enough.
+        pool = np.empty((6, 2 * len(samples.slot)), np.int64)
         begin, end, size, key = (np.zeros(2 * s, np.int64) for _ in range(4))
         _by_slot(samples.offset, samples.slot, samples.x, samples.y, order, pool, begin, end)
         size[:s], key[:s] = 1, np.arange(s)
@@ -124,8 +125,8 @@ class _Groups:
     def merge_until(self, k: int) -> None:
         """Merge the cheapest pair of groups below k until there is at most one such group."""
         self._all_pairs()
-        # Kept true: of any pair of groups below k, the one that came later remembers the other, or k cheaper ones of
-        # which one is still below k; else its row is computed again. So the cheapest remembered pair is the cheapest.
+        # Kept true: of any pair of groups below k, the one that came later remembers the other, or only cheaper
+        # ones of which one is still below k; else its row is computed again. So the cheapest remembered pair is the cheapest.
         while len(below := np.flatnonzero((self.size > 0) & (self.size < k))) > 1:
             while (stale := _choose(below, self.size, k, self.key, self.cost, self.other))[0] < 0:
                 self._renew(stale[1], below)
