@@ -125,8 +125,8 @@ class _Groups:
     def merge_until(self, k: int) -> None:
         """Merge the cheapest pair of groups below k until there is at most one such group."""
         self._all_pairs()
-        # Kept true: of any pair of groups below k, the one that came later remembers the other, or only cheaper
-        # ones of which one is still below k; else its row is computed again. So the cheapest remembered pair is the cheapest.
+        # Kept true: of any pair of groups below k, the later one remembers the other, or a cheaper one that is
+        # below k; else its row is computed again. So the cheapest pair remembered is the cheapest of all.
         while len(below := np.flatnonzero((self.size > 0) & (self.size < k))) > 1:
             while (stale := _choose(below, self.size, k, self.key, self.cost, self.other))[0] < 0:
                 self._renew(stale[1], below)
