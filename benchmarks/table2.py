@@ -1,0 +1,181 @@
+"""Table II of the k-merge paper on San Francisco's taxis: random k-tuples merged by k-merge, statically, W4M, GLOVE.
+
+Every fix is snapped to the nearest base station, as a phone's would be, and then to slots of a minute and cells of
+100 m. A subject is a cab-day; those of the week are laid on one day, as if all had driven on it, and a tuple has no
+cab twice. The last rows keep about one sample an hour of each cab, as many as the paper's subjects have.
+
+Time and space are means over the samples of what a method gives: minutes, and km along x and y together. For W4M, whose
+samples are points elsewhere, they are what would hold a sample both where it was and where it was moved to. Deleted and
+created are in percent of the samples there were. The data lie beside the repository (``../shared/data``).
+"""
+
+import csv
+import gzip
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+from pyproj import Transformer
+from scipy.spatial import cKDTree
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon.methods.kte import _glove, _k_merge, _static, _w4m
+from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.trajectory import Trajectories
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+TAXIS = DATA / "cabspotting" / "cabs_20080602_08.parquet"
+TOWERS = DATA / "sf_cell_towers" / "cell_towers_san_francisco.csv.gz"
+SRID = 32610
+MIDNIGHT = 1_212_390_000  # 2008-06-02 00:00 in San Francisco
+DAY_S = 86_400
+WEDNESDAY = 2
+GRID_S, GRID_M = 60, 100.0
+TUPLES = 100
+SEED = 2017
+DELTA_M = 1_000.0
+
+
+def base_stations() -> tuple[np.ndarray, np.ndarray]:
+    """Positions in degrees and in metres: float64[n, 2] each, x first."""
+    with gzip.open(TOWERS, "rt", newline="") as file:
+        degrees = np.array([(float(row["lon"]), float(row["lat"])) for row in csv.DictReader(file)])
+    metres = Transformer.from_crs(4326, SRID, always_xy=True).transform(degrees[:, 0], degrees[:, 1])
+    return degrees, np.column_stack(metres)
+
+
+def cab_days() -> tuple[Trajectories, np.ndarray, np.ndarray]:
+    """The week, a trajectory a cab-day, with times of the first day; the cab and the day of each."""
+    table = pyarrow.parquet.read_table(TAXIS)
+    cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
+    degrees, stations = base_stations()
+    low, high = degrees.min(0), degrees.max(0)
+    inside = (lon >= low[0]) & (lon <= high[0]) & (lat >= low[1]) & (lat <= high[1])
+    day = (t - MIDNIGHT) // DAY_S
+    inside &= (day >= 0) & (day < 7)
+    cab, t, lon, lat, day = (values[inside] for values in (cab, t, lon, lat, day))
+    order = np.lexsort((t, day, cab))
+    cab, t, day = (values[order].astype(np.int64) for values in (cab, t, day))
+    lon, lat = lon[order], lat[order]
+    new = np.ones(len(t), bool)
+    new[1:] = (np.diff(cab) != 0) | (np.diff(t) != 0)  # a cab's fixes of one second count once
+    cab, t, lon, lat, day = (values[new] for values in (cab, t, lon, lat, day))
+    positions = np.column_stack(Transformer.from_crs(4326, SRID, always_xy=True).transform(lon, lat))
+    x, y = stations[cKDTree(stations).query(positions)[1]].T
+    start = np.flatnonzero(np.diff(cab * 7 + day, prepend=-1))
+    n = len(start)
+    data = Trajectories(
+        trajectory_id=np.arange(n), subject=np.arange(n), offset=np.append(start, len(t)),
+        t=(t - day * DAY_S).astype(float), x=x.copy(), y=y.copy(), srid=SRID, grid_m=GRID_M, grid_s=GRID_S,
+    )  # fmt: skip
+    return data, cab[start], day[start]
+
+
+def take(whole: Samples, subjects: np.ndarray, kept: np.ndarray | None = None) -> Samples:
+    """Give some subjects, in the order given; of their samples those `kept`."""
+    parts = [np.arange(whole.offset[one], whole.offset[one + 1]) for one in subjects]
+    if kept is not None:
+        parts = [part[kept[part]] for part in parts]
+    at = np.concatenate(parts)
+    return replace(
+        whole, subject=np.arange(len(subjects)), offset=np.cumsum([0, *map(len, parts)]), slot=whole.slot[at],
+        x=whole.x[at], y=whole.y[at],
+    )  # fmt: skip
+
+
+def thinned(whole: Samples, rng: np.random.Generator) -> tuple[Samples, np.ndarray]:
+    """Keep samples at random, 24 a subject in the mean; the subjects that have any."""
+    kept = rng.random(len(whole.slot)) < 24 * len(whole.subject) / len(whole.slot)
+    some = np.flatnonzero(np.add.reduceat(kept, whole.offset[:-1]))
+    return take(whole, some, kept), some
+
+
+def tuples(cab: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw positions of subjects, no cab twice in a tuple: int64[TUPLES, k]."""
+    cabs = np.unique(cab)
+    drawn = (rng.choice(cabs, k, replace=False) for _ in range(TUPLES))
+    return np.array([[rng.choice(np.flatnonzero(cab == one)) for one in these] for these in drawn])
+
+
+def spans(merged: list[Merged]) -> tuple[float, float]:
+    """Minutes and km, in the mean over all generalised samples."""
+    slots = np.concatenate([one.last - one.first + 1 for one in merged])
+    box = np.concatenate([one.box for one in merged])
+    cells = box[:, 2] - box[:, 0] + 1 + box[:, 3] - box[:, 1] + 1
+    return float(slots.mean()) * GRID_S / 60, float(cells.mean()) * GRID_M / 1000
+
+
+def by_k_merge(whole: Samples, drawn: np.ndarray) -> list[float]:
+    who = drawn.ravel()
+    offset = np.arange(0, len(who) + 1, drawn.shape[1])
+    return list(spans([_k_merge.merge(whole, offset, whole.offset[who], whole.offset[who + 1])]))
+
+
+def by_static(whole: Samples, drawn: np.ndarray) -> list[float]:
+    return [100 * float(_static.tuples_alike(whole, drawn, *level).mean()) for level in _static.LEVELS]
+
+
+def by_w4m(whole: Samples, drawn: np.ndarray) -> list[float]:
+    """Deleted, created, minutes and km; the first of a tuple, which was drawn at random, is the pivot."""
+    edited = [_w4m.edit(take(whole, one), [np.arange(len(one))], DELTA_M) for one in drawn]
+    there = float(np.diff(whole.offset)[drawn].sum())
+    deleted, created = (sum(one.counts[name] for one in edited) for name in ("deleted", "created"))
+    moved_s = np.concatenate([one.shift_s[~one.created] for one in edited]).mean()
+    moved_m = np.concatenate([one.shift_m[~one.created] for one in edited]).mean()
+    return [100 * deleted / there, 100 * created / there, (moved_s + GRID_S) / 60, (moved_m + 2 * GRID_M) / 1000]
+
+
+def by_glove(whole: Samples, drawn: np.ndarray) -> list[float]:
+    k = drawn.shape[1]
+    return list(spans([_glove.glove(take(whole, one), k, np.arange(k))[1] for one in drawn]))
+
+
+METHODS = {"k-merge": by_k_merge, "static": by_static, "w4m": by_w4m, "glove": by_glove}
+HEADER = (
+    f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {DELTA_M:.0f} m':^32}{'GLOVE':^16}{'seconds':^32}\n"
+    f"{'k':>3}{'min':>8}{'km':>8}{'2h-4km':>8}{'4h-10km':>8}{'8h-20km':>8}{'del %':>8}{'new %':>8}{'min':>8}{'km':>8}"
+    f"{'min':>8}{'km':>8}" + "".join(f"{name:>8}" for name in METHODS)
+)
+
+
+def table(title: str, whole: Samples, cab: np.ndarray) -> None:
+    size = np.diff(whole.offset)
+    print(f"\n{title}: {len(size):,} subjects, {size.mean():,.0f} samples each in the mean; seeds {SEED} + k")
+    shares = [f"{100 * _static.static(whole, 2, *level)[2]:.1f}" for level in _static.LEVELS]
+    print(f"static generalisation leaves this % of all subjects alike with another: {', '.join(shares)}")
+    print(HEADER)
+    for k in (2, 5, 8):
+        drawn = tuples(cab, k, np.random.default_rng(SEED + k))
+        figures, seconds = [], []
+        for method in METHODS.values():
+            began = time.perf_counter()
+            figures += method(whole, drawn)
+            seconds.append(time.perf_counter() - began)
+        cells = [f"{value:8.1f}" for value in figures]
+        for place in (1, 8, 10):  # km
+            cells[place] = f"{figures[place]:8.3f}"
+        print(f"{k:>3}" + "".join(cells) + "".join(f"{value:8.2f}" for value in seconds), flush=True)
+
+
+def main() -> None:
+    if not TAXIS.is_file():
+        print("The taxi data do not lie beside the repository; there is nothing to measure.")
+        return
+    data, cab, day = cab_days()
+    whole = samples(data, GRID_S, GRID_M)
+    few = np.arange(4)
+    for method in METHODS.values():  # compiled before it is timed
+        method(take(whole, few), np.array([few]))
+    table("the week's cab-days", whole, cab)
+    wednesday = np.flatnonzero(day == WEDNESDAY)
+    one_day = take(whole, wednesday)
+    table("2008-06-04", one_day, cab[wednesday])
+    sparse, some = thinned(one_day, np.random.default_rng(SEED))
+    table("2008-06-04, a sample an hour", sparse, cab[wednesday][some])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Static generalisation: every sample snapped to one coarse slot and cell, whoever it is alike with or not.
+
+Zang, Bolot: Anonymization of location data does not work, MobiCom 2011; de Montjoye and others: Unique in the Crowd,
+2013. For comparison: it does not reach k for everybody, and those it does not reach are left out.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.kte._samples import Merged, Samples
+from dbanon.trajectory import Int
+
+LEVELS = ((2 * 3600, 4_000.0), (4 * 3600, 10_000.0), (8 * 3600, 20_000.0))  # seconds and metres, as the paper has them
+
+
+def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int, Merged, float]:
+    """Group subjects whose generalised trajectories are identical.
+
+    Parameters
+    ----------
+    samples : Samples
+    k : int
+    level_s : int
+        A multiple of the samples' slots.
+    level_m : float
+        A multiple of their cells.
+
+    Returns
+    -------
+    group : int64[s]
+        Number of the group of each subject, in the order of the generalised trajectories; -1 where fewer than k
+        subjects share one.
+    merged : Merged
+        One record a group, one row a coarse slot: the rectangle of all the coarse cells in it.
+    success : float
+        Share of subjects that are in a group; 0 where there is none.
+    """
+    offset, slot, x, y = _generalised(samples, level_s, level_m)
+    alike = _alike(offset, slot, x, y)
+    count = np.bincount(alike, minlength=1)
+    number = np.where(count >= k, np.cumsum(count >= k) - 1, -1)
+    group = number[alike] if len(alike) else np.zeros(0, np.int64)
+    first = np.unique(group, return_index=True)[1][int((group < 0).any()) :]  # the first subject of each group
+    merged = _rows(offset, (slot, x, y), first, slots=_slots(samples, level_s), cells=_cells(samples, level_m))
+    return group, merged, float((group >= 0).mean()) if len(group) else 0.0
+
+
+def tuples_alike(samples: Samples, tuples: Int, level_s: int, level_m: float) -> NDArray[np.bool_]:
+    """Which tuples of subjects static generalisation merges: all their generalised trajectories are identical.
+
+    Parameters
+    ----------
+    samples : Samples
+    tuples : int64[n, k]
+        Positions in `samples`.
+    level_s, level_m : int, float
+        As in `static`.
+
+    Returns
+    -------
+    bool[n]
+    """
+    alike = _alike(*_generalised(samples, level_s, level_m))[tuples]
+    return np.asarray((alike == alike[:, :1]).all(1))
+
+
+def _generalised(samples: Samples, level_s: int, level_m: float) -> tuple[Int, Int, Int, Int]:
+    """Coarse samples, each once a subject, sorted by slot, x and y: offset, slot, x, y."""
+    slots, cells = _slots(samples, level_s), _cells(samples, level_m)
+    subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
+    columns = subject, samples.slot // slots, samples.x // cells, samples.y // cells
+    order = np.lexsort(columns[::-1])
+    table = np.column_stack(columns)[order]
+    new = np.ones(len(table), bool)
+    new[1:] = (table[1:] != table[:-1]).any(1)
+    subject, slot, x, y = table[new].T
+    return np.searchsorted(subject, np.arange(len(samples.subject) + 1)), slot, x, y
+
+
+def _slots(samples: Samples, level_s: int) -> int:
+    return round(level_s / samples.grid_s)
+
+
+def _cells(samples: Samples, level_m: float) -> int:
+    return round(level_m / samples.grid_m)
+
+
+def _alike(offset: Int, slot: Int, x: Int, y: Int) -> Int:
+    """Number of each subject's generalised trajectory: equal ones have equal numbers, from 0."""
+    table = np.column_stack([slot, x, y])
+    # Whole contents are compared, a bytes object a subject: nothing rests on a hash.
+    contents = [table[low:high].tobytes() for low, high in pairwise(offset.tolist())]
+    order = {content: number for number, content in enumerate(sorted(set(contents)))}
+    return np.array([order[content] for content in contents], np.int64)
+
+
+def _rows(offset: Int, coarse: tuple[Int, Int, Int], subjects: Int, *, slots: int, cells: int) -> Merged:
+    """One row a coarse slot of each of the subjects, in slots and cells of the samples."""
+    slot, x, y = coarse
+    size = offset[subjects + 1] - offset[subjects]
+    begin = np.cumsum(size) - size
+    which = np.arange(int(size.sum())) + np.repeat(offset[subjects] - begin, size)
+    record, slot, x, y = np.repeat(np.arange(len(subjects)), size), slot[which], x[which], y[which]
+    new = np.ones(len(which), bool)
+    new[1:] = (record[1:] != record[:-1]) | (slot[1:] != slot[:-1])
+    at = np.flatnonzero(new)
+    corners = [np.minimum.reduceat(v, at) * cells if len(at) else v for v in (x, y)]
+    far = [np.maximum.reduceat(v, at) * cells + cells - 1 if len(at) else v for v in (x, y)]
+    return Merged(
+        offset=np.searchsorted(record[at], np.arange(len(subjects) + 1)), first=slot[at] * slots,
+        last=slot[at] * slots + slots - 1, box=np.column_stack([*corners, *far]),
+    )  # fmt: skip
