@@ -119,7 +119,10 @@ _SENTENCES = {
         "sets or others in them",
     ),
     "k-pick": ("Everybody must be in the hiding sets of at least k - 1 others, k = {k}", "subjects and windows"),
-    "carried": ("The record of whoever picks a subject must fit it in the whole window", "picks"),
+    "carried": (
+        "Everybody must be hidden by the records that picked them, which fit them in the whole window, not by others",
+        "subjects and windows",
+    ),
     "reuse": ("No partner may come again sooner than the run's parameters allow", "picks"),
     "leak": (
         "Nobody may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a window, "
@@ -145,22 +148,23 @@ def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, in
     found = picked(view, speaks, chosen, times, rules)
     outcome = hidden(view, speaks, found.fitting, times, rules.k)
     wrong = (evidence.cloak_crowd != rules.k) | (evidence.cloak_subjects != 1)
+    few = found.number < rules.k - 1
     broken = {
         "crowd-count": int(wrong.sum()),
         "sets": chosen.faults,
-        "k-pick": found.few,
-        "carried": found.uncarried,
+        "k-pick": int(few.sum()),
+        "carried": int(((found.fitting < rules.k - 1) & ~few & ~outcome.exposed).sum()),
         "reuse": found.reused,
         "leak": found.followed,
-        "hidden": outcome.exposed,
+        "hidden": int(outcome.exposed.sum()),
         "silence": outcome.silent,
     }
     figures: dict[str, int | float] = {
         "windows": times.count,
         "subject_windows": len(speaks.key),
         "picks": len(chosen.at),
-        "least_picked": found.fewest,
-        "least_fitting": int(found.fitting.min(initial=len(seen.stored.record_id))) + 1,
+        "picks_fitting": int(found.fitting.sum()),
+        "least_picked": int(found.number.min()) if len(found.number) else 0,
         "least_silent": outcome.fewest_silent,
         "searched": outcome.searched,
         "searched_by_stretches": outcome.slid,

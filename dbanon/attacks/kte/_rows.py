@@ -14,7 +14,7 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 
@@ -51,7 +51,7 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
-    """The stored rows that are whole slots and cells, sorted by record and time.
+    """The stored rows that have a period, sorted by record and time.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class Rows:
     box : int64[c, 4]
         x0, y0, x1, y1 of cells, all inside.
     off_time, off_grid, unordered : int
-        Rows with no whole period (or, where epochs are given, none within one), without a rectangle of cells, and
-        rows that do not come one after the other.
+        Rows whose period is not whole slots (where there are epochs, of one), whose region is no rectangle of cells,
+        and that do not come one after the other.
     """
 
     record_id: Int
@@ -134,19 +134,17 @@ def rows(evidence: Evidence, rules: Rules) -> Rows:
     """Express the stored rows in slots and cells."""
     record_id = distinct(evidence.record_id)
     record, seq = find(record_id, evidence.cloak_record), evidence.cloak_seq
-    start, end, timed = _periods(evidence.period_start_s, evidence.period_end_s, rules)
+    first, last, known, timed = (values[evidence.period] for values in _periods(evidence, rules))
     box, on_grid = of_regions(evidence.region_bounds, rules.grid_m)
     on_grid &= evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid)
-    first, last = start[evidence.period], end[evidence.period]
-    off_time, off_grid = ~timed[evidence.period], ~on_grid[evidence.region]
     order = np.lexsort((seq, record))
     place = np.arange(len(order)) - np.searchsorted(record[order], record[order])
     unordered = seq[order] != place + 1
     later = (record[order[1:]] != record[order[:-1]]) | (first[order[1:]] > last[order[:-1]])
-    unordered[1:] |= ~(later | off_time[order[1:]] | off_time[order[:-1]])
+    unordered[1:] |= ~later
+    # What is a little off the grid is refused, and looked at where it almost is.
     kept = np.lexsort((first, record))
-    kept = kept[~(off_time | off_grid)[kept]]
-    across = first[kept] // rules.leak != last[kept] // rules.leak if rules.hides else np.zeros(0, bool)
+    kept = kept[known[kept]]
     return Rows(
         record_id=record_id,
         offset=np.searchsorted(record[kept], np.arange(len(record_id) + 1)),
@@ -154,18 +152,21 @@ def rows(evidence: Evidence, rules: Rules) -> Rows:
         first=first[kept],
         last=last[kept],
         box=box[evidence.region[kept]],
-        off_time=int(off_time.sum()) + int(across.sum()),
-        off_grid=int(off_grid.sum()),
+        off_time=int((~timed).sum()),
+        off_grid=int((~on_grid[evidence.region]).sum()),
         unordered=int(unordered.sum()),
     )
 
 
-def _periods(start_s: Float, end_s: Float, rules: Rules) -> tuple[Int, Int, Bool]:
-    """Give the first and the last slot of each period, and whether it is whole slots."""
-    known = (np.abs(start_s) <= LATEST) & (np.abs(end_s) <= LATEST)  # not so for NaN
-    start_s, end_s = np.where(known, start_s, 0.0), np.where(known, end_s, 0.0)
-    known &= (start_s % rules.grid_s == 0) & (end_s % rules.grid_s == 0) & (start_s < end_s)
-    return (start_s // rules.grid_s).astype(np.int64), (end_s // rules.grid_s).astype(np.int64) - 1, known
+def _periods(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
+    """Give the first and the last slot of each period, whether it has any, and whether it is as it should be."""
+    start_s, end_s = evidence.period_start_s, evidence.period_end_s
+    known = (np.abs(start_s) <= LATEST) & (np.abs(end_s) <= LATEST) & (start_s < end_s)  # not so for NaN
+    start_s, end_s = np.where(known, start_s, 0.0), np.where(known, end_s, 1.0)
+    first = np.floor(start_s / rules.grid_s).astype(np.int64)
+    last = np.ceil(end_s / rules.grid_s).astype(np.int64) - 1
+    whole = known & (first * rules.grid_s == start_s) & ((last + 1) * rules.grid_s == end_s)
+    return first, last, known, whole & (first // rules.leak == last // rules.leak) if rules.hides else whole
 
 
 def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> Members:

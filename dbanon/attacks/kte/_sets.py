@@ -50,24 +50,16 @@ class Picked:
 
     Attributes
     ----------
-    fitting : int64[q]
-        How many of those who picked it carry each pair of `Speaking`.
-    few : int
-        Pairs of `Speaking` that fewer than k - 1 others picked.
-    fewest : int
-        The least number that picked one.
-    uncarried : int
-        Picks whose owner's record does not fit the other.
+    number, fitting : int64[q]
+        How many others picked each pair of `Speaking`, and of how many of these the record fits it.
     reused, followed : int
         Picks that break the run's rule on partners, and those that break the promise of the leak.
     chance : int
         Pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that after it, too.
     """
 
+    number: Int
     fitting: Int
-    few: int
-    fewest: int
-    uncarried: int
     reused: int
     followed: int
     chance: int
@@ -110,9 +102,11 @@ def _windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
     """Find the window of each hiding set; -1 where its period is none."""
     start_s, end_s = evidence.hiding_start_s, evidence.hiding_end_s
     leak_s = rules.leak * rules.grid_s
-    known = (np.abs(start_s) <= LATEST) & (end_s == start_s + rules.window * leak_s) & (start_s % leak_s == 0)
-    window = np.where(known, start_s, 0.0).astype(np.int64) // leak_s - times.first
-    return np.where(known & (window >= 0) & (window < times.count), window, -1)
+    known = (np.abs(start_s) <= LATEST) & (end_s == start_s + rules.window * leak_s)  # not so for NaN
+    start_s = np.where(known, start_s, 0.0)
+    epoch = np.floor(start_s / leak_s).astype(np.int64)
+    window = epoch - times.first
+    return np.where(known & (epoch * leak_s == start_s) & (window >= 0) & (window < times.count), window, -1)
 
 
 def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
@@ -125,10 +119,8 @@ def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: 
     gap = np.diff(window)
     reused = again if rules.reuse == "never" else again & (gap <= times.window)
     return Picked(
+        number=number,
         fitting=np.bincount(chosen.at[carried], minlength=len(speaks.key)),
-        few=int((number < rules.k - 1).sum()),
-        fewest=int(number.min()) if len(number) else 0,
-        uncarried=int((~carried).sum()),
         reused=int(reused.sum()),
         # A subject must not be in one record for longer than a window: the next one has to leave a gap.
         followed=int((again & (gap <= times.window)).sum()) + _returning(chosen, order, again, times),
@@ -161,6 +153,8 @@ def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: A
             if pairs[pair[i] + 1] - pairs[pair[i]] < pairs[least + 1] - pairs[least]:
                 least = pair[i]
         found = False
+        if pairs[least + 1] - pairs[least] == 1:
+            continue
         for w in range(pairs[least], pairs[least + 1]):
             for epoch in range(windows[w], windows[w] + length):
                 if found or mine <= epoch < mine + length:

@@ -23,6 +23,7 @@ from dbanon.attacks.shared.replay import runs
 from dbanon.trajectory import Int
 
 _MOST_WINDOWS = 10_000_000
+_MOST_SLOTS = 1 << 20
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -98,8 +99,9 @@ class Hidden:
 
     Attributes
     ----------
-    exposed : int
-        Pairs (subject, window) with a stretch of which something is published and fewer than k subjects' records fit.
+    exposed : bool[p]
+        Whether each pair of `Speaking` has a stretch in which something is published and fewer than k subjects' records
+        fit.
     silent : int
         Pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing.
     searched, slid : int
@@ -108,7 +110,7 @@ class Hidden:
         The least number of records that say nothing in a window in which somebody's does not; 0 if there is none.
     """
 
-    exposed: int
+    exposed: Bool
     silent: int
     searched: int
     slid: int
@@ -121,6 +123,7 @@ def timetable(known: Samples, rules: Rules) -> Timetable:
     first, epochs = int(epoch[0]), int(epoch[1] - epoch[0]) + 1
     count = max(1, epochs - rules.window + 1)
     must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
+    must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most; it is more.")
     return Timetable(first=first, epochs=epochs, count=count, window=rules.window, leak=rules.leak)
 
 
@@ -208,8 +211,10 @@ def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) 
         *_arrays(of), of.stored.record, of.stored.first[of.by_first], of.by_first, of.longest, of.rivals, of.record,
         subjects, begin, times.window * times.leak, times.leak, k, exposed, alone, slid,
     )  # fmt: skip
+    found = np.zeros(len(speaks.key), bool)
+    found[doubtful] = exposed[: len(doubtful)]
     return Hidden(
-        exposed=int(exposed.sum()),
+        exposed=found,
         silent=int(alone.sum()),
         searched=len(subjects),
         slid=int(slid.sum()),
