@@ -184,7 +184,7 @@ def merged(inputs: Sequence[Iterable[Sample]]) -> list[Piece]:
     return pieces
 
 
-class Failed(Exception):
+class DrawError(Exception):
     """No hiding sets could be drawn; whom to leave out."""
 
 
@@ -247,7 +247,7 @@ class Publisher:
                     for _ in range(self.k - 1):
                         self.match(group, window, drawn)
                     sets = drawn
-                except Failed:
+                except DrawError:
                     for subject in group:
                         self.suppress(subject, window, "few_alike")
         return {key: others for key, others in sets.items() if self.present[key[0]] & self.span(key[1])}
@@ -274,11 +274,25 @@ class Publisher:
         sets: dict[tuple[int, int], set[int]] = {}
         for window in self.windows:
             for group in self.classes(window):
+                if self.params["consistency"] == "full":
+                    self.part(group, window, sets)
+                    continue
                 for _ in range(self.k - 1 - ("united" in self.careless)):
                     self.match(group, window, sets)
         if self.params["reuse"] == "apart" and "reckless" not in self.careless and leaks(sets, self.width):
-            raise Failed(self.rng.choice(list(sets)))
+            raise DrawError(self.rng.choice(list(sets)))
         return sets
+
+    def part(self, group: list[int], window: int, sets: dict[tuple[int, int], set[int]]) -> None:
+        """Cut the group into groups of k or more, nobody with a former partner."""
+        order = self.rng.sample(group, len(group))
+        cuts = [*range(0, len(order) - self.k + 1, self.k)]
+        for low, high in itertools.pairwise([*cuts, len(order)]):
+            for owner in order[low:high]:
+                others = set(order[low:high]) - {owner}
+                if any(others & sets.get((owner, m), set()) for m in self.windows if m < window):
+                    raise DrawError((owner, window))
+                sets[owner, window] = others
 
     def match(self, group: list[int], window: int, sets: dict[tuple[int, int], set[int]]) -> None:
         """Give everybody in the group one more other, each other once (augmenting paths)."""
@@ -302,7 +316,7 @@ class Publisher:
 
         for owner in self.rng.sample(group, len(group)):
             if not place(owner, set()):
-                raise Failed((self.rng.choice(group), window))
+                raise DrawError((self.rng.choice(group), window))
         for other, owner in taken.items():
             sets.setdefault((owner, window), set()).add(other)
 
@@ -315,10 +329,10 @@ class Publisher:
                 for attempt in range(8):
                     try:
                         return self.draw()
-                    except Failed:
+                    except DrawError:
                         if attempt == 7:
                             raise
-            except Failed as failed:
+            except DrawError as failed:
                 self.suppress(*failed.args[0], "reuse")
         raise AssertionError
 

@@ -142,7 +142,8 @@ _SENTENCES = {
 
 def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, int], dict[str, int | float]]:
     """Count what the adversary finds of records of one subject each: violations by clause, and figures."""
-    times, view = timetable(seen.known, rules), scene(seen.known, seen.stored, seen.who, seen.covered)
+    known = seen.known
+    times, view = timetable(known, rules), scene(known, seen.stored, seen.who, seen.covered)
     speaks = speaking(view, times)
     chosen = picks(evidence, view, speaks, times, rules)
     found = picked(view, speaks, chosen, times, rules)
@@ -159,7 +160,10 @@ def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, in
         "hidden": int(outcome.exposed.sum()),
         "silence": outcome.silent,
     }
+    everywhere = not outcome.exposed.any() and not outcome.silent
+    least = min(1 + int(found.fitting.min(initial=len(known.subject))), outcome.fewest_silent or len(known.subject))
     figures: dict[str, int | float] = {
+        "greatest_posterior": 1 / max(least, rules.k if everywhere else 1),
         "windows": times.count,
         "subject_windows": len(speaks.key),
         "picks": len(chosen.at),
