@@ -1,4 +1,4 @@
-"""The adversary who knows all that somebody did for some time, and looks for their record.
+"""The adversary who knows all that a subject did for some time, and looks for its record.
 
 Of groups that share a record it only counts who is in them. Of records of one subject each it knows, for every subject
 and every stretch of tau, the subject's samples and which of them were suppressed, finds the records that fit, and asks
@@ -48,7 +48,7 @@ def read(evidence: Evidence, source: Source) -> Evidence:
 
 
 def attack(evidence: Evidence) -> Verdict:
-    """Decide whether any stretch of anybody's movements fits fewer than k subjects' records, and whether rows are true.
+    """Decide whether a stretch of any subject's movements fits fewer than k subjects' records, and whether rows are true.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def attack(evidence: Evidence) -> Verdict:
 
     Notes
     -----
-    O((fixes + rows) log) time, and of hiding sets the samples of everybody in each window once for each pick. What
+    O((fixes + rows) log) time, and of hiding sets the samples of each subject in each window, once a pick. What
     these do not decide costs the rows of an epoch a subject and window, or, if a window does not either, a stretch.
     """
     try:
@@ -97,9 +97,9 @@ def _decide(evidence: Evidence, rules: Rules, stated: Stated) -> Verdict:
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data and stored rows must make sense together", "contradictions"),
-    "promise": ("The run's algorithm must be one that hides everybody it publishes", "algorithms"),
+    "promise": ("The run's algorithm must be one that hides all subjects it publishes", "algorithms"),
     "one-record": (
-        "Every record must be whole trajectories of its subjects, all of them, and nobody be in two records",
+        "Every record must be whole trajectories of its subjects, all of them, and no subject be in two records",
         "records or memberships",
     ),
     "period": ("Every period must be whole slots of the run's grid, and lie within one epoch where it has any", "rows"),
@@ -114,19 +114,24 @@ _SENTENCES = {
     "crowd-count": ("The columns that count people must be true", "rows"),
     "crowd-size": ("Every record must be that of at least k = {k} subjects", "records"),
     "sets": (
-        "The hiding sets must be those of the run: where everybody has a record, one of k - 1 others who are published "
-        "there, of each subject and window of tau and the leak in which it is published; where groups have, none",
+        "The hiding sets must be those of the run: where each subject has a record, one of k - 1 others that are "
+        "published there, of each subject and window of tau and the leak in which it is published; where groups have, "
+        "none",
         "sets or others in them",
     ),
-    "k-pick": ("Everybody must be in the hiding sets of at least k - 1 others, k = {k}", "subjects and windows"),
+    "k-pick": (
+        "Each published subject must be in the hiding sets of at least k - 1 others in each window, k = {k}",
+        "subjects and windows",
+    ),
     "carried": (
-        "Everybody must be hidden by the records that picked them, which fit them in the whole window, not by others",
+        "Each subject must be hidden by the records that picked it, which fit it in the whole window, and not by "
+        "others alone",
         "subjects and windows",
     ),
     "reuse": ("No partner may come again sooner than the run's parameters allow", "picks"),
     "leak": (
-        "Nobody may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a window, "
-        "again in all the records that hide them in it",
+        "No subject may be hidden in one record for longer than tau and the leak, nor, in an epoch outside a window, "
+        "again in all the records that hide it in the window",
         "picks or windows",
     ),
     "hidden": (
@@ -134,7 +139,8 @@ _SENTENCES = {
         "subjects and windows",
     ),
     "silence": (
-        "Of whom nothing is published in a stretch of tau, the records of at least k = {k} subjects must say nothing",
+        "Where nothing of a subject is published in a stretch of tau, the records of at least k = {k} subjects must "
+        "say nothing",
         "subjects and windows",
     ),
 }

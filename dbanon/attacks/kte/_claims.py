@@ -22,7 +22,7 @@ from dbanon.trajectory import Trajectories
 HIDE = "kte-hide"
 GROUPS = ("k-merge", "glove", "static", "w4m")
 PROMISING = (HIDE, "k-merge", "glove")
-"""With `static` nobody is hidden but by chance, and `w4m` moves and makes up what it shows."""
+"""With `static` a subject is hidden by chance alone, and `w4m` moves and makes up what it shows."""
 
 _MALFORMED = (
     "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "
@@ -61,7 +61,7 @@ class Rules:
 
     @property
     def hides(self) -> bool:
-        """Whether everybody has a record of their own, hidden in overlapping sets."""
+        """Whether each subject has a record, hidden in sets that overlap."""
         return self.window > 0
 
     @property
@@ -141,7 +141,7 @@ def read_stated(suppressed: Mapping[str, Any]) -> Stated:
 
 
 def _summed(counts: Mapping[str, int]) -> dict[str, int]:
-    """Add up what was left out for all reasons: why somebody was left out is not seen in the rows."""
+    """Add up what was left out for all reasons: the rows do not show why a subject was left out."""
     left_out = sum(number for name, number in counts.items() if name.startswith("left_out "))
     kept = {name: number for name, number in counts.items() if not name.startswith("left_out ")}
     return kept | ({"left_out": left_out} if left_out else {})

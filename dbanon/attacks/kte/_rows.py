@@ -182,7 +182,7 @@ def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> M
     crowd = np.bincount(pairs // size, minlength=len(stored.record_id))
     people, paths = distinct(pairs % size), distinct(trajectory)
     owed = np.isin(np.searchsorted(known.subject, data.subject), people)
-    # All are 0 only where every trajectory of whoever is published is in one record, wholly, and in no other.
+    # All are 0 only where every trajectory of a published subject is in one record, wholly, and in no other.
     faults = int((~whole).sum()) + (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
     faults += int((crowd == 0).sum()) + (len(pairs) - len(people))
     if rules.hides:

@@ -1,4 +1,4 @@
-"""The stored hiding sets: whether everybody is picked often enough, by records that carry them, and when again.
+"""The stored hiding sets: whether each subject is picked often enough, by records that carry it, and when again.
 
 A pick is (owner, other, window): the owner's record is merged with the other's samples in the window, so the other
 hides in it.

@@ -107,7 +107,7 @@ class Hidden:
     searched, slid : int
         Pairs that the records of those who picked the subject did not decide, and those that the window did not.
     fewest_silent : int
-        The least number of records that say nothing in a window in which somebody's does not; 0 if there is none.
+        The least number of records that say nothing in a window in which any does; 0 if none does.
     """
 
     exposed: Bool
