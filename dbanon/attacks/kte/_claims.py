@@ -1,0 +1,147 @@
+"""Reads the parameters of a kte run and its counts of what it left out, without any of the method's code."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.attacks import Evidence
+from dbanon.attacks.shared.claims import (
+    Hours,
+    choice,
+    get,
+    integer,
+    length_m,
+    must,
+    read_hours,
+    reasons,
+    switch,
+)
+from dbanon.trajectory import Trajectories
+
+HIDE = "kte-hide"
+GROUPS = ("k-merge", "glove", "static", "w4m")
+PROMISING = (HIDE, "k-merge", "glove")
+"""With `static` a subject is hidden by chance alone, and `w4m` moves and makes up what it shows."""
+
+_MALFORMED = (
+    "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "
+    "it is not."
+)
+_REASON = re.compile(r"[a-z][a-z_]{0,39}")
+_FURTHEST = 1 << 30  # spans of cells and slots, and sums of them, stay exact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The run's parameters, made sense of with the data.
+
+    Attributes
+    ----------
+    k : int
+    grid_s, grid_m
+        Sides of a slot and of a cell, multiples of the dataset's.
+    leak : int
+        Slots of an epoch; 0 where groups are published.
+    window : int
+        Epochs of a window of tau + leak; 0 where groups are published.
+    reuse : str
+        ``never`` or ``apart``.
+    full : bool
+        Whether hiding sets are mutual.
+    """
+
+    k: int
+    grid_s: int
+    grid_m: float
+    leak: int
+    window: int
+    reuse: str
+    full: bool
+
+    @property
+    def hides(self) -> bool:
+        """Whether each subject has a record, hidden in sets that overlap."""
+        return self.window > 0
+
+    @property
+    def tau(self) -> int:
+        """Slots that the adversary knows."""
+        return (self.window - 1) * self.leak
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """``run.suppressed``: samples and subjects by reason, and subjects by hour (all reasons in one: ``left_out``)."""
+
+    samples: Mapping[str, int]
+    subjects: Mapping[str, int]
+    hours: Hours
+
+
+def read_rules(evidence: Evidence) -> Rules:
+    """Make sense of the parameters and the data they go with.
+
+    Raises
+    ------
+    UndecidableError
+        If a parameter is missing or absurd, or the data lie too far away to be counted in slots and cells.
+    """
+    must(
+        evidence.algorithm in (HIDE, *GROUPS), f"The algorithm must be one of {', '.join((HIDE, *GROUPS))}; it is not."
+    )
+    params, data = evidence.params, evidence.trajectories
+    grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
+    must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's; it is not.")
+    _demand_near(data, grid_s, grid_m)
+    k, leak, window, reuse, full = integer(params, "k", 2), 0, 0, "never", False
+    if evidence.algorithm == HIDE:
+        leak_s, tau_s = integer(params, "leak_s", 1), integer(params, "tau_s", 1)
+        must(leak_s % grid_s == 0, "The run's parameter 'leak_s' must be a multiple of 'grid_s'; it is not.")
+        must(tau_s % leak_s == 0, "The run's parameter 'tau_s' must be a multiple of 'leak_s'; it is not.")
+        leak, window = leak_s // grid_s, tau_s // leak_s + 1
+        reuse = choice(params, "reuse", ("never", "apart"))
+        full = choice(params, "consistency", ("k-pick", "full")) == "full"
+        switch(params, "improve")
+        if get(params, "clusters") is not None:
+            integer(params, "clusters", 1)
+    return Rules(k=k, grid_s=grid_s, grid_m=grid_m, leak=leak, window=window, reuse=reuse, full=full)
+
+
+def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
+    value = length_m(params, "grid_m")
+    times = round(value / grid_m) if value else 0
+    whole = value is not None and times >= 1 and abs(value / grid_m - times) <= 1e-9
+    must(whole, "The run's parameter 'grid_m' must be a multiple of the dataset's; it is not.")
+    return float(value or 0)
+
+
+def _demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
+    """Demand that the slots and cells of all fixes can be numbered."""
+    for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m)):
+        near = max(-float(values.min()), float(values.max())) / side < _FURTHEST
+        must(near, "Every fix must lie within 2^30 slots and cells of the run; some do not.")
+
+
+def read_stated(suppressed: Mapping[str, Any]) -> Stated:
+    """Make sense of what the run says it left out.
+
+    Raises
+    ------
+    UndecidableError
+        If it is not what the method writes.
+    """
+    must(isinstance(suppressed, Mapping) and suppressed.keys() == {"samples", "subjects", "by_hour"}, _MALFORMED)
+    samples, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("samples", "subjects"))
+    hours = read_hours(suppressed)
+    said = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
+    # A reason is shown to readers: a word, and not who it was.
+    must(all(_REASON.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
+    return Stated(samples=samples, subjects=subjects, hours={hour: _summed(counts) for hour, counts in hours.items()})
+
+
+def _summed(counts: Mapping[str, int]) -> dict[str, int]:
+    """Add up what was left out for all reasons: the rows do not show why a subject was left out."""
+    left_out = sum(number for name, number in counts.items() if name.startswith("left_out "))
+    kept = {name: number for name, number in counts.items() if not name.startswith("left_out ")}
+    return kept | ({"left_out": left_out} if left_out else {})

@@ -1,0 +1,27 @@
+"""Groups whose members share one record: how large they are, and whether the rows say so."""
+
+import numpy as np
+
+from dbanon.attacks import Evidence
+from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.kte._rows import Members, Rows
+from dbanon.attacks.shared.keys import find
+
+
+def groups(
+    evidence: Evidence, stored: Rows, who: Members, rules: Rules
+) -> tuple[dict[str, int], dict[str, int | float]]:
+    """Count what of groups is smaller than promised or not what it says: violations by clause, and figures."""
+    crowd = who.crowd[find(stored.record_id, evidence.cloak_record)]
+    wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
+    broken = {
+        "crowd-count": int(wrong.sum()),
+        "crowd-size": int((who.crowd < rules.k).sum()),
+        "sets": len(evidence.hiding_record),
+    }
+    figures = {
+        "smallest_crowd": int(who.crowd.min()),
+        "largest_crowd": int(who.crowd.max()),
+        "mean_crowd": float(np.mean(who.crowd)),
+    }
+    return broken, figures

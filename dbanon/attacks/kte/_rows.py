@@ -1,0 +1,225 @@
+"""The samples that the adversary knows, the stored rows in slots and cells, and which of the ones the others hold."""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import Evidence
+from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.shared.claims import LATEST
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.trajectory import Int, Trajectories
+
+Bool = NDArray[np.bool_]
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Samples:
+    """What the data say, once a slot and cell of a subject.
+
+    Attributes
+    ----------
+    subject : int64[s]
+        Codes, ascending.
+    offset : int64[s + 1]
+        Samples of subject i are ``[offset[i], offset[i + 1])``, by slot, x and y.
+    slot, x, y : int64[m]
+    fixes : int64[m]
+        How many fixes each sample is.
+    """
+
+    subject: Int
+    offset: Int
+    slot: Int
+    x: Int
+    y: Int
+    fixes: Int
+
+    @property
+    def owner(self) -> Int:
+        """The subject of each sample: int64[m]."""
+        return np.repeat(np.arange(len(self.subject)), np.diff(self.offset))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """The stored rows that have a period, sorted by record and time.
+
+    Attributes
+    ----------
+    record_id : int64[R]
+        Ascending.
+    offset : int64[R + 1]
+    record : int64[c]
+        Index into `record_id`.
+    first, last : int64[c]
+        Slots, both inside.
+    box : int64[c, 4]
+        x0, y0, x1, y1 of cells, all inside.
+    off_time, off_grid, unordered : int
+        Rows whose period is not whole slots (where there are epochs, of one), whose region is no rectangle of cells,
+        and that do not come one after the other.
+    """
+
+    record_id: Int
+    offset: Int
+    record: Int
+    first: Int
+    last: Int
+    box: Int
+    off_time: int
+    off_grid: int
+    unordered: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Members:
+    """Whose records they are.
+
+    Attributes
+    ----------
+    record, subject : int64[p]
+        Distinct pairs of indices, by record.
+    crowd : int64[R]
+        Distinct subjects of each record.
+    faults : int
+        Memberships, records and trajectories that are not as they should be.
+    """
+
+    record: Int
+    subject: Int
+    crowd: Int
+    faults: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cover:
+    """Which samples are published: bool[m]; rows without a real sample of a member: bool[c]."""
+
+    covered: Bool
+    fictitious: Bool
+
+
+def samples(data: Trajectories, rules: Rules) -> Samples:
+    """Snap every fix to its slot and cell."""
+    subject = np.repeat(data.subject, np.diff(data.offset))
+    columns = ((data.t, rules.grid_s), (data.x, rules.grid_m), (data.y, rules.grid_m))
+    slot, x, y = (np.floor(values / side).astype(np.int64) for values, side in columns)
+    order = np.lexsort((y, x, slot, subject))
+    new = np.zeros(len(order), bool)
+    new[:1] = True
+    for values in (subject, slot, x, y):
+        new[1:] |= values[order[1:]] != values[order[:-1]]
+    at, kept = np.flatnonzero(new), order[new]
+    codes, first = np.unique(subject[kept], return_index=True)
+    return Samples(
+        subject=codes,
+        offset=np.append(first, len(kept)),
+        slot=slot[kept],
+        x=x[kept],
+        y=y[kept],
+        fixes=np.diff(np.append(at, len(order))),
+    )
+
+
+def rows(evidence: Evidence, rules: Rules) -> Rows:
+    """Express the stored rows in slots and cells."""
+    record_id = distinct(evidence.record_id)
+    record, seq = find(record_id, evidence.cloak_record), evidence.cloak_seq
+    first, last, known, timed = (values[evidence.period] for values in _periods(evidence, rules))
+    box, on_grid = of_regions(evidence.region_bounds, rules.grid_m)
+    on_grid &= evidence.region_rectangle & (evidence.region_srid == evidence.trajectories.srid)
+    order = np.lexsort((seq, record))
+    place = np.arange(len(order)) - np.searchsorted(record[order], record[order])
+    unordered = seq[order] != place + 1
+    later = (record[order[1:]] != record[order[:-1]]) | (first[order[1:]] > last[order[:-1]])
+    unordered[1:] |= ~later
+    # What is a little off the grid is refused, and looked at where it almost is.
+    kept = np.lexsort((first, record))
+    kept = kept[known[kept]]
+    return Rows(
+        record_id=record_id,
+        offset=np.searchsorted(record[kept], np.arange(len(record_id) + 1)),
+        record=record[kept],
+        first=first[kept],
+        last=last[kept],
+        box=box[evidence.region[kept]],
+        off_time=int((~timed).sum()),
+        off_grid=int((~on_grid[evidence.region]).sum()),
+        unordered=int(unordered.sum()),
+    )
+
+
+def _periods(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
+    """Give the first and the last slot of each period, whether it has any, and whether it is as it should be."""
+    start_s, end_s = evidence.period_start_s, evidence.period_end_s
+    known = (np.abs(start_s) <= LATEST) & (np.abs(end_s) <= LATEST) & (start_s < end_s)  # not so for NaN
+    start_s, end_s = np.where(known, start_s, 0.0), np.where(known, end_s, 1.0)
+    first = np.floor(start_s / rules.grid_s).astype(np.int64)
+    last = np.ceil(end_s / rules.grid_s).astype(np.int64) - 1
+    whole = known & (first * rules.grid_s == start_s) & ((last + 1) * rules.grid_s == end_s)
+    return first, last, known, whole & (first // rules.leak == last // rules.leak) if rules.hides else whole
+
+
+def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> Members:
+    """Find whose record each is, and count what keeps records from being all trajectories of their subjects, once."""
+    data, size = evidence.trajectories, len(known.subject)
+    record = find(stored.record_id, evidence.member_record)
+    trajectory = find(data.trajectory_id, evidence.member_trajectory)
+    right = (record >= 0) & (trajectory >= 0)
+    whole = right & evidence.member_whole
+    record, trajectory = record[right], trajectory[right]
+    subject = np.searchsorted(known.subject, data.subject[trajectory])
+    pairs = distinct(record * size + subject)
+    crowd = np.bincount(pairs // size, minlength=len(stored.record_id))
+    people, paths = distinct(pairs % size), distinct(trajectory)
+    owed = np.isin(np.searchsorted(known.subject, data.subject), people)
+    # All are 0 only where every trajectory of a published subject is in one record, wholly, and in no other.
+    faults = int((~whole).sum()) + (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
+    faults += int((crowd == 0).sum()) + (len(pairs) - len(people))
+    if rules.hides:
+        faults += int((crowd > 1).sum())
+    return Members(record=pairs // size, subject=pairs % size, crowd=crowd, faults=faults)
+
+
+def cover(known: Samples, stored: Rows, who: Members) -> Cover:
+    """Find which samples lie in a row of their subject's record, and the rows that hold none of a member's."""
+    covered = np.zeros(len(known.slot), bool)
+    fictitious = who.crowd[stored.record] == 0
+    held = np.full(len(stored.record), -1)
+    _cover(
+        who.record, who.subject, known.offset, known.slot, known.x, known.y,
+        stored.offset, stored.first, stored.last, stored.box, covered, fictitious, held,
+    )  # fmt: skip
+    return Cover(covered=covered, fictitious=fictitious)
+
+
+@_kernel
+def _cover(
+    record: Any, subject: Any, sample_offset: Any, slot: Any, x: Any, y: Any, row_offset: Any, first: Any, last: Any,
+    box: Any, covered: Any, fictitious: Any, held: Any,
+) -> None:  # fmt: skip
+    """Mark the samples in a row of their subject's record, and the rows without a sample of each subject of theirs."""
+    for pair in range(len(record)):
+        row, end = row_offset[record[pair]], row_offset[record[pair] + 1]
+        begin = row
+        # Samples and rows both come in order of time: no row before `row` ends as late as the sample.
+        for i in range(sample_offset[subject[pair]], sample_offset[subject[pair] + 1]):
+            while row < end and last[row] < slot[i]:
+                row += 1
+            if row == end:
+                break
+            inside = box[row, 0] <= x[i] <= box[row, 2] and box[row, 1] <= y[i] <= box[row, 3]
+            if first[row] <= slot[i] and inside:
+                covered[i] = True
+                held[row] = pair
+        for row in range(begin, end):
+            fictitious[row] |= held[row] != pair

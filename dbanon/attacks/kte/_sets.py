@@ -1,0 +1,186 @@
+"""The stored hiding sets: whether each subject is picked often enough, by records that carry it, and when again.
+
+A pick is (owner, other, window): the owner's record is merged with the other's samples in the window, so the other
+hides in it.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.attacks import Evidence
+from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
+from dbanon.attacks.shared.claims import LATEST
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.trajectory import Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Picks:
+    """Who is in whose hiding sets, each once, by `at` and owner.
+
+    Attributes
+    ----------
+    owner, other : int64[p]
+        Subjects.
+    window : int64[p]
+    at : int64[p]
+        Index into `Speaking` of the other in the window.
+    faults : int
+        Sets and others in them that are not as they should be, and pairs of `Speaking` without a set.
+    """
+
+    owner: Int
+    other: Int
+    window: Int
+    at: Int
+    faults: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Picked:
+    """What the picks come to.
+
+    Attributes
+    ----------
+    number, fitting : int64[q]
+        How many others picked each pair of `Speaking`, and of how many of these the record fits it.
+    reused, followed : int
+        Picks that break the run's rule on partners, and those that break the promise of the leak.
+    chance : int
+        Pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that after it, too.
+    """
+
+    number: Int
+    fitting: Int
+    reused: int
+    followed: int
+    chance: int
+
+
+def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
+    """Read the hiding sets, and count what keeps them from being one of k - 1 others wherever a subject speaks."""
+    owner, window = _subjects(of, evidence.hiding_record), _windows(evidence, times, rules)
+    spoken = speaks.find(owner, window, times.count)
+    spoken[(owner < 0) | (window < 0)] = -1
+    sets, size = distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
+    faults = int((size < rules.k - 1).sum()) + (0 if rules.full else int((size > rules.k - 1).sum()))
+    faults += (len(spoken) - len(sets)) + (len(speaks.key) - len(sets))
+    of_set = np.repeat(np.arange(len(size)), size)
+    other, owner, window = _subjects(of, evidence.hiding_other), owner[of_set], window[of_set]
+    at = speaks.find(other, window, times.count)
+    right = (spoken[of_set] >= 0) & (other >= 0) & (other != owner) & (at >= 0)
+    order = np.lexsort((owner[right], at[right]))
+    owner, other, window, at = (values[right][order] for values in (owner, other, window, at))
+    new = np.ones(len(at), bool)
+    new[1:] = (at[1:] != at[:-1]) | (owner[1:] != owner[:-1])
+    owner, other, window, at = (values[new] for values in (owner, other, window, at))
+    faults += len(right) - len(at)
+    if rules.full and len(at):
+        mutual = speaks.find(owner, window, times.count) * len(of.record) + other
+        faults += len(at) - int(np.isin(at * len(of.record) + owner, mutual).sum())
+    return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
+
+
+def _subjects(of: Scene, record_id: Int) -> Int:
+    """Find whose records these are; -1 where it is not known."""
+    subject = np.full(len(of.stored.record_id), -1)
+    published = np.flatnonzero(of.record >= 0)
+    subject[of.record[published]] = published
+    record = find(of.stored.record_id, record_id)
+    return np.where(record >= 0, subject[record], -1)
+
+
+def _windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
+    """Find the window of each hiding set; -1 where its period is none."""
+    start_s, end_s = evidence.hiding_start_s, evidence.hiding_end_s
+    leak_s = rules.leak * rules.grid_s
+    known = (np.abs(start_s) <= LATEST) & (end_s == start_s + rules.window * leak_s)  # not so for NaN
+    start_s = np.where(known, start_s, 0.0)
+    epoch = np.floor(start_s / leak_s).astype(np.int64)
+    window = epoch - times.first
+    return np.where(known & (epoch * leak_s == start_s) & (window >= 0) & (window < times.count), window, -1)
+
+
+def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: Rules) -> Picked:
+    """Look at who carries whom, and when again."""
+    number = np.bincount(chosen.at, minlength=len(speaks.key))
+    carried = fits(of, chosen.other, of.record[chosen.owner], chosen.window, times.window, times)
+    order = np.lexsort((chosen.window, chosen.other, chosen.owner))
+    owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
+    again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
+    gap = np.diff(window)
+    reused = again if rules.reuse == "never" else again & (gap <= times.window)
+    return Picked(
+        number=number,
+        fitting=np.bincount(chosen.at[carried], minlength=len(speaks.key)),
+        reused=int(reused.sum()),
+        # A subject must not be in one record for longer than a window: the next one has to leave a gap.
+        followed=int((again & (gap <= times.window)).sum()) + _returning(chosen, order, again, times),
+        chance=_by_chance(of, chosen, times),
+    )
+
+
+def _returning(chosen: Picks, order: Int, again: Any, times: Timetable) -> int:
+    """Count the windows of which all who picked a subject carry it again in one epoch outside."""
+    if not len(order):
+        return 0
+    number = np.append(0, np.cumsum(~again))
+    pair = np.empty(len(order), np.int64)
+    pair[order] = number
+    pairs = np.searchsorted(number, np.arange(number[-1] + 2))
+    groups = np.append(np.flatnonzero(np.diff(chosen.at, prepend=-1)), len(order))
+    return int(_count_returning(groups, pair, pairs, chosen.window[order], chosen.window, times.window))
+
+
+@_kernel
+def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: Any, length: Any) -> Any:
+    """Of each group of picks of one subject in one window, look for an epoch in which all pairs have windows again."""
+    returning = 0
+    for group in range(len(groups) - 1):
+        low, high = groups[group], groups[group + 1]
+        mine = window[low]
+        # Only the epochs of the owner that carries the subject least often have to be tried.
+        least = pair[low]
+        for i in range(low + 1, high):
+            if pairs[pair[i] + 1] - pairs[pair[i]] < pairs[least + 1] - pairs[least]:
+                least = pair[i]
+        found = False
+        if pairs[least + 1] - pairs[least] == 1:
+            continue
+        for w in range(pairs[least], pairs[least + 1]):
+            for epoch in range(windows[w], windows[w] + length):
+                if found or mine <= epoch < mine + length:
+                    continue
+                everywhere = True
+                for i in range(low, high):
+                    carries = False
+                    for v in range(pairs[pair[i]], pairs[pair[i] + 1]):
+                        carries |= windows[v] <= epoch < windows[v] + length
+                    everywhere &= carries
+                found |= everywhere
+        returning += found
+    return returning
+
+
+def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> int:
+    """Count the subjects and windows in which all who picked a subject fit it one epoch longer than they must."""
+    if not len(chosen.at):
+        return 0
+    epoch = of.known.slot[of.covered] // times.leak - times.first
+    spoken = distinct(of.known.owner[of.covered] * times.epochs + epoch)
+    groups = np.flatnonzero(np.diff(chosen.at, prepend=-1))
+    longer = np.zeros(len(groups), bool)
+    for beside in (chosen.window - 1, chosen.window + times.window):
+        there = (beside >= 0) & (beside < times.epochs)
+        there[there] = find(spoken, chosen.other[there] * times.epochs + beside[there]) >= 0
+        there[there] = fits(of, chosen.other[there], of.record[chosen.owner[there]], beside[there], 1, times)
+        longer |= np.logical_and.reduceat(there, groups)
+    return int(longer.sum())

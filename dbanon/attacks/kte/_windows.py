@@ -1,0 +1,365 @@
+"""The adversary who knows all that a subject did in some stretch of tau, and looks for records that fit it.
+
+A record fits what is known of a subject in a stretch if each of the subject's published samples in it lies in one of
+the record's rows, and each row wholly in it holds one of these. What fits in a stretch fits in every part of it: a row
+wholly in the part is wholly in the stretch, so it holds a sample, which lies in the part as the row does. So windows of
+tau + leak that begin with an epoch decide for all stretches of tau in them; where fewer than k subjects' records fit
+such a window, its stretches are looked at one by one.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.attacks.kte._claims import Rules
+from dbanon.attacks.kte._rows import Bool, Cover, Members, Rows, Samples
+from dbanon.attacks.shared.claims import must
+from dbanon.attacks.shared.keys import find
+from dbanon.attacks.shared.replay import runs
+from dbanon.trajectory import Int
+
+_MOST_WINDOWS = 10_000_000
+_MOST_SLOTS = 1 << 20
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timetable:
+    """The windows: each `window` epochs of `leak` slots, the first from the epoch `first` on.
+
+    Attributes
+    ----------
+    first : int
+        The epoch of the first sample, counted from 1970.
+    epochs : int
+        To that of the last sample.
+    count : int
+        Number of windows, at least 1.
+    window, leak : int
+    """
+
+    first: int
+    epochs: int
+    count: int
+    window: int
+    leak: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """What the adversary works with: arrays for the kernels, one record a subject.
+
+    Attributes
+    ----------
+    known : Samples
+    covered : bool[m]
+        Whether a sample is published.
+    stored : Rows
+    record : int64[s]
+        Index of the record of each subject; -1 where it has none.
+    by_first : int64[c]
+        Rows by their first slot.
+    longest : int
+        Slots of the longest row.
+    rivals : bool[R]
+        Whether it is known whose record it is: only these are counted.
+    """
+
+    known: Samples
+    covered: Bool
+    stored: Rows
+    record: Int
+    by_first: Int
+    longest: int
+    rivals: Bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Speaking:
+    """Which subjects have published samples in which windows, each pair once: int64[p], sorted."""
+
+    subject: Int
+    window: Int
+    key: Int
+
+    def find(self, subject: Int, window: Int, count: int) -> Int:
+        """Index of each pair; -1 where it is none."""
+        sought = subject * count + window
+        return find(self.key, sought) if len(self.key) else np.full(len(sought), -1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hidden:
+    """What the adversary finds in all windows.
+
+    Attributes
+    ----------
+    exposed : bool[p]
+        Whether each pair of `Speaking` has a stretch in which something is published and fewer than k subjects' records
+        fit.
+    silent : int
+        Pairs with a stretch of which nothing is published and fewer than k subjects' records say nothing.
+    searched, slid : int
+        Pairs that the records of those who picked the subject did not decide, and those that the window did not.
+    fewest_silent : int
+        The least number of records that say nothing in a window in which any does; 0 if none does.
+    """
+
+    exposed: Bool
+    silent: int
+    searched: int
+    slid: int
+    fewest_silent: int
+
+
+def timetable(known: Samples, rules: Rules) -> Timetable:
+    """Lay out the windows over the samples; where there are fewer epochs than a window has, one for all."""
+    epoch = np.array([known.slot.min(), known.slot.max()]) // rules.leak
+    first, epochs = int(epoch[0]), int(epoch[1] - epoch[0]) + 1
+    count = max(1, epochs - rules.window + 1)
+    must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
+    must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most; it is more.")
+    return Timetable(first=first, epochs=epochs, count=count, window=rules.window, leak=rules.leak)
+
+
+def scene(known: Samples, stored: Rows, who: Members, seen: Cover) -> Scene:
+    """Give each subject its record: the last of several, which are refused elsewhere."""
+    record = np.full(len(known.subject), -1)
+    record[who.subject] = who.record
+    rivals = np.zeros(len(stored.record_id), bool)
+    rivals[record[record >= 0]] = True
+    return Scene(
+        known=known,
+        covered=seen.covered,
+        stored=stored,
+        record=record,
+        by_first=np.argsort(stored.first, kind="stable"),
+        longest=int((stored.last - stored.first).max(initial=0)) + 1,
+        rivals=rivals,
+    )
+
+
+def speaking(of: Scene, times: Timetable) -> Speaking:
+    """Find in which windows each subject has published samples."""
+    epoch = of.known.slot[of.covered] // times.leak - times.first
+    owner = of.known.owner[of.covered]
+    subject, window = _spread(owner, epoch - times.window + 1, epoch, times.count)
+    return Speaking(subject=subject, window=window, key=subject * times.count + window)
+
+
+def _spread(owner: Int, low: Int, high: Int, count: int) -> tuple[Int, Int]:
+    """Give the pairs (owner, window) of intervals of windows, each once; `high` must not fall within an owner's."""
+    low, high = np.maximum(low, 0), np.minimum(high, count - 1)
+    # Begin behind the interval before, of the same owner: what lies in both is given once.
+    same = owner[1:] == owner[:-1]
+    low[1:] = np.maximum(low[1:], np.where(same, high[:-1] + 1, 0))
+    number = np.maximum(high - low + 1, 0)
+    return np.repeat(owner, number), runs(low, number)
+
+
+def silent(of: Scene, times: Timetable) -> Int:
+    """Count the records that have no row wholly in each window: int64[count]."""
+    begin, end = of.stored.first // times.leak - times.first, of.stored.last // times.leak - times.first
+    whole = of.rivals[of.stored.record] & (begin - end + times.window > 0)
+    _, window = _spread(of.stored.record[whole], end[whole] - times.window + 1, begin[whole], times.count)
+    return int(of.rivals.sum()) - np.bincount(window, minlength=times.count)
+
+
+def fits(of: Scene, subject: Int, record: Int, epoch: Int, length: int, times: Timetable) -> Bool:
+    """Say whether each record fits what is known of a subject in `length` epochs from `epoch` on: bool[q]."""
+    found = np.zeros(len(subject), bool)
+    begin = (times.first + epoch) * times.leak
+    _fit_all(*_arrays(of), subject, record, begin, begin + length * times.leak, found)
+    return found
+
+
+def hidden(of: Scene, speaks: Speaking, fitting: Int, times: Timetable, k: int) -> Hidden:
+    """Find the stretches of tau in which fewer than k subjects' records fit what is known of a subject.
+
+    Parameters
+    ----------
+    of : Scene
+    speaks : Speaking
+    fitting : int64[p]
+        How many other subjects' records are known to fit, of each pair of `speaks`.
+    times : Timetable
+    k : int
+    """
+    doubtful = np.flatnonzero(fitting < k - 1)
+    number = silent(of, times)
+    quiet = int((of.record >= 0).sum()) - np.bincount(speaks.window, minlength=times.count)
+    subject, window = [speaks.subject[doubtful]], [speaks.window[doubtful]]
+    # Who says nothing in a window is hidden among those who say nothing in it, wherever in it the stretch lies.
+    few = np.flatnonzero((quiet > 0) & (number < k))
+    order = np.argsort(speaks.window, kind="stable")
+    low, high = (np.searchsorted(speaks.window[order], few, side=side) for side in ("left", "right"))
+    for at, begin_at, end_at in zip(few, low, high, strict=True):
+        mute = of.record >= 0
+        mute[speaks.subject[order[begin_at:end_at]]] = False
+        who = np.flatnonzero(mute)
+        subject.append(who)
+        window.append(np.full(len(who), at))
+    subjects, windows = np.concatenate(subject), np.concatenate(window)
+    exposed, alone, slid = (np.zeros(len(subjects), bool) for _ in range(3))
+    begin = (times.first + windows) * times.leak
+    _search(
+        *_arrays(of), of.stored.record, of.stored.first[of.by_first], of.by_first, of.longest, of.rivals, of.record,
+        subjects, begin, times.window * times.leak, times.leak, k, exposed, alone, slid,
+    )  # fmt: skip
+    found = np.zeros(len(speaks.key), bool)
+    found[doubtful] = exposed[: len(doubtful)]
+    return Hidden(
+        exposed=found,
+        silent=int(alone.sum()),
+        searched=len(subjects),
+        slid=int(slid.sum()),
+        fewest_silent=int(number[quiet > 0].min(initial=len(of.record))) if (quiet > 0).any() else 0,
+    )
+
+
+def _arrays(of: Scene) -> tuple[Int, Int, Int, Int, Bool, Int, Int, Int, Int]:
+    """Give samples and rows as the kernels take them."""
+    known, stored = of.known, of.stored
+    return (
+        known.offset, known.slot, known.x, known.y, of.covered, stored.offset, stored.first, stored.last, stored.box,
+    )  # fmt: skip
+
+
+@_kernel
+def _fit_all(
+    offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
+    subject: Any, record: Any, begin: Any, end: Any, found: Any,
+) -> None:  # fmt: skip
+    """Fill `found`: whether each record fits its subject from `begin` to `end`."""
+    for q in range(len(subject)):
+        found[q] = _fit(
+            offset[subject[q]], offset[subject[q] + 1], slot, x, y, covered,
+            row_offset[record[q]], row_offset[record[q] + 1], first, last, box, begin[q], end[q],
+        )  # fmt: skip
+
+
+@_kernel
+def _fit(
+    i: Any, i_end: Any, slot: Any, x: Any, y: Any, covered: Any, row: Any, row_end: Any, first: Any, last: Any,
+    box: Any, begin: Any, end: Any,
+) -> Any:  # fmt: skip
+    """Whether rows fit samples in the slots from `begin` to before `end`: one pass over both."""
+    i = _from(slot, i, i_end, begin)
+    row = _from(last, row, row_end, begin)
+    held = False  # whether `row` holds a sample; all before it that lie in the stretch do
+    while i < i_end and slot[i] < end:
+        if covered[i]:
+            while row < row_end and last[row] < slot[i]:
+                if first[row] >= begin and not held:
+                    return False
+                row, held = row + 1, False
+            if row == row_end or first[row] > slot[i] or not _inside(x[i], y[i], box, row):
+                return False
+            held = True
+        i += 1
+    while row < row_end and last[row] < end:
+        if first[row] >= begin and not held:
+            return False
+        row, held = row + 1, False
+    return True
+
+
+@_kernel
+def _inside(x: Any, y: Any, box: Any, row: Any) -> Any:
+    return box[row, 0] <= x <= box[row, 2] and box[row, 1] <= y <= box[row, 3]
+
+
+@_kernel
+def _from(values: Any, low: Any, high: Any, least: Any) -> Any:
+    """Index of the first of some ascending values that is not less than `least`."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_kernel
+def _search(
+    offset: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any, box: Any,
+    row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, own: Any, subject: Any, window: Any,
+    length: Any, leak: Any, k: Any, exposed: Any, alone: Any, slid: Any,
+) -> None:  # fmt: skip
+    """Look for k records that fit each window among all, and where there are fewer, at each stretch of tau in it."""
+    met = np.full(len(row_offset) - 1, -1)
+    turn = 0
+    for q in range(len(subject)):
+        low, high, mine = offset[subject[q]], offset[subject[q] + 1], own[subject[q]]
+        # Stretch 0 is the whole window; the others begin one slot later each.
+        for stretch in range(leak + 2):
+            begin = window[q] + max(stretch - 1, 0)
+            end = begin + length - (0 if stretch == 0 else leak)
+            i = _from(slot, low, high, begin)
+            while i < high and slot[i] < end and not covered[i]:
+                i += 1
+            speaks = i < high and slot[i] < end
+            if stretch > 0 and (exposed[q] if speaks else alone[q]):
+                continue
+            if speaks:
+                turn += 1
+                few = _few_fit(
+                    i, low, high, slot, x, y, covered, row_offset, first, last, box, row_record, begins, by_first,
+                    longest, rivals, mine, begin, end, k, met, turn,
+                )  # fmt: skip
+            else:
+                few = _few_silent(row_offset, first, last, rivals, mine, begin, end, k)
+            if stretch == 0:
+                slid[q] = few
+                if not few:
+                    break
+            else:
+                exposed[q] |= few and speaks
+                alone[q] |= few and not speaks
+
+
+@_kernel
+def _few_fit(
+    i: Any, low: Any, high: Any, slot: Any, x: Any, y: Any, covered: Any, row_offset: Any, first: Any, last: Any,
+    box: Any, row_record: Any, begins: Any, by_first: Any, longest: Any, rivals: Any, mine: Any, begin: Any, end: Any,
+    k: Any, met: Any, turn: Any,
+) -> Any:  # fmt: skip
+    """Whether fewer than k records, with the subject's own, fit it in a stretch of which `i` is the first sample."""
+    met[mine] = turn
+    number = 1
+    # Whatever fits has a row that holds that sample: it begins less than the longest row before it.
+    at = _from(begins, 0, len(begins), slot[i] - longest + 1)
+    while number < k and at < len(begins) and begins[at] <= slot[i]:
+        row = by_first[at]
+        other = row_record[row]
+        if last[row] >= slot[i] and _inside(x[i], y[i], box, row) and rivals[other] and met[other] != turn:
+            met[other] = turn
+            number += _fit(
+                low, high, slot, x, y, covered, row_offset[other], row_offset[other + 1], first, last, box, begin, end
+            )
+        at += 1
+    return number < k
+
+
+@_kernel
+def _few_silent(
+    row_offset: Any, first: Any, last: Any, rivals: Any, mine: Any, begin: Any, end: Any, k: Any
+) -> Any:  # fmt: skip
+    """Whether fewer than k records, with the subject's own, have no row wholly in a stretch."""
+    number = 1
+    for other in range(len(row_offset) - 1):
+        if number >= k:
+            break
+        if rivals[other] and other != mine:
+            row = _from(last, row_offset[other], row_offset[other + 1], begin)
+            # The first row that ends in the stretch may begin before it; the next one does not.
+            while row < row_offset[other + 1] and first[row] < begin:
+                row += 1
+            number += not (row < row_offset[other + 1] and last[row] < end)
+    return number < k
