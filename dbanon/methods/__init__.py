@@ -292,6 +292,7 @@ METHODS = Registry(
     {
         "tp-aware": "dbanon.methods.tp_aware",
         "sensitive-sites": "dbanon.methods.sensitive_sites",
+        "kte": "dbanon.methods.kte",
     }
 )
 """Every family, a line each."""

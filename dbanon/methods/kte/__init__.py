@@ -1,11 +1,11 @@
 """Mobile-phone trajectories: no knowledge of some time of a person's movements identifies them or reveals much more.
 
 Decides whose samples are merged with whose, epoch by epoch, so that an adversary who followed a person for `tau_s`
-finds k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true sample of
-each trajectory merged in it, and those of one record do not overlap in time.
+finds k records that fit, and learns no more than `leak_s` beyond. Invariant: every generalised sample holds a true
+sample of each trajectory merged in it, and those of one record do not overlap in time.
 
-Gramaglia, Fiore, Tarable, Banchs: Preserving Mobile Subscriber Privacy in Open Datasets of Spatiotemporal Trajectories
-(k^(tau,epsilon)-anonymity), INFOCOM 2017.
+Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of Spatiotemporal
+Trajectory Data, 2017.
 """
 
 from dataclasses import dataclass
@@ -114,8 +114,8 @@ METHOD = Method(
     ),
     left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
     paper=(
-        "Gramaglia, Fiore, Tarable, Banchs: Preserving Mobile Subscriber Privacy in Open Datasets of Spatiotemporal "
-        "Trajectories, 2017"
+        "Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of "
+        "Spatiotemporal Trajectory Data, 2017"
     ),
     attack="dbanon.attacks.kte",
     algorithms=(
@@ -141,8 +141,9 @@ METHOD = Method(
     hidden_by="record",
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
-        "few_alike": "With samples in epochs in which fewer than k others, not used before, have theirs.",
-        "silence": "Left out so that nobody is known by having no row in a time.",
+        "deleted": "Samples that w4m matches with nobody's.",
+        "few_alike": "Fewer than k others, who did not hide them before, have samples in the same epochs.",
+        "silence": "Left out so that those without samples at a time are at least k, or none.",
     },
     example={"k": 4, "grid_s": 1, "grid_m": 5},
 )

@@ -55,7 +55,8 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     align.demand_sane_times(data)
     if data.subjects < params.k:
         raise InfeasibleError(
-            f"A run of kte must have at least k = {params.k} subjects with fixes. Got {data.subjects}; choose a lower k."
+            f"A run of kte must have at least k = {params.k} subjects with fixes. Got {data.subjects}; choose a lower "
+            "k, or another since or until."
         )
     known = samples(data, params.grid_s, params.grid_m)
     found = ALGORITHMS[algorithm](known, params, rank, rng)
@@ -92,7 +93,10 @@ def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) ->
     demanded: list[tuple[str, float, str, float]] = [("grid_s", params.grid_s, "the dataset's grid_s", data.grid_s)]
     demanded += [("grid_m", params.grid_m, "the dataset's grid_m", data.grid_m)]
     if algorithm == "kte-hide":
-        demanded += [("leak_s", params.leak_s, "grid_s", params.grid_s), ("tau_s", params.tau_s, "leak_s", params.leak_s)]
+        demanded += [
+            ("leak_s", params.leak_s, "grid_s", params.grid_s),
+            ("tau_s", params.tau_s, "leak_s", params.leak_s),
+        ]
     if algorithm == "static":
         slot, cell = LEVELS[params.level]
         demanded += [("level", slot, "grid_s", params.grid_s), ("level", cell, "grid_m", params.grid_m)]
@@ -132,19 +136,19 @@ def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> 
     """Publish one record a group."""
     crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
     lost = np.diff(known.offset)[group < 0]
-    people, out = len(group), len(lost)
+    out = len(lost)
     suppressed = {
         "samples": {"few_alike": int(lost.sum())},
         "subjects": {"few_alike": out},
-        "by_hour": by_hour(_first_s(known), np.array([people]), np.array([people - out]), {"few_alike": np.array([out])}),
+        "by_hour": _at_once(known, out),
     }
-    return _Published(
-        record=group, merged=merged, crowd=crowd, subjects=crowd, suppressed=suppressed, metrics=metrics
-    )
+    return _Published(record=group, merged=merged, crowd=crowd, subjects=crowd, suppressed=suppressed, metrics=metrics)
 
 
-def _first_s(known: Samples) -> Int:
-    return np.array([known.slot.min()]) * known.grid_s
+def _at_once(known: Samples, out: int) -> list[dict[str, Any]]:
+    """Count people once for the whole time."""
+    people, start_s = len(known.subject), np.array([known.slot.min()]) * known.grid_s
+    return by_hour(start_s, np.array([people]), np.array([people - out]), {"few_alike": np.array([out])})
 
 
 def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Generator) -> _Published:
@@ -154,14 +158,14 @@ def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Ge
     record = np.full(len(group), -1, np.int64)
     record[published] = np.arange(len(published))
     size = np.bincount(group[group >= 0], minlength=1)
-    people, out = len(group), len(group) - len(published)
+    out = len(group) - len(published)
     suppressed = {
         "samples": {
             "few_alike": int(np.diff(known.offset)[record < 0].sum()),
             "deleted": int(edited.deleted[record >= 0].sum()),
         },
         "subjects": {"few_alike": out},
-        "by_hour": by_hour(_first_s(known), np.array([people]), np.array([people - out]), {"few_alike": np.array([out])}),
+        "by_hour": _at_once(known, out),
     }
     return _Published(
         record=record,
