@@ -103,7 +103,7 @@ class Release:
 
 
 class Promise(NamedTuple):
-    """That a person cannot be distinguished from the others of a group: at a moment; or ever, in a release with a reach."""
+    """That nothing distinguishes a person from the others of a group: at a moment; or ever, in a release with a reach."""
 
     release: Release
     person: Person
