@@ -103,7 +103,7 @@ class Release:
 
 
 class Promise(NamedTuple):
-    """That nothing distinguishes a person from the others of a group: at a moment; or ever, in a release with a reach."""
+    """That nothing distinguishes a person from the others of a group: at a moment; or ever, if there is a reach."""
 
     release: Release
     person: Person

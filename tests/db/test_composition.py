@@ -356,6 +356,9 @@ def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: p
     names(notice, "5 people", "this one 0")
     assert publish(own, snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
     assert publish(own, snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
+    card = value(own, "SELECT dbanon.release_card('at_ten')")
+    assert isinstance(card, dict)
+    assert card["overlap"]["within_a_day"] == {"hidden_here": 5, "shown_here": 0}
 
 
 def test_exact_places_tell_nothing_of_senders(own: psycopg.Connection) -> None:
@@ -405,6 +408,16 @@ def test_the_ten_people_of_the_contracts_are_judged_as_the_page_says(own: psycop
                     "SELECT below > 0, smallest_crowd FROM dbanon.measure_overlap(%s)", [second]
                 ).fetchone()
                 assert row == Rule().judge(families[then], [families[first]])[:2], (first, then)
+
+
+def test_days_of_one_person_are_one_candidate(own: psycopg.Connection) -> None:
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT 1, t.subject, t.path FROM dbanon.trajectory t, generate_series(1, 3) WHERE t.subject IN ('p0', 'p2')"
+    )
+    publish(own, verified(own, Release(5, FIVES)), "first")
+    assert own.execute("SELECT DISTINCT cardinality(people) FROM dbanon.grouping").fetchall() == [(5,)]
+    names(str(refused(own, verified(own, Release(2, HALVES)), "halves").diag.message_primary), "first", 2, 5)
 
 
 # --- what is taken out between two releases ---------------------------------------------------------------------------
