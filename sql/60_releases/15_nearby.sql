@@ -34,7 +34,7 @@ SET jit = off
 SET enable_nestloop = off
 AS $$
     -- Of very many people, 20,000 are looked at: enough to see that it happens.
-    WITH both_ AS MATERIALIZED (
+    WITH common AS MATERIALIZED (
         SELECT array_agg(x.person) AS people
         FROM (SELECT h.person
               FROM (SELECT u.person FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
@@ -43,11 +43,13 @@ AS $$
                     SELECT e.person FROM ONLY dbanon.exposure e WHERE e.release_id = hidden_and_shown.hiding_release) h
               JOIN ONLY dbanon.exposure s ON s.release_id = hidden_and_shown.showing_release AND s.person = h.person
               ORDER BY h.person LIMIT 20000) x
+        -- Without any, no trajectory is looked at: to find people by their codes, all names of a dataset are hashed.
+        HAVING count(*) > 0
     )
     SELECT DISTINCT h.person
-    FROM both_ b
+    FROM common b
     CROSS JOIN LATERAL dbanon_internal.rows_of_people(hidden_and_shown.hiding_run, b.people, true) h
-    JOIN (SELECT s.* FROM both_ c CROSS JOIN LATERAL dbanon_internal.rows_of_people(hidden_and_shown.showing_run, c.people, false) s) s
+    JOIN (SELECT s.* FROM common c CROSS JOIN LATERAL dbanon_internal.rows_of_people(hidden_and_shown.showing_run, c.people, false) s) s
         ON s.person = h.person
     WHERE dbanon_internal.padded(s.period, interval '1 day') && h.period AND @postgis@.ST_Covers(h.region, s.region)
 $$;
