@@ -103,7 +103,7 @@ class Release:
 
 
 class Promise(NamedTuple):
-    """That a person cannot be told from the others of a group: at a moment; or ever, in a release with a reach."""
+    """That nothing distinguishes a person from the others of a group: at a moment; or ever, if there is a reach."""
 
     release: Release
     person: Person
@@ -161,7 +161,7 @@ class Rule:
         return after < before
 
     def speaks_on(self, release: Release, secret: str) -> bool:
-        """Whoever knows where everybody was learns of senders only from releases with requests."""
+        """An adversary who knows where all people were learns of senders only from releases with requests."""
         return secret == "place" or release.secret == "sender"
 
     # Measured.

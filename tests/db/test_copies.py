@@ -11,7 +11,7 @@ import pytest
 from dbanon import load
 from dbanon.load.datasets import Mode
 from tests.acceptance.commands import call
-from tests.facts import names
+from tests.facts import names, refused
 from tests.importing import release_by_hand
 
 STEP_S = 30
@@ -149,6 +149,16 @@ def test_rows_of_their_own_are_recognised_by_single_fixes(connection, write):
     people = write(crowd(1, people=600, instants=1).rows())
     for dataset, copied in (("first", []), ("second", ["first"])):
         assert _load(connection, people, dataset, columns=load.Columns(subject="-")) == copied
+
+
+def test_rows_of_their_own_are_not_loaded_twice_into_one_dataset(database, connection, write):
+    path = str(write(crowd(1, people=600, instants=1).rows()))
+    crs = ("--crs", "EPSG:32610", "--srid", "32610")
+    words = ("load", "trajectories", path, "--dataset", "first", "--subject", "-", *crs)
+    assert call(database, *words).code == 0
+    refused(call(database, *words), 2, "'first'", "--append", "--replace")
+    refused(call(database, *words, "--append"), 3, "600 of the 600 rows", "one more person")
+    assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (600,)
 
 
 def test_what_is_written_by_hand_is_recognised_too(connection, write):
