@@ -87,4 +87,4 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.shown_within_a_day(bigint, bigint) IS
 'How many people a run hides whom another release of the population shows exactly within a day, inside the region that hides them, and the other
-way round; NULL where there are none. Releases whose data have gone show nothing.';
+way round; NULL where there are none, and without those whose data have gone.';

@@ -95,9 +95,17 @@ def test_who_is_left_out_of_requests_is_one_of_those_left_out() -> None:
     assert judge(bundles(5, FIVES[1], first=2, last=3), gap) == (True, 1, 5)
 
 
-def test_of_places_nothing_is_said_by_leaving_a_person_out() -> None:
-    assert judge(merged(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
-    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
+def test_whom_a_release_leaves_out_of_a_crowd_that_it_puts_elsewhere_is_known_to_be_where_the_crowd_was() -> None:
+    assert judge(merged(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (True, 1, 1)
+    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (True, 1, 1)
+    assert judge(merged(4, *FIVES), merged(4, FIVES[0], [5, 6, 7, 8])) == (True, 1, 1)
+    # A release that speaks of none of a crowd says nothing of it.
+    assert judge(merged(4, FIVES[0]), merged(4, *FIVES)) == (False, 5, 0)
+    # Period by period: it is silent of 3 and 4 in the one, of 0 and 1 in the other.
+    stays = [Record(frozenset(p), (Row(at, at + 1, 9),)) for at, p in ((0, [0, 1, 2]), (1, [2, 3, 4]))]
+    assert judge(Release(2, "place", "record", tuple(stays), snapshot=True, settle=NEAR), snapshot(2, FIVES[0])) == (
+        True, 1, 1,
+    )  # fmt: skip
 
 
 def test_senders_are_hurt_by_requests_alone_and_places_by_everything() -> None:
@@ -224,10 +232,7 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
         first, last = (group.first, group.last) if moment is None else (moment, moment + 1)
         times = {*range(first - reach, last + reach)}
         said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
-        if any(person in g.people and other not in g.people for g in said):
-            return False
-        silent = not any(person in g.people for g in said) and theirs.first <= min(times) < theirs.last
-        if silent and mine.secret == "sender" and any(other in g.people for g in said):
+        if any((person in g.people) != (other in g.people) for g in said):
             return False
     return True
 
@@ -318,18 +323,30 @@ class LetsRequestsTellNothingOfPlaces(Rule):
 
 
 class CountsExactRowsAsNothing(Rule):
-    def rows(self, release: Release, person: Person) -> list[Group]:
-        return [group for group in super().rows(release, person) if len(group.people) > 1]
+    def rows(self, release: Release) -> list[Group]:
+        return [group for group in super().rows(release) if len(group.people) > 1]
 
 
-class ReadsOneRowAlone(Rule):
-    def rows(self, release: Release, person: Person) -> list[Group]:
-        return sorted(super().rows(release, person), key=lambda g: (g.first, g.last, sorted(g.people)))[:1]
+class ReadsTheFirstRowOfEachAlone(Rule):
+    def rows(self, release: Release) -> list[Group]:
+        ordered = sorted(release.groups, key=lambda g: (g.first, g.last, sorted(g.people)))
+        return [g for n, g in enumerate(ordered) if not any(g.people & e.people for e in ordered[:n])]
 
 
 class IgnoresWhoIsLeftOut(Rule):
-    def left_out(self, promise: Promise, other: Release) -> list[frozenset[Person]]:
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
         return []
+
+
+class IgnoresWhoIsLeftOutOfPlaces(Rule):
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
+        return [] if promise.release.secret == "place" else super().left_out(promise, near)
+
+
+class LeavesOutByReleaseAlone(Rule):
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
+        spoken = frozenset[Person]().union(*(group.people for group in near))
+        return [promise.group.people - spoken] if spoken and promise.person not in spoken else []
 
 
 class ComparesSnapshotsAtEqualMoments(Rule):
