@@ -113,7 +113,7 @@ BEGIN
         -- Every release speaks of places; of senders, only those that publish requests.
         SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
         WHERE NOT c.alone AND (scenes.secret = 'place' OR c.secret = scenes.secret)
-    ), said AS MATERIALIZED (
+    ), said AS (
         SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = scenes.secret AS hides
         FROM speaker s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
         UNION
@@ -244,7 +244,7 @@ BEGIN
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
         SELECT m.occasion, m.signs, count(*) AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
-    ), said AS MATERIALIZED (
+    ), said AS (
         -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
         SELECT x.scene, x.example, x.n, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
             CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.twins && x.read THEN 10 ELSE 6 END AS marks
@@ -264,7 +264,7 @@ BEGIN
         FROM heard h GROUP BY h.scene, h.before, h.after, h.marks
     ), earlier AS MATERIALIZED (
         SELECT c.scene, c.before, sum(c.n)::bigint AS n FROM class c GROUP BY c.scene, c.before
-    ), judged AS MATERIALIZED (
+    ), judged AS NOT MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
         FROM (SELECT c.*, c.n AS n_after, e.n AS n_before, CASE WHEN c.marks & 4 = 4 THEN (
