@@ -4,7 +4,8 @@ Run with ``./dev bench benchmarks/composition.py``, or with other numbers of sub
 ``.venv/bin/python benchmarks/composition.py 200000``. On an embedded server of its own: what was published once cannot
 be deleted again. The second part writes rows in SQL: bundles of 50 over 30 instants, and an earlier release with the
 same bundles, with halves of these, or with bundles that have at most one person in common with any of the new ones.
-The third does so for a release that stands alone, of 150,000 objects at 400 instants.
+The third does so for a release that stands alone, of 150,000 objects at 400 instants, the last for the last of 24
+hourly snapshots, whose people the others show.
 """
 
 import os
@@ -70,6 +71,26 @@ VALUES ('alone', 's', 'At least k.', 'Polygon', 'attack',
     '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]',
     '{"hides": "place", "hidden_by": "hiding", "instant": null,
       "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
+# Each hour another sixth are hidden, by 20; the others are shown where they are, inside the region of these 20.
+HOURS = (
+    METHOD.replace("'alone'", "'hours'")
+    .replace('"stands_alone": true', '"stands_alone": false')
+    .replace('"hidden_by": "hiding", "instant": null', '"hidden_by": "region", "instant": "at"')
+)
+SNAPSHOT = """INSERT INTO dbanon.region
+SELECT %(run)s, g, CASE WHEN g > %(n)s THEN ST_MakeEnvelope(20 * (g - %(n)s - 1), 0, 20 * (g - %(n)s), 1, 32610)
+                        ELSE ST_MakeEnvelope(g - 1, 0, g, 1, 32610) END,
+    NULL, CASE WHEN g > %(n)s THEN 20 ELSE 1 END, 1, NULL
+FROM generate_series(1, %(n)s + %(n)s / 20) g;
+INSERT INTO dbanon.period
+SELECT %(run)s, 1, tstzrange(to_timestamp(3600 * %(hour)s), to_timestamp(3600 * %(hour)s + 1));
+INSERT INTO dbanon.record
+SELECT %(run)s, r, ARRAY[1], ARRAY[CASE WHEN (r - 1) / 20 %% 6 = %(hour)s %% 6 THEN %(n)s + 1 + (r - 1) / 20 ELSE r END]
+FROM generate_series(1, %(n)s) r;
+INSERT INTO dbanon.membership
+SELECT %(run)s, row_number() OVER (ORDER BY t.trajectory_id), t.trajectory_id, NULL
+FROM (SELECT t.trajectory_id FROM dbanon.trajectory t JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = 'made'
+      ORDER BY t.trajectory_id LIMIT %(n)s) t"""
 STORE = "SELECT dbanon_internal.store_groups(%(run)s, 0)"
 MEASURE = "SELECT * FROM dbanon_internal.measure(%(run)s, 0)"
 RELEASE = """WITH l AS (INSERT INTO dbanon.release (name, run_id, digest, rows, overlap_reason, span, reach, content)
@@ -159,6 +180,25 @@ def alone(database: Database, n: int, instants: int) -> None:
                 timed(database, f"compared with {name}", MEASURE, {"run": new})
 
 
+def hourly(database: Database, n: int, snapshots: int) -> None:
+    """Measure a snapshot in which a sixth are hidden, by 20, against others of the same day that show them."""
+    print(f"\n{n:,} subjects, a sixth of them hidden, in a snapshot after {snapshots} others", flush=True)
+    execute(database, HOURS, {})
+    runs = []
+    for hour in range(snapshots + 1):
+        params = {"k": 20, "method": "hours", "algorithm": "a"}
+        runs.append(database.connection.execute(RUN, params).fetchone()[0])
+        execute(database, SNAPSHOT, {"run": runs[-1], "n": n, "hour": hour})
+    *earlier, new = runs
+    with database.connection.transaction(force_rollback=True):
+        for hour, run in enumerate(earlier):
+            database.connection.execute(RELEASE, {"run": run, "name": f"hour_{hour}", "reason": None})
+        timed(database, "its groups stored", STORE, {"run": new})
+        timed(database, "compared", MEASURE, {"run": new})
+        nearby = "SELECT dbanon_internal.shown_within_a_day(%(run)s, 0) AS measured"
+        timed(database, "within a day counted", nearby, {"run": new})
+
+
 def execute(database: Database, statements: str, values: dict[str, object]) -> None:
     """Execute statements one by one: several at once take no parameters."""
     for part in statements.split(";"):
@@ -180,6 +220,7 @@ def main(n: int) -> None:
                 database.connection.execute("SET search_path = pg_catalog, public")
                 made(database, n)
                 alone(database, 3 * n // 40, 400)
+                hourly(database, n // 4, 23)
         finally:
             server.EmbeddedServer().stop()
 

@@ -91,7 +91,7 @@ class Database(Datasets):
             Parameter names and values.
         seed : int, optional
             Same data, parameters and seed: same cloaks. Private: a reader who has it can replay how ties went. When not
-            given, one that nobody knows and that the same run has again.
+            given, a secret one that the same run has again.
         publish : str, optional
             Name of the release.
         replace, allow_overlap, reason, end_readers, readers
@@ -299,7 +299,8 @@ class Database(Datasets):
         replace : bool
             Take the place of the live release of that name, if there is one.
         allow_overlap : bool
-            Publish although intersecting it with earlier releases of the dataset leaves fewer than k people.
+            Publish although, beside earlier releases of its population, it leaves a person fewer candidates than
+            promised.
         reason : str, optional
             Why that is allowed, in three words or more; it is recorded.
         end_readers : bool

@@ -54,7 +54,7 @@ def _load(database: "Database", progress: report.Progress) -> "tuple[LoadReport,
         # Not the city that `dbanon synth` makes by default, which would be recognised as a copy of the demo's.
         trajectories, requests = synth.write_demo(Path(folder), seed=12)
         columns = load.Columns(**synth.CSV_COLUMNS)
-        # Its people are nobody's of another dataset, whatever their names.
+        # Equal names in another dataset mean other people.
         first = database.load_trajectories(
             [trajectories], dataset=DATASET, columns=columns, population=DATASET, progress=progress
         )

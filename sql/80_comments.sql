@@ -30,7 +30,7 @@ COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; sl
 COMMENT ON COLUMN dbanon.dataset.day_zone IS 'The time zone at whose midnights trajectories are cut; null where subjects are not cut into days.';
 COMMENT ON COLUMN dbanon.dataset.population_id IS 'Whose people it is about: within a population a subject''s name means one person.';
 COMMENT ON COLUMN dbanon.dataset.settle_s IS 'How long in seconds a person may stay where a snapshot or an exact row shows them: what other releases say less than this apart is intersected with it.';
-COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was loaded is a subject of its own, whose name means nobody outside the dataset.';
+COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was loaded is a subject of its own, whose name means no person outside the dataset.';
 COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';
 COMMENT ON COLUMN dbanon.dataset.created_by IS 'Login that created it.';

@@ -47,7 +47,7 @@ def drop_dataset(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do
             show(lambda: "Nothing was dropped.", lambda: {"dataset": name, "dropped": False})
             return
         erased = database.drop_dataset(name)
-    _tell(f"deleted with dataset {name}", {"dataset": name, "dropped": True}, erased)
+    _show_erased(f"deleted with dataset {name}", {"dataset": name, "dropped": True}, erased)
 
 
 def _confirmed(database: "Database", name: str) -> bool:
@@ -71,7 +71,7 @@ def forget_before(
     """Delete what a dataset has from before a time, and the unpublished runs with any of it; releases stay."""
     with open_database() as database:
         erased = database.forget_before(dataset, time)
-    _tell(f"deleted from dataset {dataset}", {"dataset": dataset, "before": time}, erased)
+    _show_erased(f"deleted from dataset {dataset}", {"dataset": dataset, "before": time}, erased)
 
 
 @app.command("drop-load", epilog=GLOBAL)
@@ -79,10 +79,10 @@ def drop_load(load_id: Annotated[int, typer.Argument(help="As the load printed i
     """Take a load back: its rows, and the unpublished runs that may have read them; what it replaced stays gone."""
     with open_database() as database:
         erased = database.drop_load(load_id)
-    _tell(f"deleted with load {load_id}", {"load_id": load_id}, erased)
+    _show_erased(f"deleted with load {load_id}", {"load_id": load_id}, erased)
 
 
-def _tell(heading: str, value: dict[str, Any], erased: "Erased") -> None:
+def _show_erased(heading: str, value: dict[str, Any], erased: "Erased") -> None:
     from dbanon import report
 
     rows, notices = erased

@@ -49,9 +49,9 @@ CREATE TABLE dbanon.dataset (
     -- Where trajectories are cut at midnight, and each day of a subject is its own (dbanon.subject_day).
     day_zone text,
     population_id bigint NOT NULL DEFAULT 1 REFERENCES dbanon.population,
-    -- How long somebody may stay where a snapshot shows them: what is said less than this apart is intersected.
+    -- How long a person may stay where a snapshot shows them: what is said less than this apart is intersected.
     settle_s integer NOT NULL DEFAULT 900 CHECK (settle_s BETWEEN 0 AND 604800),
-    -- Whether each row that was loaded is a subject of its own, whose name means nobody outside the dataset.
+    -- Whether each row that was loaded is a subject of its own, whose name means no person outside the dataset.
     own_subjects boolean NOT NULL DEFAULT false,
     revision bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),

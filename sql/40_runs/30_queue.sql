@@ -120,7 +120,7 @@ $$;
 COMMENT ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint) IS
 'Queues a run for the next worker that is free and returns at once. Takes: dataset; method (see dbanon.methods); params: its
 parameters as a JSON object (see dbanon.method_parameters); algorithm, the method''s first by default; seed: same data,
-parameters and seed give the same cloaks; by default one that nobody knows and the same run has again. Returns: the run''s number; watch it in dbanon.runs.
+parameters and seed give the same cloaks; by default a secret one that the same run has again. Returns: the run''s number; watch it in dbanon.runs.
 Raises: DA001 for the dataset, DA011 for method, algorithm and parameters. Example: SELECT dbanon.submit_run(''taxi'',
 ''METHOD'', ''{"k": 20}'').';
 

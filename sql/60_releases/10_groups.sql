@@ -1,4 +1,4 @@
--- Who is hidden with whom in a run, and what of it is kept for ever once the run is published.
+-- Who is hidden with whom in a run, and what of it is kept permanently once the run is published.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_span(run_id bigint) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT

@@ -113,7 +113,7 @@ BEGIN
         -- Every release speaks of places; of senders, only those that publish requests.
         SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
         WHERE NOT c.alone AND (scenes.secret = 'place' OR c.secret = scenes.secret)
-    ), said AS MATERIALIZED (
+    ), said AS (
         SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = scenes.secret AS hides
         FROM speaker s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
         UNION
@@ -168,7 +168,7 @@ COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
 rows speak of a secret, and the time within which rows of the release are heard.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    occasion bigint, person bigint, release_id bigint, voice bigint, sign bigint, k bigint, twins bigint[])
+    occasion bigint, person bigint, release_id bigint, sign bigint, k bigint, twins bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -178,8 +178,7 @@ AS $$
 BEGIN
     RETURN QUERY
     WITH heard AS MATERIALIZED (
-        SELECT DISTINCT s.occasion, s.holder, s.release_id, s.period, s.within, hashtextextended(s.period::text, s.release_id) AS voice, c.k,
-            c.reach, c.secret, c.secret = spoken.secret
+        SELECT DISTINCT s.occasion, s.holder, s.release_id, s.period, s.within, c.k, c.reach, c.secret, c.secret = spoken.secret
             AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds
         FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
         JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
@@ -200,8 +199,8 @@ BEGIN
             AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
         GROUP BY n.occasion, g.sign
     )
-    SELECT x.occasion, u.person, x.release_id, x.voice, x.sign, x.k, x.twins
-    FROM (SELECT h.occasion, h.release_id, h.voice, g.sign, g.people, CASE WHEN h.holds THEN h.k END AS k, t.twins
+    SELECT x.occasion, u.person, x.release_id, x.sign, x.k, x.twins
+    FROM (SELECT h.occasion, h.release_id, g.sign, g.people, CASE WHEN h.holds THEN h.k END AS k, t.twins
           FROM heard h
           JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
           LEFT JOIN twin t ON t.occasion = h.occasion AND t.sign = g.sign
@@ -209,13 +208,12 @@ BEGIN
     CROSS JOIN LATERAL unnest(x.people) u (person)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT h.occasion, e.person, h.release_id, hashtextextended('exact', h.release_id), hashtextextended(e.person::text, h.release_id),
-        NULL::bigint, NULL::bigint[]
+    SELECT DISTINCT h.occasion, e.person, h.release_id, hashtextextended(e.person::text, h.release_id), NULL::bigint, NULL::bigint[]
     FROM heard h JOIN ONLY dbanon.exposure e ON e.release_id = h.release_id AND e.period && h.within;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
-'Of whom is spoken on each occasion: by which release at what time (the voice), in which group (its sign), what k it promises there, and which
+'Of whom is spoken on each occasion: by which release, in which group (its sign), what k it promises there, and which
 earlier releases have the very same group.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
@@ -246,65 +244,38 @@ BEGIN
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
         SELECT m.occasion, m.signs, count(*) AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
-    ), said AS MATERIALIZED (
+    ), said AS (
         -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
-        SELECT x.scene, x.example, x.n, x.voice, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
+        SELECT x.scene, x.example, x.n, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
             CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.twins && x.read THEN 10 ELSE 6 END AS marks
-        FROM (SELECT c.scene, c.read, s.person AS example, 1::bigint AS n, s.release_id, s.voice, s.sign, s.k, s.twins
+        FROM (SELECT c.scene, c.read, s.person AS example, 1::bigint AS n, s.release_id, s.sign, s.k, s.twins
               FROM spoken s JOIN scene c ON c.occasion = s.occasion AND c.entire
               UNION ALL
-              SELECT b.scene, b.read, b.example, b.n, s.release_id, s.voice, s.sign, s.k, s.twins
+              SELECT b.scene, b.read, b.example, b.n, s.release_id, s.sign, s.k, s.twins
               FROM (SELECT c.scene, c.read, b.* FROM block b JOIN scene c ON c.occasion = b.occasion AND NOT c.entire OFFSET 0) b
               JOIN spoken s ON s.occasion = b.occasion AND s.person = b.example AND s.release_id = ANY (b.read)) x
     ), heard AS MATERIALIZED (
-        SELECT s.scene, s.example, min(s.n) AS n, bit_xor(s.sign) AS after, bit_xor(s.voice) AS voices,
-            bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.voice END) AS older,
+        SELECT s.scene, s.example, min(s.n) AS n, bit_xor(s.sign) AS after, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before,
             max(s.k) AS k_before, bit_or(s.marks) AS marks
         FROM said s GROUP BY s.scene, s.example
     ), class AS MATERIALIZED (
-        SELECT h.scene, h.before, h.after, h.voices, h.older, h.marks, sum(h.n)::bigint AS n, max(h.k_before) AS k_before, min(h.example) AS example
-        FROM heard h GROUP BY h.scene, h.before, h.after, h.voices, h.older, h.marks
-    ), mixed AS MATERIALIZED (
-        -- Of a sender everybody is spoken of, by silence too. Of a place a release says nothing where it does not publish a person: scenes in
-        -- which not all are spoken of by the same voices are counted apart.
-        SELECT c.scene FROM class c WHERE candidates.secret = 'place' GROUP BY c.scene HAVING min(c.voices) <> max(c.voices)
-    ), choir AS MATERIALIZED (
-        -- The voices that speak of a class, by the example of one person: all of them, and the older ones.
-        SELECT DISTINCT ON (x.scene, x.voices) x.*
-        FROM (SELECT c.scene, c.voices, c.example, 15 AS marks FROM class c JOIN mixed m ON m.scene = c.scene
-              UNION ALL
-              SELECT c.scene, c.older, c.example, 1 FROM class c JOIN mixed m ON m.scene = c.scene WHERE c.marks & 1 = 1) x
-        ORDER BY x.scene, x.voices
-    ), voice AS MATERIALIZED (
-        SELECT h.scene, h.voices, s.voice, count(*) OVER (PARTITION BY h.scene, h.voices) AS voices_in_all
-        FROM choir h JOIN said s ON s.scene = h.scene AND s.example = h.example AND s.marks & h.marks <> 0
-    ), agreeing AS (
-        -- A candidate agrees in what these voices say of the person, whatever others say of the candidate.
-        SELECT v.scene, v.voices, min(s.n) AS n, bit_xor(s.sign) AS sign
-        FROM voice v JOIN said s ON s.scene = v.scene AND s.voice = v.voice
-        GROUP BY v.scene, v.voices, s.example
-        HAVING count(*) = min(v.voices_in_all)
-    ), counted AS MATERIALIZED (
-        SELECT g.scene, g.voices, g.sign, sum(g.n)::bigint AS n FROM agreeing g GROUP BY g.scene, g.voices, g.sign
+        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks.
+        SELECT h.scene, h.before, h.after, h.marks, sum(h.n)::bigint AS n, max(h.k_before) AS k_before, min(h.example) AS example
+        FROM heard h GROUP BY h.scene, h.before, h.after, h.marks
     ), earlier AS MATERIALIZED (
         SELECT c.scene, c.before, sum(c.n)::bigint AS n FROM class c GROUP BY c.scene, c.before
-    ), judged AS MATERIALIZED (
+    ), judged AS NOT MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
-        FROM (SELECT c.*, CASE WHEN c.marks & 4 = 4 THEN (
+        FROM (SELECT c.*, c.n AS n_after, e.n AS n_before, CASE WHEN c.marks & 4 = 4 THEN (
                       SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
-                      WHERE l.release_id = candidates.new_release) END AS k_now,
-                  CASE WHEN m.scene IS NULL THEN e.n ELSE b.n END AS n_before, CASE WHEN m.scene IS NULL THEN c.n ELSE a.n END AS n_after
-              FROM class c
-              LEFT JOIN earlier e ON e.scene = c.scene AND e.before = c.before
-              LEFT JOIN mixed m ON m.scene = c.scene
-              LEFT JOIN counted a ON a.scene = c.scene AND a.voices = c.voices AND a.sign = c.after
-              LEFT JOIN counted b ON b.scene = c.scene AND b.voices = c.older AND b.sign = c.before) x
+                      WHERE l.release_id = candidates.new_release) END AS k_now
+              FROM class c JOIN earlier e ON e.scene = c.scene AND e.before = c.before) x
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
         SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
         FROM heard h
-        JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.voices = h.voices AND j.marks = h.marks
+        JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.marks = h.marks
         LEFT JOIN (SELECT c.scene, m.person, b.example
                    FROM block b JOIN member m ON m.occasion = b.occasion AND m.signs = b.signs
                    JOIN scene c ON c.occasion = b.occasion AND NOT c.entire) m ON m.scene = h.scene AND m.example = h.example
@@ -387,7 +358,7 @@ BEGIN
         SELECT x.secret, s.*
         FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, x.secret) s
     ), candidate AS MATERIALIZED (
-        SELECT x.secret, c.*, (c.shared OR x.secret = 'sender') AND (c.twin OR coalesce(c.k_before, c.k_now) IS NOT NULL) AS counts
+        SELECT x.secret, c.*, c.twin OR coalesce(c.k_before, c.k_now) IS NOT NULL AS counts
         FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.scene)) > 1 FROM heard o) OR intruded.people > 0 AS several
               FROM heard h GROUP BY h.secret) x
         CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret, x.several) c
@@ -568,7 +539,7 @@ DECLARE
                  'allow_overlap => true with reason => ''...''.';
 BEGIN
     IF others LIKE '% of dataset %' THEN
-        hint := 'Equal names of different people belong in datasets of different populations. ' || hint;
+        hint := hint || ' Where equal names are different people, their datasets belong in different populations.';
     END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
         RAISE EXCEPTION 'No other release may speak of the people of one that stands alone, at the same time or within reach. Run % and % '
@@ -591,7 +562,7 @@ AS $$
 DECLARE
     copied text[];
 BEGIN
-    SELECT array_agg(coalesce(c.name, 'one that was dropped') ORDER BY c.name) INTO copied
+    SELECT array_agg(c.name ORDER BY c.name) INTO copied
         FROM ONLY dbanon.run r CROSS JOIN LATERAL dbanon_internal.copied_from(r.dataset_id) c WHERE r.run_id = check_copies.run_id;
     IF copied IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
@@ -612,20 +583,9 @@ AS $$
 DECLARE
     found record;
     others text;
-    beside jsonb := jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(run_id, allow_overlap),
-        'within_a_day', dbanon_internal.shown_within_a_day(run_id, release_id)));
+    within_a_day jsonb;
 BEGIN
     SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
-    IF allow_overlap AND found.below = 0 AND NOT beside ? 'copies' THEN
-        RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
-    END IF;
-    IF beside ? 'within_a_day' THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % people whom this one hides, inside the region that hides them; and this one % '
-            'whom they hide.', beside #>> '{within_a_day,hidden_here}', beside #>> '{within_a_day,shown_here}';
-    END IF;
-    IF found.relation = 'disjoint' THEN
-        RETURN nullif(beside, '{}');
-    END IF;
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
@@ -634,13 +594,19 @@ BEGIN
         RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % candidates where % were promised; promises to % people break.',
             others, found.smallest_crowd, coalesce(found.k::text, 'more'), found.people;
     ELSIF found.relation = 'same' THEN
-        RAISE NOTICE 'The groups are the same as in %: reading them beside one another reveals nothing more.', others;
-    ELSE
+        RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
+    ELSIF found.relation = 'overlapping' THEN
         RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for each person; % are promised.',
             others, found.smallest_crowd, found.k;
     END IF;
-    RETURN to_jsonb(found) || beside;
+    within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
+    IF within_a_day IS NOT NULL THEN
+        RAISE NOTICE 'Within a day, other releases show exactly % people whom this one hides, inside the region that hides them; and this one % '
+            'whom they hide.', within_a_day -> 'hidden_here', within_a_day -> 'shown_here';
+    END IF;
+    RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_overlap(bigint, bigint, boolean) IS
-'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised.';
+'Refuses a run whose groups are stored under a number if, beside earlier releases, it leaves a person fewer candidates than promised; returns
+what was measured.';

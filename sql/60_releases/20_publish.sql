@@ -290,6 +290,7 @@ DECLARE
     old_release bigint;
     before text;
     overlap jsonb;
+    allowed boolean;
     copied bigint;
     chosen text[];
     figures jsonb;
@@ -334,6 +335,12 @@ BEGIN
     overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
+    -- A copy may be of another population: whether that has releases is known from here on.
+    overlap := overlap || jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(publish.run_id, publish.allow_overlap)));
+    allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ? 'copies';
+    IF publish.allow_overlap AND NOT allowed THEN
+        RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
+    END IF;
     PERFORM dbanon_internal.check_name_free(publish.name, publish.replace);
     chosen := dbanon_internal.chosen_readers(publish.name, publish.replace, publish.readers);
     BEGIN
@@ -350,8 +357,8 @@ BEGIN
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content)
             OVERRIDING SYSTEM VALUE
-            VALUES (new_release, publish.name, publish.run_id, digest, copied, overlap,
-                    CASE WHEN (overlap ->> 'below')::bigint > 0 OR overlap ? 'copies' THEN publish.reason END, chosen,
+            VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
+                    CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END);

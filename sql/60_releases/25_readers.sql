@@ -63,7 +63,7 @@ DECLARE
 BEGIN
     SELECT l.* INTO STRICT release FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.release_id;
     EXECUTE format('REVOKE ALL ON TABLE published.%I FROM PUBLIC', release.name);
-    -- Where single roles read it, or read what it replaces, nobody keeps a right that was given by hand or by default.
+    -- Where single roles read it, or read what it replaces, no other role keeps a right that was given by hand or by default.
     IF release.readers IS NOT NULL
         OR EXISTS (SELECT FROM ONLY dbanon.release l WHERE l.release_id = grant_readers.replaced AND l.readers IS NOT NULL) THEN
         PERFORM dbanon_internal.revoke_rights(format('published.%I', release.name));
@@ -81,7 +81,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.grant_readers(bigint, bigint) IS
-'Lets the readers of a live release, and nobody else beside operators, read its view and the views that list releases; where all
+'Lets the readers of a live release, and beside them operators alone, read its view and the views that list releases; where all
 analysts read it and what it replaces, rights given by hand stay.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.dismiss_readers() RETURNS void

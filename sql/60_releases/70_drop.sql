@@ -202,7 +202,7 @@ AS $$
         UPDATE dbanon.exposure e SET person = stand_in
             WHERE e.person = erase_subject.person AND e.release_id IN (SELECT d.release_id FROM released d) RETURNING 1
     ), fix_code AS (
-        -- Those of datasets that were dropped, too: nobody can be forgotten there any more.
+        -- Those of datasets that were dropped, too: no subject can be forgotten there any more.
         DELETE FROM dbanon.fix_code f
             WHERE f.person = erase_subject.person AND f.dataset_id IN (
                 SELECT d.dataset_id FROM dbanon.dataset d WHERE d.dataset_id = erase_subject.dataset_id OR d.dropped_at IS NOT NULL) RETURNING 1
@@ -260,7 +260,7 @@ DECLARE
     who text := nullif(dbanon_internal.one_spelling(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
     forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
-    -- Nobody can foresee it.
+    -- No adversary can foresee it.
     stand_in bigint := dbanon_internal.person_code(uuid_send(gen_random_uuid()), who);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id

@@ -22,20 +22,17 @@ WHERE d.dropped_at IS NULL;
 -- ---- what goes
 
 CREATE OR REPLACE FUNCTION dbanon_internal.drop_unpublished(dataset_id bigint, since timestamptz) RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE sql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    dropped bigint;
-BEGIN
-    -- One that waits in the queue has read nothing yet; one that began before may have read later.
-    DELETE FROM dbanon.run r
-        WHERE r.dataset_id = drop_unpublished.dataset_id
-          AND (since IS NULL OR r.todo IS DISTINCT FROM 'compute' AND coalesce(r.finished_at, 'infinity') >= since)
-          AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id);
-    GET DIAGNOSTICS dropped = ROW_COUNT;
-    RETURN dropped;
-END
+    WITH dropped AS (
+        -- One that waits in the queue has read nothing yet; one that began before may have read later.
+        DELETE FROM dbanon.run r
+            WHERE r.dataset_id = drop_unpublished.dataset_id
+              AND (since IS NULL OR r.todo IS DISTINCT FROM 'compute' AND coalesce(r.finished_at, 'infinity') >= since)
+              AND NOT EXISTS (SELECT FROM dbanon.release l WHERE l.run_id = r.run_id) RETURNING 1
+    )
+    SELECT count(*) FROM dropped
 $$;
 COMMENT ON FUNCTION dbanon_internal.drop_unpublished(bigint, timestamptz) IS
 'Deletes the runs of a dataset that were never published and may have read what came at a time; all of them where it is null.';
@@ -142,17 +139,20 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.erase_sources(bigint, timestamptz) IS
 'Deletes the rejected rows, and the names of the sources, of loads of which nothing is left or that were before a time.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.live_names(dataset_id bigint, since timestamptz, OUT named text, OUT withdraw text)
+CREATE OR REPLACE FUNCTION dbanon_internal.live_names(
+    dataset_id bigint, computed_since timestamptz, shown_before timestamptz, OUT named text, OUT withdraw text)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
     FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
     WHERE r.dataset_id = live_names.dataset_id AND l.withdrawn_at IS NULL
-      AND (since IS NULL OR coalesce(r.finished_at, 'infinity') >= since)
+      AND (computed_since IS NULL OR coalesce(r.finished_at, 'infinity') >= computed_since)
+      AND (shown_before IS NULL OR lower(l.span) < shown_before)
 $$;
-COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz) IS
-'Names the live releases of a dataset that may show what came at a time, all of them where it is null; and what to type to withdraw them.';
+COMMENT ON FUNCTION dbanon_internal.live_names(bigint, timestamptz, timestamptz) IS
+'Names the live releases of a dataset, and what to type to withdraw them: where a time is given, those computed since it, or with rows from
+before it.';
 
 -- ---- what people call
 
@@ -177,7 +177,7 @@ BEGIN
     END IF;
     SELECT d.name INTO STRICT about FROM dbanon.dataset d WHERE d.dataset_id = first.dataset_id;
     held := dbanon_internal.hold_dataset(about);
-    live := dbanon_internal.live_names(held, first.loaded_at);
+    live := dbanon_internal.live_names(held, first.loaded_at, NULL);
     IF live.named IS NOT NULL THEN
         RAISE EXCEPTION 'A load must stay while a release of a run that came after it is live. After load % came %.', first.load_id, live.named
             USING ERRCODE = 'DA007', DETAIL = 'It may show what the load brought.', HINT = format('Withdraw it first: %s.', live.withdraw);
@@ -205,8 +205,7 @@ AS $$
 DECLARE
     held bigint;
     counts json;
-    live text;
-    withdraw text;
+    live record;
 BEGIN
     IF before IS NULL OR NOT isfinite(before) OR before > now() THEN
         RAISE EXCEPTION 'The time before which data are forgotten must be one in the past. Got %.', coalesce(before::text, 'NULL')
@@ -216,12 +215,10 @@ BEGIN
     SELECT json_object_agg(g.what, g.rows) INTO counts
         FROM (SELECT e.what, e.rows FROM dbanon_internal.erase_before(held, before) e
               UNION ALL SELECT s.what, s.rows FROM dbanon_internal.erase_sources(held, before) s) g;
-    SELECT string_agg(l.name, ', ' ORDER BY l.name), string_agg(format('SELECT dbanon.unpublish(%L)', l.name), '; ' ORDER BY l.name)
-        INTO live, withdraw
-        FROM dbanon.release l JOIN dbanon.run r ON r.run_id = l.run_id
-        WHERE r.dataset_id = held AND l.withdrawn_at IS NULL AND lower(l.span) < before;
-    IF live IS NOT NULL THEN
-        RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.', live, withdraw;
+    live := dbanon_internal.live_names(held, NULL, before);
+    IF live.named IS NOT NULL THEN
+        RAISE NOTICE 'Live releases show something from before that time still: %. To take it from their readers, withdraw them: %.',
+            live.named, live.withdraw;
     END IF;
     INSERT INTO dbanon.audit (action, dataset, detail)
         VALUES ('forget_before', forget_before.dataset, counts::jsonb || jsonb_build_object('before', before));
@@ -243,7 +240,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     held CONSTANT bigint := dbanon_internal.hold_dataset(name);
-    live CONSTANT record := dbanon_internal.live_names(held, NULL);
+    live CONSTANT record := dbanon_internal.live_names(held, NULL, NULL);
     counts json;
 BEGIN
     IF live.named IS NOT NULL THEN

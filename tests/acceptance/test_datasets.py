@@ -83,6 +83,21 @@ def test_a_dataset_is_dropped_when_it_is_confirmed_and_nothing_of_it_is_live(cit
     assert broken(city_url) == []
 
 
+def test_people_of_a_dataset_that_was_dropped_are_measured_when_they_are_loaded_again(
+    city_url: str, city_files: tuple[Path, Path]
+) -> None:
+    assert call(city_url, "publish", "1", "city_k5").code == 0
+    assert call(city_url, "unpublish", "city_k5").code == 0
+    assert call(city_url, "drop-dataset", "city", "--yes").code == 0
+    people = ("load", "trajectories", str(city_files[0]), "--dataset", "city", "--x", "lon", "--y", "lat")
+    assert call(city_url, *people).code == 0
+    run = ("run", "tp-aware", "--dataset", "city", "-p")
+    refused(call(city_url, *run, "k=6", "--publish", "city_k6"), 5, "city_k5", "withdrawn", "dropped 1", 6)
+    done = call(city_url, *run, "k=5", "--publish", "city_again")
+    assert done.code == 0
+    names(done.stderr, "same", "city_k5")
+
+
 def test_the_question_is_asked_on_a_terminal(city_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -1,12 +1,17 @@
 """San Francisco taxis of one day, pick-ups as requests: all windows of 30 one-minute instants."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from dbanon.database import Database, open_database
 from dbanon.load import Columns
+from tests import pages
 
 from .conftest import REAL_DATA
 
@@ -39,3 +44,21 @@ def test_a_day_of_taxis_is_verified_at_k_5_and_20_published_and_read_by_an_analy
     assert rows == five.rows_published
     assert smallest >= 5
     assert wrong == 0
+
+
+@pytest.mark.stress
+def test_the_tutorial_ends_as_it_shows_up_to_the_refusal_of_a_second_release(database: str, tmp_path: Path) -> None:
+    for data in (CABS, PICK_UPS):
+        (tmp_path / data.name).symlink_to(data)
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER TABLE dbanon.run ALTER run_id RESTART WITH 2")  # the first one is the demo's
+    environment = {**os.environ, "DBANON_DSN": database, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    typed = [pair for _, block in pages.blocks("docs/tutorial.md", "console") for pair in pages.typed(block)]
+    refusal = next(i for i, (command, _) in enumerate(typed) if command.startswith("dbanon publish"))
+    for i, (command, shown) in enumerate(typed[: refusal + 1]):
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == (5 if i == refusal else 0), command + done.stderr
+        lines = [" ".join(shown)] if i == refusal else shown  # the page breaks the refusal into lines
+        assert pages.missing(lines, done.stdout + done.stderr) == [], done.stdout + done.stderr

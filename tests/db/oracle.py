@@ -98,12 +98,9 @@ class Release:
             return [record for record in self.records if person in record.members]
         return [group for group in self.groups if person in group.people]
 
-    def published(self, moment: int) -> set[Person]:
-        return {p for group in self.groups if group.first <= moment < group.last for p in group.people}
-
 
 class Promise(NamedTuple):
-    """That a person cannot be told from the others of a group: at a moment; or ever, in a release with a reach."""
+    """That nothing distinguishes a person from the others of a group: at a moment; or ever, if there is a reach."""
 
     release: Release
     person: Person
@@ -161,7 +158,7 @@ class Rule:
         return after < before
 
     def speaks_on(self, release: Release, secret: str) -> bool:
-        """Whoever knows where everybody was learns of senders only from releases with requests."""
+        """An adversary who knows where all people were learns of senders only from releases with requests."""
         return secret == "place" or release.secret == "sender"
 
     # Measured.
@@ -185,12 +182,12 @@ class Rule:
         """Among whom another release says the person is."""
         if other.stands_alone or not self.speaks_on(other, promise.release.secret):
             return []
-        rows = [g.people for g in self.rows(other, promise.person) if self.is_near(promise, other, g)]
-        return rows or self.left_out(promise, other)
+        near = [group for group in self.rows(other) if self.is_near(promise, other, group)]
+        return [g.people for g in near if promise.person in g.people] + self.left_out(promise, near)
 
-    def rows(self, release: Release, person: Person) -> list[Group]:
-        """Its groups with a person, who may be alone in one: shown exactly."""
-        return [group for group in release.groups if person in group.people]
+    def rows(self, release: Release) -> Iterable[Group]:
+        """Its groups; a person may be alone in one: shown exactly."""
+        return release.groups
 
     def is_near(self, promise: Promise, other: Release, group: Group) -> bool:
         at = promise.group
@@ -198,12 +195,13 @@ class Rule:
             at = Group(promise.moment, promise.moment + 1, at.people)
         return self.near(at, group, self.reach(promise.release, other))
 
-    def left_out(self, promise: Promise, other: Release) -> list[frozenset[Person]]:
-        """The others that a release with requests leaves out too: a request that it lacks is theirs."""
-        if promise.release.secret == "place" or promise.moment is None:
-            return []
-        published = other.published(promise.moment)
-        return [promise.group.people - published] if published else []
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
+        """The others of the group of whom nothing is said either in a period in which something is said of people."""
+        spoken: dict[tuple[int, int], frozenset[Person]] = {}
+        for group in near:
+            period = group.first, group.last
+            spoken[period] = spoken.get(period, frozenset()) | group.people
+        return [promise.group.people - people for people in spoken.values() if promise.person not in people]
 
     def reach(self, one: Release, other: Release) -> int:
         return max(one.reach, other.reach)

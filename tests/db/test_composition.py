@@ -102,6 +102,21 @@ def measured(connection: psycopg.Connection, run: int) -> tuple[str, int | None,
     return row.fetchone()  # type: ignore[return-value]
 
 
+def people_of(connection: psycopg.Connection, dataset: str, first: int = 0) -> int:
+    """Write ten people from p`first` on into a dataset, made where there is none; returns its id."""
+    connection.execute(
+        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, 60) ON CONFLICT DO NOTHING",
+        [dataset],
+    )
+    number = value(connection, "SELECT dataset_id FROM dbanon.dataset WHERE name = %s", dataset)
+    connection.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT %s, 'p' || i, ST_SetSRID(ST_MakePointM(i, i, 1212566400), 32610) FROM generate_series(%s::int, %s) i",
+        [number, first, first + 9],
+    )
+    return number  # type: ignore[return-value]
+
+
 # --- what publish makes of it -----------------------------------------------------------------------------------------
 
 
@@ -206,7 +221,7 @@ def test_what_needs_no_override_records_no_reason(connection: psycopg.Connection
     (notice,) = publish(connection, 1, "first", f", {ALLOWED}")
     names(notice, "reason", "not recorded")
     told = publish(connection, 1, "again", f", {ALLOWED}")
-    names(told[0], "reason", "not recorded")
+    names(told[-1], "reason", "not recorded")
     assert recorded(connection, "first") == (None, None)
     assert recorded(connection, "again")[1] is None
 
@@ -341,6 +356,9 @@ def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: p
     names(notice, "5 people", "this one 0")
     assert publish(own, snapshot(own, HIGH, at_s=10800), "elsewhere") != []  # hidden where the others were shown
     assert publish(own, snapshot(own, LOW, at_s=3 * 86400), "another_day") == []
+    card = value(own, "SELECT dbanon.release_card('at_ten')")
+    assert isinstance(card, dict)
+    assert card["overlap"]["within_a_day"] == {"hidden_here": 5, "shown_here": 0}
 
 
 def test_exact_places_tell_nothing_of_senders(own: psycopg.Connection) -> None:
@@ -368,17 +386,16 @@ def test_a_snapshot_may_not_show_or_part_whom_its_own_crowds_were_bundled_with(o
     names(f"{error.diag.message_primary} {error.diag.message_detail}", f"run {run}", "5 people")
 
 
+def test_whom_another_release_leaves_out_of_a_crowd_is_not_left_alone_at_the_site(own: psycopg.Connection) -> None:
+    publish(own, snapshot(own, LOW, k=4), "first")
+    four = verified(own, Release(4, (Group(0, 2, LOW - {4}),)))
+    names(str(refused(own, four, "elsewhere").diag.message_primary), "first", 1, 4)
+    publish(own, verified(own, Release(4, (Group(0, 2, LOW),))), "all_of_it")
+
+
 def test_a_copy_of_a_dataset_is_no_way_round(own: psycopg.Connection) -> None:
     publish(own, 1, "first")
-    copy = value(
-        own,
-        "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('copy', 32610, 1, 60) RETURNING dataset_id",
-    )
-    own.execute(
-        "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)"
-        " SELECT trajectory_id + 100, %s, subject, path FROM dbanon.trajectory WHERE dataset_id = 1",
-        [copy],
-    )
+    copy = people_of(own, "copy")
     six = verified(own, Release(6, (Group(0, 2, frozenset(range(6))),)), dataset=copy)
     error = refused(own, six, "six")
     assert error.sqlstate == "DA010"
@@ -398,6 +415,93 @@ def test_the_ten_people_of_the_contracts_are_judged_as_the_page_says(own: psycop
                     "SELECT below > 0, smallest_crowd FROM dbanon.measure_overlap(%s)", [second]
                 ).fetchone()
                 assert row == Rule().judge(families[then], [families[first]])[:2], (first, then)
+
+
+def test_days_of_one_person_are_one_candidate(own: psycopg.Connection) -> None:
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT 1, t.subject, t.path FROM dbanon.trajectory t, generate_series(1, 3) WHERE t.subject IN ('p0', 'p2')"
+    )
+    publish(own, verified(own, Release(5, FIVES)), "first")
+    assert own.execute("SELECT DISTINCT cardinality(people) FROM dbanon.grouping").fetchall() == [(5,)]
+    names(str(refused(own, verified(own, Release(2, HALVES)), "halves").diag.message_primary), "first", 2, 5)
+
+
+# --- what is taken out between two releases ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sites", [False, True])
+def test_releases_without_a_person_in_common_are_both_let_through(own: psycopg.Connection, sites: bool) -> None:
+    publish(own, snapshot(own, LOW) if sites else 1, "ten")
+    fives = tuple(Group(0, 2, frozenset(range(n, n + 5)), alone=sites and n > 10) for n in (10, 15))
+    run = verified(own, Release(5, fives, sites), dataset=people_of(own, "others", first=10), at=0, max_gap_s=300)
+    assert measured(own, run) == ("disjoint", 5, 5, 0)
+    assert publish(own, run, "others") == []
+
+
+@pytest.mark.parametrize(
+    ("statements", "dataset"),
+    [
+        (("SELECT dbanon.forget_before('ten', now())",), "ten"),
+        (("SELECT dbanon.forget_before('ten', now())",), "other"),
+        (("SELECT dbanon.unpublish('first')", "SELECT dbanon.drop_dataset('ten')"), "ten"),
+        (("SELECT dbanon.unpublish('first')", "SELECT dbanon.drop_dataset('ten')"), "other"),
+    ],
+)
+def test_people_who_return_after_their_data_went_are_measured_as_before(
+    own: psycopg.Connection, statements: tuple[str, ...], dataset: str
+) -> None:
+    publish(own, 1, "first")
+    for statement in statements:
+        own.execute(statement)
+    assert value(own, "SELECT count(*) FROM dbanon.trajectory") == 0
+    number = people_of(own, dataset)
+    error = refused(own, verified(own, Release(5, HALVES), number), "halves")
+    assert error.sqlstate == "DA010"
+    names(str(error.diag.message_primary), "first", 2, 5)
+    names(f"{error.diag.message_primary} {error.diag.message_detail}", "10 people")
+    (notice,) = publish(own, verified(own, Release(5, FIVES), number), "again")
+    names(notice, "same", "first")
+
+
+def test_a_subject_forgotten_between_releases_is_missed_and_returns_as_another_person(own: psycopg.Connection) -> None:
+    publish(own, 1, "first")
+    own.execute("SELECT dbanon.forget_subject('ten', 'p0')")
+    halves = verified(own, Release(2, (HALVES[0]._replace(people=HALVES[0].people - {0}), HALVES[1])))
+    names(str(refused(own, halves, "halves").diag.message_primary), "first", 2, 5)
+    without = verified(own, Release(4, (FIVES[0]._replace(people=LOW - {0}), FIVES[1])))
+    error = refused(own, without, "without")  # what p0 asked for is in the first release alone
+    names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "5 people")
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT 1, 'p0', path FROM dbanon.trajectory WHERE subject = 'p1'"
+    )
+    error = refused(own, verified(own, Release(5, FIVES)), "again")
+    names(f"{error.diag.message_primary} {error.diag.message_detail}", "first", 1, 5, "6 people")
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_a_copy_under_other_names_is_published_for_a_recorded_reason_alone(
+    own: psycopg.Connection, dropped: bool
+) -> None:
+    publish(own, 1, "first")
+    copy = people_of(own, "copy", first=10)
+    own.execute("TRUNCATE dbanon.fix_code")
+    own.execute(
+        "INSERT INTO dbanon.fix_code SELECT d, 10 * d + i %% 10, i FROM generate_series(1, 50) i, unnest(%s) d",
+        [[1, copy]],
+    )
+    if dropped:
+        own.execute("SELECT dbanon.unpublish('first')")
+        own.execute("SELECT dbanon.drop_dataset('ten')")
+    name = "ten (dropped 1)" if dropped else "ten"
+    run = verified(own, Release(5, (Group(0, 2, frozenset(range(10, 20))),)), copy)
+    error = refused(own, run, "copied")
+    assert error.sqlstate == "DA010"
+    names(str(error.diag.message_primary), f"run {run}", name)
+    publish(own, run, "copied", f", {ALLOWED}")
+    assert recorded(own, "copied")[1] == "never in the same hands"
+    assert recorded(own, "copied")[0]["copies"] == [name]
 
 
 # --- what cannot be measured ------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import psycopg
 import pytest
 
 from dbanon import load
+from dbanon.database import open_database
 from dbanon.load.datasets import Mode
 from tests.acceptance.commands import call
-from tests.facts import names
+from tests.db.test_concurrency import in_background
+from tests.facts import names, refused
 from tests.importing import release_by_hand
 
 STEP_S = 30
@@ -151,6 +153,16 @@ def test_rows_of_their_own_are_recognised_by_single_fixes(connection, write):
         assert _load(connection, people, dataset, columns=load.Columns(subject="-")) == copied
 
 
+def test_rows_of_their_own_are_not_loaded_twice_into_one_dataset(database, connection, write):
+    path = str(write(crowd(1, people=600, instants=1).rows()))
+    crs = ("--crs", "EPSG:32610", "--srid", "32610")
+    words = ("load", "trajectories", path, "--dataset", "first", "--subject", "-", *crs)
+    assert call(database, *words).code == 0
+    refused(call(database, *words), 2, "'first'", "--append", "--replace")
+    refused(call(database, *words, "--append"), 3, "600 of the 600 rows", "one more person")
+    assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (600,)
+
+
 def test_what_is_written_by_hand_is_recognised_too(connection, write):
     _load(connection, write(crowd(1).rows()), "first")
     release_by_hand(connection, "first")
@@ -178,6 +190,29 @@ def test_two_copies_loaded_at_once_are_recognised_at_publication(database, conne
     release_by_hand(connection, "first")
     assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
     assert _copied(connection, "first") == []
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_copy_in_another_population_is_recognised_though_both_are_published_at_once(
+    database, connection, write, allowed
+):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    _load(connection, write(replace(walk, name="b").rows(), name="b.csv"), "second", population="other")
+    with open_database(database) as operator:
+        params = {"k": 5, "step_s": 60, "instants": 5}
+        one, two = (operator.run("tp-aware", dataset=d, params=params).run_id for d in ("first", "second"))
+    reason = ", allow_overlap => true, reason => 'read by one team alone'" if allowed else ""
+    with psycopg.connect(database) as first:
+        first.execute("SELECT dbanon.publish(%s, 'one')", [one])
+        thread, found = in_background(database, f"SELECT dbanon.publish({two}, 'two'{reason})")
+        while not connection.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone() and thread.is_alive():
+            connection.rollback()
+        first.commit()
+    thread.join(30)
+    assert (found == ["DA010"]) is not allowed
+    recorded = connection.execute("SELECT overlap -> 'copies' FROM dbanon.release WHERE name = 'two'").fetchall()
+    assert recorded == ([(["first"],)] if allowed else [])
 
 
 # ---- what is no copy -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.db.test_forget import _ELSEWHERE, NAME, everywhere, holding, notices,
 from tests.facts import names, refusal
 
 Login = Callable[[str], str]
-HALF_PAST = "2008-06-04 08:00:30+00"  # between the two fixes of everybody in the run of ten people
+HALF_PAST = "2008-06-04 08:00:30+00"  # between the two fixes of each of the run of ten people
 TABLES = ("trajectory", "request", "site", "poi", "cell", "quasi_identifier")
 
 

@@ -241,7 +241,7 @@ def test_the_stand_in_differs_from_subject_to_subject(filled: psycopg.Connection
     assert value(filled, f"SELECT count(*) FROM ({CODES}) c") == 10
 
 
-def test_whoever_is_in_another_dataset_of_the_population_too_stays_known_to_it(filled: psycopg.Connection) -> None:
+def test_a_subject_of_another_dataset_of_the_population_too_stays_known_to_it(filled: psycopg.Connection) -> None:
     filled.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('b', 32610, 1, 60)")
     filled.execute(
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"

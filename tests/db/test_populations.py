@@ -146,20 +146,20 @@ def test_an_operator_moves_no_dataset_with_a_release_by_hand(connection, login, 
 
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_analyst"])
 def test_no_role_reads_the_key_of_a_population(login, role):
-    with psycopg.connect(login(role), autocommit=True) as somebody:
+    with psycopg.connect(login(role), autocommit=True) as caller:
         for statement in (
             "SELECT key FROM dbanon.population",
             "INSERT INTO dbanon.population (name, key) VALUES ('b', '\\x00') RETURNING key",
             "UPDATE dbanon.population SET key = '\\x00'",
         ):
             with pytest.raises(errors.InsufficientPrivilege):
-                somebody.execute(statement)
+                caller.execute(statement)
 
 
 # ---- rows of their own -----------------------------------------------------------------------------------------------
 
 
-def test_rows_of_their_own_match_nobody_outside_their_dataset(connection, fixes):
+def test_rows_of_their_own_match_no_subject_of_another_dataset(connection, fixes):
     for dataset in ("d", "e"):
         _load(connection, fixes(0), dataset=dataset, columns=OWN)
         assert _people(connection, dataset) == ("default", 900, True)

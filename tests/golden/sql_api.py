@@ -162,9 +162,9 @@ def _glance(*lists: list[Thing]) -> str:
     lines += [
         "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, or the roles named by",
         "`readers`, and `dbanon_operator` in any case. Its rows are in a table `dbanon.release_<n>` that only its",
-        "owner reads and nobody changes. `published.releases` and `published.left_out` list to each login the releases",
-        "that it may read: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the",
-        "end.\n",
+        "owner reads and no role changes. `published.releases` and `published.left_out` list to each login the",
+        "releases that it may read: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are",
+        "at the end.\n",
     ]
     return "\n".join(lines)
 
@@ -220,7 +220,7 @@ def _function(thing: Thing) -> str:
 def _relation(thing: Thing) -> str:
     rows = "".join(f"| `{c['name']}` | {_cell(c['type'])} | {_cell(c['comment'])} |\n" for c in thing.columns)
     told = [f"`dbanon_{role}`: {thing.rights[role]}" for role in ROLES if thing.rights[role]]
-    who = "; ".join(told) or "nobody but its owner"
+    who = "; ".join(told) or "its owner alone"
     return (
         f"\n### {thing.name}\n\n{_text(thing.comment)}\n\nWho may: {who}.\n\n| column | type | |\n|---|---|---|\n{rows}"
     )

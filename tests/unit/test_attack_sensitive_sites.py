@@ -261,7 +261,7 @@ def test_honest_regions_withstand_the_attack(at):
 
 @pytest.mark.parametrize("more", [0, 1, 5])
 def test_sites_in_the_same_cells_count_each_though_they_are_joined_once(more):
-    """Whoever is exact there breaks the promise at all of them, and one crowd of k serves one of them."""
+    """A person who is exact there breaks the promise at all of them, and one crowd of k serves one of them."""
     evidence = with_params(exactly(honest(), 3, 3), guard_m=10.5)
     places, (x, y) = evidence.sites, evidence.sites.site_bounds[0, :2]
     apart = [[x, y + i / 100, x, y + i / 100] for i in range(more)]  # within a cell

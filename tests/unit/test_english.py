@@ -1,7 +1,4 @@
-"""The sentences of the program keep to the English of the house style: nouns, named actors, events said as events.
-
-To be added as tests/unit/test_english.py when the English pass has been made.
-"""
+"""The sentences of the program keep to the English of the house style: nouns, named actors, events said as events."""
 
 import re
 

@@ -30,8 +30,8 @@ def judge(new: Release, *earlier: Release) -> Verdict:
 
 
 def alone(owners: Iterable[int], first: int = 0, last: int = 2, region: int = 7, exact: bool = False) -> Release:
-    everybody = frozenset(owners)
-    records = tuple(Record(frozenset({o}), (Row(first, last, region, exact),), everybody - {o}) for o in everybody)
+    people = frozenset(owners)
+    records = tuple(Record(frozenset({o}), (Row(first, last, region, exact),), people - {o}) for o in people)
     return Release(2, "place", "hiding", records, stands_alone=True, settle=NEAR)
 
 
@@ -78,7 +78,7 @@ def test_the_very_same_groups_tell_nothing_and_repeat_what_was_allowed() -> None
 
 
 def test_the_very_same_groups_promise_no_more_and_no_other_secret_than_before() -> None:
-    """Two of two are left of the first; then the same groups under a larger k, or for a place nobody was to keep."""
+    """Two of two are left of the first; then the same groups under a larger k, or for a place that none was to hide."""
     fives, halves = merged(2, *FIVES), merged(2, *HALVES)
     assert judge(merged(3, *FIVES), fives, halves) == (True, 2, 4)
     senders, crossing = bundles(5, *FIVES), replace(merged(5, *HALVES), overridden=True)
@@ -89,15 +89,23 @@ def test_who_is_left_out_of_requests_is_one_of_those_left_out() -> None:
     assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), bundles(5, *FIVES)) == (True, 1, 5)
     assert judge(bundles(5, *FIVES), bundles(4, FIVES[0], [5, 6, 7, 8])) == (True, 1, 5)
     assert judge(bundles(5, FIVES[0]), bundles(5, *FIVES)) == (False, 5, 0)
-    # Outside its span a release says nothing of anybody; in a gap of its rows it does.
+    # Outside its span a release says nothing of any person; in a gap of its rows it does.
     assert judge(bundles(4, FIVES[0], [5, 6, 7, 8], first=2, last=4), bundles(5, *FIVES)) == NOTHING
     gap = Release(4, "sender", "record", (Record(frozenset([5, 6, 7, 8]), (Row(0, 1, 1), Row(4, 5, 1))),))
     assert judge(bundles(5, FIVES[1], first=2, last=3), gap) == (True, 1, 5)
 
 
-def test_of_places_nothing_is_said_by_leaving_somebody_out() -> None:
-    assert judge(merged(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
-    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (False, 4, 0)
+def test_whom_a_release_leaves_out_of_a_crowd_that_it_puts_elsewhere_is_known_to_be_where_the_crowd_was() -> None:
+    assert judge(merged(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (True, 1, 1)
+    assert judge(bundles(4, FIVES[0], [5, 6, 7, 8]), merged(4, *FIVES)) == (True, 1, 1)
+    assert judge(merged(4, *FIVES), merged(4, FIVES[0], [5, 6, 7, 8])) == (True, 1, 1)
+    # A release that speaks of none of a crowd says nothing of it.
+    assert judge(merged(4, FIVES[0]), merged(4, *FIVES)) == (False, 5, 0)
+    # Period by period: it is silent of 3 and 4 in the one, of 0 and 1 in the other.
+    stays = [Record(frozenset(p), (Row(at, at + 1, 9),)) for at, p in ((0, [0, 1, 2]), (1, [2, 3, 4]))]
+    assert judge(Release(2, "place", "record", tuple(stays), snapshot=True, settle=NEAR), snapshot(2, FIVES[0])) == (
+        True, 1, 1,
+    )  # fmt: skip
 
 
 def test_senders_are_hurt_by_requests_alone_and_places_by_everything() -> None:
@@ -121,7 +129,7 @@ def test_snapshots_are_compared_within_their_reach_measured_once() -> None:
 
 
 def test_at_a_snapshot_all_rows_within_reach_are_intersected_at_once() -> None:
-    """Either window leaves three of the crowd of five together; somebody of the one is not of the other."""
+    """Either window leaves three of the crowd of five together; one of the one is not of the other."""
     crowd = snapshot(2, FIVES[0], shown=())
     windows = [bundles(2, *groups, first=first, last=first + 1) for first, groups in (
         (2, ([0, 1, 2, 5], [3, 4, 6])), (4, ([2, 3, 4, 5], [0, 1, 6])))]  # fmt: skip
@@ -215,7 +223,7 @@ def test_the_page_shows_how_the_ten_people_are_judged_in_both_orders() -> None:
 
 
 def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -> bool:
-    """Whether nothing that a reader of these releases has read tells another member of the group from the person."""
+    """Whether nothing in these releases distinguishes another member of the group from the person."""
     mine, person, group, moment = promise
     for theirs in releases:
         if theirs.stands_alone or (mine.secret, theirs.secret) == ("sender", "place"):
@@ -224,10 +232,7 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
         first, last = (group.first, group.last) if moment is None else (moment, moment + 1)
         times = {*range(first - reach, last + reach)}
         said = [g for g in theirs.groups if times.intersection(range(g.first, g.last))]
-        if any(person in g.people and other not in g.people for g in said):
-            return False
-        silent = not any(person in g.people for g in said) and theirs.first <= min(times) < theirs.last
-        if silent and mine.secret == "sender" and any(other in g.people for g in said):
+        if any((person in g.people) != (other in g.people) for g in said):
             return False
     return True
 
@@ -318,18 +323,30 @@ class LetsRequestsTellNothingOfPlaces(Rule):
 
 
 class CountsExactRowsAsNothing(Rule):
-    def rows(self, release: Release, person: Person) -> list[Group]:
-        return [group for group in super().rows(release, person) if len(group.people) > 1]
+    def rows(self, release: Release) -> list[Group]:
+        return [group for group in super().rows(release) if len(group.people) > 1]
 
 
-class ReadsOneRowAlone(Rule):
-    def rows(self, release: Release, person: Person) -> list[Group]:
-        return sorted(super().rows(release, person), key=lambda g: (g.first, g.last, sorted(g.people)))[:1]
+class ReadsTheFirstRowOfEachAlone(Rule):
+    def rows(self, release: Release) -> list[Group]:
+        ordered = sorted(release.groups, key=lambda g: (g.first, g.last, sorted(g.people)))
+        return [g for n, g in enumerate(ordered) if not any(g.people & e.people for e in ordered[:n])]
 
 
 class IgnoresWhoIsLeftOut(Rule):
-    def left_out(self, promise: Promise, other: Release) -> list[frozenset[Person]]:
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
         return []
+
+
+class IgnoresWhoIsLeftOutOfPlaces(Rule):
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
+        return [] if promise.release.secret == "place" else super().left_out(promise, near)
+
+
+class LeavesOutByReleaseAlone(Rule):
+    def left_out(self, promise: Promise, near: list[Group]) -> list[frozenset[Person]]:
+        spoken = frozenset[Person]().union(*(group.people for group in near))
+        return [promise.group.people - spoken] if spoken and promise.person not in spoken else []
 
 
 class ComparesSnapshotsAtEqualMoments(Rule):
@@ -406,8 +423,8 @@ class StandsAloneWithoutReach(Rule):
         return super().disturbed(*(replace(r, settle=0, max_gap=0) for r in (one, other)))
 
 
-class StandsAloneForEverybody(Rule):
-    """Whoever they are of whom the other speaks."""
+class StandsAloneForAll(Rule):
+    """All those of whom the other speaks."""
 
     def disturbed(self, one: Release, other: Release) -> set[Person]:
         met = super().disturbed(one, other)

@@ -42,5 +42,5 @@ def test_where_there_are_no_names_codes_are_names():
     assert [str(code) for code in np.argsort(rank)] == ordered(["0", "1", "2", "3"])
 
 
-def test_nobody_has_no_order():
+def test_an_empty_dataset_has_an_empty_order():
     assert run_order(users([]), np.random.default_rng(3)).tolist() == []

@@ -1,4 +1,4 @@
-"""What ties tell: every placement of four people on a line, weighed by an adversary who knows the algorithm.
+"""What ties reveal: every placement of four people on a line, weighed by an adversary who knows the algorithm.
 
 The adversary knows that one of the four stands on the site, whose row each row is, and how it was made, but not the
 order of the run. All placements are equally likely beforehand; so are all orders.
@@ -33,8 +33,8 @@ def published(placement, algorithm, params):
 def posteriors(outputs, orders):
     """By output: how likely it is that each person is the one on the site.
 
-    `outputs` are those of the order of ids. Who comes with another order is somebody else in this one: nothing but the
-    order tells people apart.
+    `outputs` are those of the order of ids. A person of another order is another person in this one: nothing but the
+    order distinguishes people.
     """
     seen, there = Counter(), Counter()
     for placement, output in outputs.items():

@@ -11,7 +11,7 @@ def run_order(data: Trajectories, rng: np.random.Generator) -> Int:
     """Rank the subjects of a dataset by a keyed hash of their names.
 
     An adversary without the seed can predict nothing of this order, so a tie that is broken by it says nothing about
-    where anybody is. By ids or names, which the adversary knows, ties have shown who stood at a site.
+    where a person is. By ids or names, which the adversary knows, ties have shown who stood at a site.
 
     Parameters
     ----------
