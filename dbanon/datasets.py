@@ -247,6 +247,7 @@ class Datasets:
         seed: int = 1,
         whole_share: float = 0.8,
         requests_per_subject: float = 2.0,
+        calls_per_day: float | None = None,
         destinations: int = 1000,
         blocks: int = 16,
         nodes: Path | None = None,
@@ -267,7 +268,7 @@ class Datasets:
         Parameters
         ----------
         dataset : str
-        objects, instants, step_s, seed, whole_share, requests_per_subject, destinations, blocks
+        objects, instants, step_s, seed, whole_share, requests_per_subject, calls_per_day, destinations, blocks
             As for `dbanon.synth.Plan`.
         start : str or int
             First position: ISO 8601 with a zone, or unix seconds.
@@ -288,7 +289,8 @@ class Datasets:
 
         plan = synth.Plan(
             objects=objects, instants=instants, step_s=step_s, start_s=synth.start_seconds(start), seed=seed,
-            whole_share=whole_share, requests_per_subject=requests_per_subject, destinations=destinations,
+            whole_share=whole_share, requests_per_subject=requests_per_subject, calls_per_day=calls_per_day,
+            destinations=destinations,
             blocks=blocks, nodes=nodes, edges=edges, srid=srid, lon=lon, lat=lat, limits_kmh=limits_kmh,
         )  # fmt: skip
         with errors_translated():

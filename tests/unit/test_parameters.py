@@ -60,7 +60,7 @@ def test_limits_are_inclusive_and_what_lies_beyond_them_is_refused(family, field
     for limit, step in ((field.metadata["minimum"], -1), (field.metadata["maximum"], 1)):
         if limit is None:
             continue
-        assert getattr(family.parse({field.name: limit}), field.name) == limit
+        assert getattr(family.parse({field.name: limit}, used_by(family, field)), field.name) == limit
         names(refused(family, field.name, limit + step), *facts(family, field), limit + step)
 
 

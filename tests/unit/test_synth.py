@@ -59,6 +59,7 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
         ({"whole_share": 1.5}, ("--whole-share", "0 to 1", 1.5)),
         ({"whole_share": float("nan")}, ("--whole-share", "nan")),
         ({"requests_per_subject": -1}, ("--requests-per-subject", -1)),
+        ({"calls_per_day": -1}, ("--calls-per-day", -1)),
         ({"start": "253402300700", "instants": 10}, ("1 to 9999", "--start", "--step-s")),
         ({"start": "yesterday"}, ("2026-01-05T08:00:00Z", "'yesterday'")),
         ({"start": "2026-01-05T08:00:00"}, ("zone", "'2026-01-05T08:00:00'")),

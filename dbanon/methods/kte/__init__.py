@@ -46,7 +46,7 @@ class Parameters:
         60, "Slots of time; a multiple of the dataset's grid_s.", type="integer", unit="s", minimum=1, maximum=86_400
     )
     grid_m: float = parameter(
-        100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0.001, maximum=1e6
+        100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0, maximum=100_000
     )
     clusters: int | None = parameter(
         None,
@@ -89,7 +89,7 @@ class Parameters:
         type="number",
         unit="m",
         minimum=1,
-        maximum=1e6,
+        maximum=100_000,
         algorithms=("w4m",),
     )
     since: int | None = since()
@@ -141,7 +141,7 @@ METHOD = Method(
     hidden_by="record",
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
-        "deleted": "Samples that w4m matches with nobody's.",
+        "deleted": "Samples that w4m matches with no other's.",
         "few_alike": "Fewer than k others, who did not hide them before, have samples in the same epochs.",
         "silence": "Left out so that those without samples at a time are at least k, or none.",
     },
