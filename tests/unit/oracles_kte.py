@@ -27,8 +27,7 @@ def partitions(inputs):
         for chosen in combinations(slots[1:], cuts):
             edges = [slots[0], *chosen, slots[-1] + 1]
             parts = [
-                [(number, t, x, y) for t, number, x, y in every if low <= t < high]
-                for low, high in pairwise(edges)
+                [(number, t, x, y) for t, number, x, y in every if low <= t < high] for low, high in pairwise(edges)
             ]
             if all(len({number for number, *_ in part}) == len(inputs) for part in parts):
                 yield parts

@@ -274,9 +274,7 @@ def _prefetch(work: _Work, others: Int, group: Int, members: Int, size: Int, cha
 
 
 @_kernel
-def _propose(
-    table: Any, near: Any, group: Any, members: Any, size: Any, changed: Any, k: Any, proposed: Any
-) -> None:
+def _propose(table: Any, near: Any, group: Any, members: Any, size: Any, changed: Any, k: Any, proposed: Any) -> None:
     """Write for each subject the exchanges that promise most by the sums of costs of pairs."""
     best = np.empty(proposed.shape[1])
     for one in range(len(near)):
@@ -314,5 +312,3 @@ def _keep(best: Any, proposed: Any, delta: Any, one: Any, other: Any) -> None:
     if place < len(best):
         best[place] = delta
         proposed[place, 0], proposed[place, 1] = one, other
-
-
