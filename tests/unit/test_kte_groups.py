@@ -1,6 +1,7 @@
 """Groups of k subjects: a partition, the same whatever subjects are numbered, and cheap."""
 
 import random
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ def grouped(subjects, k, rank=None, improve=True, seed=SEED):
     group = _groups.group(samples, k, rank, np.random.default_rng(seed), improve=improve)
     assert group.dtype == np.int64
     sets = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
-    assert sorted(sum(sets, [])) == (list(range(len(subjects))) if len(subjects) >= k else [])
+    assert sorted(chain.from_iterable(sets)) == (list(range(len(subjects))) if len(subjects) >= k else [])
     least = [min(rank[one]) for one in sets]
     assert least == sorted(least)  # numbered by the least rank of their members
     return {frozenset(one) for one in sets}, sum(cost(samples, one) for one in sets)
