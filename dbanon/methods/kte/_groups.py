@@ -192,10 +192,7 @@ def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group
 
 @_kernel
 def _among(members: Any, size: Any, one: Any) -> Any:
-    for m in range(size):
-        if members[m] == one:
-            return True
-    return False
+    return (members[:size] == one).any()
 
 
 @_kernel

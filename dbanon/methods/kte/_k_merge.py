@@ -13,9 +13,9 @@ c(c(j) - 1) < i <= c(j). Its box is that of rows i to c(j), which grows as i fal
 which grows as j rises while c(j) stays: neither is computed twice, and a row is in at most k of either.
 
 That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one
-input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests) is a
-minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before it,
-with the box of its last start and the time from it, is no better than the best.
+input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests)
+is a minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before
+it, with the box of its last start and the time from it, is no better than the best.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -263,7 +263,8 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
     Rows before the first that has every input behind it end no stretch: their cost is never read.
     """
     first: Any = n
-    c, before, low, hint, width = -1, -1, 0, 0, _BLOCK
+    width: Any = _BLOCK  # starts of a block
+    c, before, low, hint = -1, -1, 0, 0
     x0 = y0 = x1 = y1 = np.int64(0)  # the box of rows c to j
     for j in range(n):
         row = rows[j]
@@ -277,10 +278,11 @@ def cut(rows: Any, n: Any, reach: Any, blocks: Any) -> Any:
             x0, y0, x1, y1 = _bound(rows, c, j)
             before = rows[c - 1, _C] if c > 0 else -1
             low = max(before, first) + 1  # the least start, where rows can be cut before c
-            hint, width = c, max(_BLOCK, np.int64(np.sqrt(c - low)) // 4)
+            hint = c
             if before < 0:
                 reach[0, 0], reach[0, 1], reach[0, 2], reach[0, 3] = _bound(rows, 0, c)
             elif c - low >= 2 * _BLOCK:
+                width = max(_BLOCK, np.int64(np.sqrt(c - low)) // 4)
                 _block(rows, low, c, width, reach, blocks)
         after = row[_T] + 1
         if before < 0:

@@ -1,7 +1,5 @@
 """Pairs of subjects exchanged until the sum of their costs can hardly be less."""
 
-# ruff: noqa: PLR0917 - Numba kernels take arrays by position
-
 from typing import Any
 
 import numba
@@ -13,8 +11,8 @@ from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
-KICKS = 60  # for each subject, where all pairs are known
-_FIRST, _SECOND, _THIRD = 10, 5, 3  # partners tried at each step of a chain
+KICKS = 40  # for each subject, where all pairs are known
+_BREADTH = (10, 5, 3)  # partners tried at each step of a chain
 
 
 def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> None:
@@ -44,7 +42,7 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
 
 @_kernel
 def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
-    """Exchange until no chain from an active subject gains; the whole gain. Names are t1, t2, ... as of Lin-Kernighan."""
+    """Exchange until no chain from an active subject gains; the whole gain."""
     n, whole, again = len(mate), 0.0, True
     e = np.empty(8, np.int64)
     while again:
@@ -67,50 +65,33 @@ def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
 
 
 @_kernel
-def _chain(table: Any, near: Any, mate: Any, t1: Any, best: Any) -> Any:
-    """Find the chain of greatest gain from a subject: its gain and length."""
-    gain, length, t2 = 0.0, 0, mate[t1]
-    start = _cost(table, t1, t2)
-    for i in range(min(_FIRST, near.shape[1])):
-        t3 = near[t2, i]
-        # Kept true: what was gained so far, before the chain is closed, is positive.
-        one = start - _cost(table, t2, t3)
-        if one <= 0:
-            break
-        t4 = mate[t3]
-        if t4 < 0 or t3 == t1:
+def _chain(table: Any, near: Any, mate: Any, one: Any, best: Any) -> Any:
+    """Write the chain of greatest gain from a subject; its gain and length."""
+    gain, length, depth = 0.0, 0, 0
+    chain, tried, gained = np.empty(8, np.int64), np.zeros(4, np.int64), np.empty(4)
+    chain[0], chain[1], gained[0] = one, mate[one], _cost(table, one, mate[one])
+    while depth >= 0:
+        if depth == len(_BREADTH) or tried[depth] >= min(_BREADTH[depth], near.shape[1]):
+            depth -= 1
             continue
-        one += _cost(table, t3, t4)
-        closed = one - _cost(table, t4, t1)
+        last, end = chain[2 * depth + 1], 2 * depth + 2
+        other = near[last, tried[depth]]
+        tried[depth] += 1
+        # Kept true: what is gained before the chain is closed is positive; those further away would lose it too.
+        left = gained[depth] - _cost(table, last, other)
+        if left <= 0:
+            tried[depth] = near.shape[1]
+            continue
+        if mate[other] < 0 or (chain[:end] == other).any():
+            continue
+        depth += 1
+        chain[end], chain[end + 1] = other, mate[other]
+        gained[depth] = left + _cost(table, other, mate[other])
+        closed = gained[depth] - _cost(table, mate[other], one)
         if closed > gain:
-            gain, length = closed, 4
-            best[0], best[1], best[2], best[3] = t1, t2, t3, t4
-        for j in range(min(_SECOND, near.shape[1])):
-            t5 = near[t4, j]
-            two = one - _cost(table, t4, t5)
-            if two <= 0:
-                break
-            t6 = mate[t5]
-            if t6 < 0 or t5 in (t1, t2, t3):
-                continue
-            two += _cost(table, t5, t6)
-            closed = two - _cost(table, t6, t1)
-            if closed > gain:
-                gain, length = closed, 6
-                best[0], best[1], best[2], best[3], best[4], best[5] = t1, t2, t3, t4, t5, t6
-            for h in range(min(_THIRD, near.shape[1])):
-                t7 = near[t6, h]
-                three = two - _cost(table, t6, t7)
-                if three <= 0:
-                    break
-                t8 = mate[t7]
-                if t8 < 0 or t7 in (t1, t2, t3, t4, t5):
-                    continue
-                closed = three + _cost(table, t7, t8) - _cost(table, t8, t1)
-                if closed > gain:
-                    gain, length = closed, 8
-                    best[0], best[1], best[2], best[3] = t1, t2, t3, t4
-                    best[4], best[5], best[6], best[7] = t5, t6, t7, t8
+            gain, length = closed, end + 2
+            best[:length] = chain[:length]
+        tried[depth] = 0
     return gain, length
 
 
@@ -123,11 +104,11 @@ def _disturb(table: Any, near: Any, mate: Any, active: Any, draws: Any) -> None:
         t2 = mate[t1]
         if t2 < 0:
             continue
-        t3 = near[t2, draws[kick, 1] % min(_FIRST, near.shape[1])]
+        t3 = near[t2, draws[kick, 1] % min(_BREADTH[0], near.shape[1])]
         t4 = mate[t3]
         if t4 < 0 or t3 == t1:
             continue
-        t5 = near[t4, draws[kick, 2] % min(_FIRST, near.shape[1])]
+        t5 = near[t4, draws[kick, 2] % min(_BREADTH[0], near.shape[1])]
         t6 = mate[t5]
         if t6 < 0 or t5 in (t1, t2, t3):
             continue

@@ -1,0 +1,164 @@
+"""k-merge: merges a second, beside the algorithm as printed; and a day of taxis grouped by it.
+
+The printed algorithm is that of tests/unit/oracles_kte.py, in Python, mended only so that it does not part samples of
+one slot. Every group is checked to have k subjects, and every sample to lie in a row of its group.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.csv
+from pyproj import Transformer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon import _memory
+from dbanon.methods.kte import _groups, _k_merge
+from dbanon.methods.kte._samples import Merged, Samples, samples
+from dbanon.trajectory import Trajectories
+from tests.unit import oracles_kte as oracle
+
+CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
+SEED = 2017
+PAIRS = 50_000
+
+
+def walks(subjects: int, each: int, rng: np.random.Generator) -> Samples:
+    """Random walks with as many samples each, at random times of a day."""
+    slot = np.sort(rng.integers(0, 1440, (subjects, each)), axis=1)
+    x, y = (np.cumsum(rng.integers(-2, 3, (subjects, each)), axis=1) for _ in range(2))
+    return Samples(
+        subject=np.arange(subjects), offset=np.arange(subjects + 1) * each, slot=slot.ravel(), x=x.ravel(),
+        y=y.ravel(), grid_s=60, grid_m=100.0,
+    )  # fmt: skip
+
+
+def ends(data: Samples, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    return data.offset[a], data.offset[a + 1], data.offset[b], data.offset[b + 1]
+
+
+def merges_a_second() -> None:
+    print(f"{PAIRS:,} merges of two random walks, costs alone and whole; the printed algorithm on 3 of them")
+    print(f"{'samples':>9} {'cost/s':>9} {'merge/s':>9} {'plain/s':>9} {'ratio':>7}   same")
+    rng = np.random.default_rng(SEED)
+    for each in (75, 150, 300):
+        data = walks(400, each, rng)
+        a = rng.integers(0, 400, PAIRS)
+        b = (a + rng.integers(1, 400, PAIRS)) % 400
+        _k_merge.pair_costs(data, *ends(data, a[:9], b[:9]))
+        began = time.perf_counter()
+        costs = _k_merge.pair_costs(data, *ends(data, a, b))
+        cost_s = time.perf_counter() - began
+        who, offset = np.column_stack([a, b]).ravel(), np.arange(0, 2 * PAIRS + 1, 2)
+        _k_merge.merge(data, offset[:2], data.offset[who[:2]], data.offset[who[:2] + 1])
+        began = time.perf_counter()
+        _k_merge.merge(data, offset, data.offset[who], data.offset[who + 1])
+        merge_s = time.perf_counter() - began
+        rows = [list(zip(*(part.tolist() for part in columns(data, i)), strict=True)) for i in range(400)]
+        began = time.perf_counter()
+        plain = [oracle.k_merge_printed([rows[a[i]], rows[b[i]]])[0] for i in range(3)]
+        plain_s = (time.perf_counter() - began) / 3
+        same = plain == costs[:3].tolist()
+        print(
+            f"{f'{each}+{each}':>9} {PAIRS / cost_s:>9,.0f} {PAIRS / merge_s:>9,.0f} {1 / plain_s:>9.2f} "
+            f"{plain_s * PAIRS / cost_s:>7,.0f}   {same}",
+            flush=True,
+        )
+
+
+def columns(data: Samples, i: int) -> tuple[np.ndarray, ...]:
+    part = slice(data.offset[i], data.offset[i + 1])
+    return data.slot[part], data.x[part], data.y[part]
+
+
+def runs_of_one_input() -> None:
+    print("\none merge of two inputs that take turns, L samples each time, six times")
+    rng = np.random.default_rng(SEED)
+    for length in (1_000, 10_000):
+        for name, most in (("at rest", 0), ("moving", 2)):
+            slot = np.arange(6 * length).reshape(3, 2, length).transpose(1, 0, 2).ravel()
+            x, y = (np.cumsum(rng.integers(-most, most + 1, 6 * length)) for _ in range(2))
+            data = Samples(
+                subject=np.arange(2), offset=np.array([0, 3, 6]) * length, slot=slot, x=x, y=y, grid_s=60, grid_m=100.0
+            )
+            began = time.perf_counter()
+            _k_merge.pair_costs(data, *ends(data, np.array([0]), np.array([1])))
+            print(f"L = {length:>7,} {name:<8} {time.perf_counter() - began:>8.3f} s", flush=True)
+
+
+def cabs() -> Trajectories:
+    """Each cab's day as one trajectory, in UTM zone 10; of fixes at one time the first."""
+    table = pyarrow.csv.read_csv(CABS).sort_by([("cab_id", "ascending"), ("t", "ascending")])
+    code = pc.rank(table["cab_id"], tiebreaker="dense").to_numpy().astype(np.int64) - 1
+    t = table["t"].to_numpy().astype(float)
+    x, y = Transformer.from_crs(4326, 32610, always_xy=True).transform(table["lon"].to_numpy(), table["lat"].to_numpy())
+    first = np.append(True, (np.diff(code) > 0) | (np.diff(t) > 0))
+    code, t, x, y = (values[first] for values in (code, t, x, y))
+    number = np.bincount(code)
+    who = np.arange(len(number))
+    return Trajectories(
+        trajectory_id=who, subject=who, offset=np.concatenate([[0], np.cumsum(number)]), t=t, x=x, y=y, srid=32610,
+        grid_m=1.0, grid_s=1,
+    )  # fmt: skip
+
+
+def grouping(title: str, data: Samples, sizes: tuple[int, ...]) -> None:
+    n = len(data.subject)
+    print(
+        f"\n{title}: {n:,} subjects, {len(data.slot):,} samples; cells of {data.grid_m:g} m, slots of {data.grid_s} s"
+    )
+    print(f"{'k':>3} {'improve':>7} {'group s':>8} {'cpu s':>7} {'merge s':>8} {'cost':>13} {'rows':>9} "
+          f"{'diagonal m':>11} {'minutes':>8} {'peak MB':>8}")  # fmt: skip
+    for k in sizes:
+        for improve in (False, True):
+            rng = np.random.default_rng(SEED)
+            began, cpu = time.perf_counter(), time.process_time()
+            group = _groups.group(data, k, rng.permutation(n), rng, improve=improve)
+            middle, cpu = time.perf_counter(), time.process_time() - cpu
+            merged = of_groups(data, group)
+            ended = time.perf_counter()
+            if np.bincount(group).min() < k or not covered(data, group, merged):
+                raise SystemExit("A group is below k, or a sample is not covered.")
+            spans = merged.box[:, 2:] - merged.box[:, :2] + 1
+            slots = merged.last - merged.first + 1
+            diagonal = np.median(np.hypot(*spans.T)) * data.grid_m
+            print(
+                f"{k:>3} {'on' if improve else 'off':>7} {middle - began:>8.1f} {cpu:>7.1f} {ended - middle:>8.2f} "
+                f"{(slots * spans.sum(axis=1)).sum():>13,} {len(slots):>9,} {diagonal:>11,.0f} "
+                f"{np.median(slots) * data.grid_s / 60:>8.1f} {_memory.peak_mb():>8,.0f}",
+                flush=True,
+            )
+
+
+def of_groups(data: Samples, group: np.ndarray) -> Merged:
+    order = np.argsort(group, kind="stable")
+    offset = np.concatenate([[0], np.cumsum(np.bincount(group))])
+    return _k_merge.merge(data, offset, data.offset[order], data.offset[order + 1])
+
+
+def covered(data: Samples, group: np.ndarray, merged: Merged) -> bool:
+    """Whether every sample lies in a row of its subject's group."""
+    of_sample = np.repeat(group, np.diff(data.offset))
+    of_row = np.repeat(np.arange(len(merged.offset) - 1), np.diff(merged.offset))
+    low = min(data.slot.min(), merged.first.min())
+    wide = int(data.slot.max() - low) + 1
+    row = np.searchsorted(of_row * wide + merged.first - low, of_sample * wide + data.slot - low, side="right") - 1
+    x0, y0, x1, y1 = merged.box[row].T
+    inside = (of_row[row] == of_sample) & (merged.last[row] >= data.slot)
+    return bool((inside & (x0 <= data.x) & (data.x <= x1) & (y0 <= data.y) & (data.y <= y1)).all())
+
+
+def main() -> None:
+    merges_a_second()
+    runs_of_one_input()
+    grouping("random walks", walks(10_000, 100, np.random.default_rng(SEED)), (2, 5))
+    if CABS.is_file():
+        grouping("a day of taxis", samples(cabs(), 60, 100.0), (2, 3, 5))
+    else:
+        print("The taxi data do not lie beside the repository; they are left out.")
+
+
+if __name__ == "__main__":
+    main()

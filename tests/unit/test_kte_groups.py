@@ -1,0 +1,157 @@
+"""Groups of k subjects: a partition, the same whatever subjects are numbered, and cheap."""
+
+import random
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from dbanon.methods.kte import _groups, _k_merge, _near, _pairs, _shares
+from tests.unit.kte_instances import neighbours, samples_of
+
+SEED = 2017
+
+
+def grouped(subjects, k, rank=None, improve=True, seed=SEED):
+    """The groups as a set of sets, and their cost."""
+    samples = samples_of(subjects)
+    rank = np.arange(len(subjects)) if rank is None else np.asarray(rank)
+    group = _groups.group(samples, k, rank, np.random.default_rng(seed), improve=improve)
+    assert group.dtype == np.int64
+    sets = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
+    assert sorted(chain.from_iterable(sets)) == (list(range(len(subjects))) if len(subjects) >= k else [])
+    least = [min(rank[one]) for one in sets]
+    assert least == sorted(least)  # numbered by the least rank of their members
+    return {frozenset(one) for one in sets}, sum(cost(samples, one) for one in sets)
+
+
+def cost(samples, members):
+    begin, end = samples.offset[:-1][members], samples.offset[1:][members]
+    return int(_k_merge.costs(samples, np.array([0, len(members)]), begin, end)[0])
+
+
+@pytest.fixture(params=[True, False], ids=["all pairs", "candidates"])
+def tabulated(request, monkeypatch):
+    """Both ways to cost pairs, whatever the number of subjects."""
+    if not request.param:
+        monkeypatch.setattr(_pairs, "ALL", 0)
+        monkeypatch.setattr(_groups, "_FEW", 4)
+        monkeypatch.setattr(_groups, "_NEAR", 4)
+    return request.param
+
+
+@pytest.mark.parametrize("improve", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [5, 6, 11, 40])
+def test_every_subject_is_in_one_group_of_at_least_k(tabulated, n, k, improve):
+    groups, _ = grouped(neighbours(random.Random(SEED + n), n, 8), k, improve=improve)
+    sizes = sorted(map(len, groups))
+    assert sizes[0] >= k
+    assert sum(sizes) == n
+    assert len(groups) == n // k  # none is larger than it must be, but by those who were left
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_fewer_than_k_subjects_are_in_no_group(n):
+    samples = samples_of([[(0, 0, 0)]] * n)
+    assert _groups.group(samples, 3, np.arange(n), np.random.default_rng(1)).tolist() == [-1] * n
+
+
+def test_subjects_who_go_the_same_way_are_grouped(tabulated):
+    rng = random.Random(SEED)
+    subjects = [one for one in neighbours(rng, 20, 12) for _ in range(2)]
+    groups, _ = grouped(subjects, 2)
+    assert groups == {frozenset({2 * i, 2 * i + 1}) for i in range(20)}
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_groups_follow_people_and_not_their_numbers(tabulated, k):
+    rng = random.Random(SEED)
+    subjects = neighbours(rng, 31, 6, side=20)
+    rank = rng.sample(range(31), 31)
+    number = rng.sample(range(31), 31)  # the new number of each
+    others, others_rank = [None] * 31, [None] * 31
+    for old, new in enumerate(number):
+        others[new], others_rank[new] = subjects[old], rank[old]
+    groups, _ = grouped(subjects, k, rank)
+    assert {frozenset(number[i] for i in one) for one in groups} == grouped(others, k, others_rank)[0]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_groups_are_the_same_on_any_number_of_threads(monkeypatch, tabulated, k):
+    monkeypatch.setattr(_k_merge, "_LEAST", 4)
+    subjects = neighbours(random.Random(SEED), 33, 8)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(_shares, "count", lambda threads=threads: threads)
+        found.append(grouped(subjects, k))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_groups_move_with_the_data(tabulated, k):
+    subjects = neighbours(random.Random(SEED), 30, 8)
+    moved = [[(t + 1_000_001, x - 37_003, y + 12_345) for t, x, y in one] for one in subjects]
+    assert grouped(subjects, k) == grouped(moved, k)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_improving_never_costs_more(tabulated, k):
+    rng, gained = random.Random(SEED), 0
+    for n in (k, k + 1, 2 * k, 20, 41):
+        subjects = neighbours(rng, n, 8)
+        plain, better = grouped(subjects, k, improve=False)[1], grouped(subjects, k)[1]
+        assert better <= plain
+        gained += better < plain
+    assert gained
+
+
+def cheapest_pairs(subjects):
+    samples = samples_of(subjects)
+
+    def least(left):
+        if not left:
+            return 0
+        one, *others = left
+        return min(cost(samples, [one, other]) + least([i for i in others if i != other]) for other in others)
+
+    return least(list(range(len(subjects))))
+
+
+def test_pairs_of_few_subjects_cost_the_least_there_is():
+    rng = random.Random(SEED)
+    for _ in range(15):
+        subjects = neighbours(rng, 8, 5, side=30)
+        assert grouped(subjects, 2)[1] == cheapest_pairs(subjects)
+
+
+def test_candidates_hold_the_cheapest_partners():
+    subjects = neighbours(random.Random(SEED), 300, 30)
+    samples = samples_of(subjects)
+    near = _near.nearest(_near.signatures(samples, np.arange(300)), 8)
+    assert near.shape == (300, 8)
+    pairs = _pairs.pairs(samples, np.arange(300))
+    costs = np.where(np.eye(300, dtype=bool), np.inf, pairs.all)
+    assert all(i not in row for i, row in enumerate(near.tolist()))
+    assert np.take_along_axis(costs, near, axis=1).min(axis=1).sum() < 1.1 * costs.min(axis=1).sum()
+
+
+def test_costs_of_pairs_are_remembered_and_looked_up(monkeypatch):
+    monkeypatch.setattr(_pairs, "_SLOTS", 4)  # a table in which not all find room
+    subjects = neighbours(random.Random(SEED), 30, 5)
+    samples, order = samples_of(subjects), np.arange(30)[::-1].copy()
+    every = _pairs.pairs(samples, order)
+    monkeypatch.setattr(_pairs, "ALL", 0)
+    some = _pairs.pairs(samples, order)
+    assert len(every.all) == 30
+    assert len(some.all) == 0
+    a, b = np.nonzero(~np.eye(30, dtype=bool))
+    for _ in range(2):
+        assert (_pairs.look_up(samples, some, a, b) == every.all[a, b]).all()
+        assert all(_pairs.cost(some, i, j) == every.all[i, j] for i, j in zip(a[:200], b[:200], strict=True))
+
+
+def test_everybody_at_one_place_and_time_is_grouped(tabulated):
+    groups, total = grouped([[(0, 3, 4)]] * 7, 2)
+    assert sorted(map(len, groups)) == [2, 2, 3]
+    assert total == 3 * 2
