@@ -621,6 +621,10 @@ def test_a_stretch_longer_than_the_data_is_one_window():
     release = Publisher(world, {"tau_s": 86_400, "leak_s": 300}, rng).publish()
     assert broken(release) == set()
     assert attack(release.evidence()).figures["windows"] == 1
+    release.hiding = [(owner, start, start + 900, others) for owner, start, _, others in release.hiding]
+    assert broken(release) == set()
+    release.hiding = [(owner, start, start + 600, others) for owner, start, _, others in release.hiding]
+    assert "sets" in broken(release)
 
 
 @pytest.mark.parametrize(

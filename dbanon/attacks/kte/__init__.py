@@ -48,7 +48,7 @@ def read(evidence: Evidence, source: Source) -> Evidence:
 
 
 def attack(evidence: Evidence) -> Verdict:
-    """Decide whether a stretch of any subject's movements fits fewer than k subjects' records, and whether rows are true.
+    """Decide whether a stretch of any subject's movements fits fewer than k records, and whether the rows are true.
 
     Parameters
     ----------

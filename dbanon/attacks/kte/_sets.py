@@ -102,7 +102,9 @@ def _windows(evidence: Evidence, times: Timetable, rules: Rules) -> Int:
     """Find the window of each hiding set; -1 where its period is none."""
     start_s, end_s = evidence.hiding_start_s, evidence.hiding_end_s
     leak_s = rules.leak * rules.grid_s
-    known = (np.abs(start_s) <= LATEST) & (end_s == start_s + rules.window * leak_s)  # not so for NaN
+    # The one window of fewer epochs than it has may be said to end with them.
+    lengths = (rules.window * leak_s, min(rules.window, times.epochs) * leak_s)
+    known = (np.abs(start_s) <= LATEST) & ((end_s == start_s + lengths[0]) | (end_s == start_s + lengths[1]))
     start_s = np.where(known, start_s, 0.0)
     epoch = np.floor(start_s / leak_s).astype(np.int64)
     window = epoch - times.first
