@@ -75,13 +75,14 @@ def attack(evidence: Evidence) -> Verdict:
 
 def _decide(evidence: Evidence, rules: Rules, stated: Stated) -> Verdict:
     known, stored = samples(evidence.trajectories, rules), rows(evidence, rules)
-    who = members(evidence, stored, known, rules)
+    stored, who = members(evidence, stored, known, rules)
     seen = _Seen(known=known, stored=stored, who=who, covered=cover(known, stored, who))
-    own, figures = _hidden(evidence, seen, rules) if rules.hides else groups(evidence, stored, who, rules)
+    own, figures = _hidden(evidence, seen, rules) if rules.hides else groups(evidence, who, rules)
     broken = {
         "decidable": 0,
         "promise": int(evidence.algorithm not in PROMISING),
         "one-record": who.faults,
+        "alike": who.unlike,
         "period": stored.off_time,
         "rectangle": stored.off_grid,
         "order": stored.unordered,
@@ -101,6 +102,11 @@ _SENTENCES = {
     "one-record": (
         "Every record must be whole trajectories of its subjects, all of them, and no subject be in two records",
         "records or memberships",
+    ),
+    "alike": (
+        "Each member of a group must have one of its records, and these be alike in rows and members; other records be "
+        "of one subject",
+        "records",
     ),
     "period": ("Every period must be whole slots of the run's grid, and lie within one epoch where it has any", "rows"),
     "rectangle": ("Every region must be one rectangle of cells of the run's grid, in the dataset's SRID", "rows"),

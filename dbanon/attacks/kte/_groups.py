@@ -4,16 +4,14 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte._claims import Rules
-from dbanon.attacks.kte._rows import Members, Rows
-from dbanon.attacks.shared.keys import find
+from dbanon.attacks.kte._rows import Members
+from dbanon.attacks.shared.keys import distinct, find
 
 
-def groups(
-    evidence: Evidence, stored: Rows, who: Members, rules: Rules
-) -> tuple[dict[str, int], dict[str, int | float]]:
+def groups(evidence: Evidence, who: Members, rules: Rules) -> tuple[dict[str, int], dict[str, int | float]]:
     """Count what of groups is smaller than promised or not what it says: violations by clause, and figures."""
-    crowd = who.crowd[find(stored.record_id, evidence.cloak_record)]
-    wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
+    crowd = who.shared[find(distinct(evidence.record_id), evidence.cloak_record)]
+    wrong = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != 1)
     broken = {
         "crowd-count": int(wrong.sum()),
         "crowd-size": int((who.crowd < rules.k).sum()),

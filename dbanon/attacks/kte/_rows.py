@@ -2,7 +2,7 @@
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numba
@@ -79,10 +79,24 @@ class Rows:
     off_grid: int
     unordered: int
 
+    def some(self, records: Int) -> "Rows":
+        """Keep some records, by ascending index."""
+        kept = np.isin(self.record, records)
+        record = find(records, self.record[kept]) if len(records) else self.record[kept]
+        return replace(
+            self,
+            record_id=self.record_id[records],
+            offset=np.searchsorted(record, np.arange(len(records) + 1)),
+            record=record,
+            first=self.first[kept],
+            last=self.last[kept],
+            box=self.box[kept],
+        )
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Members:
-    """Whose records they are.
+    """Whose records they are; of a group's records, one for each member, the first stands for all.
 
     Attributes
     ----------
@@ -90,14 +104,20 @@ class Members:
         Distinct pairs of indices, by record.
     crowd : int64[R]
         Distinct subjects of each record.
+    shared : int64[]
+        By every record id that has rows, ascending: crowd of the record that stands for it.
     faults : int
         Memberships, records and trajectories that are not as they should be.
+    unlike : int
+        Records of a group that are not like its first, that are lacking or too many.
     """
 
     record: Int
     subject: Int
     crowd: Int
+    shared: Int
     faults: int
+    unlike: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,25 +189,62 @@ def _periods(evidence: Evidence, rules: Rules) -> tuple[Int, Int, Bool, Bool]:
     return first, last, known, whole & (first // rules.leak == last // rules.leak) if rules.hides else whole
 
 
-def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> Members:
-    """Find whose record each is, and count what keeps records from being all trajectories of their subjects, once."""
+def members(evidence: Evidence, stored: Rows, known: Samples, rules: Rules) -> tuple[Rows, Members]:
+    """Find whose record each is, and count what keeps records from being all trajectories of their subjects, once.
+
+    The rows given back are those of the records that stand for themselves or their group.
+    """
     data, size = evidence.trajectories, len(known.subject)
     record = find(stored.record_id, evidence.member_record)
     trajectory = find(data.trajectory_id, evidence.member_trajectory)
     right = (record >= 0) & (trajectory >= 0)
-    whole = right & evidence.member_whole
-    record, trajectory = record[right], trajectory[right]
+    faults = int((~(right & evidence.member_whole)).sum())
+    order = np.lexsort((trajectory[right], record[right]))
+    record, trajectory = record[right][order], trajectory[right][order]
+    group, unlike = np.arange(len(stored.record_id)), 0
+    if not rules.hides:
+        first, group, unlike = _first_of_group(stored, record, trajectory)
+        stored = stored.some(first)
+        record, kept = find(first, record), np.isin(record, first)
+        record, trajectory = record[kept], trajectory[kept]
     subject = np.searchsorted(known.subject, data.subject[trajectory])
     pairs = distinct(record * size + subject)
     crowd = np.bincount(pairs // size, minlength=len(stored.record_id))
     people, paths = distinct(pairs % size), distinct(trajectory)
     owed = np.isin(np.searchsorted(known.subject, data.subject), people)
     # All are 0 only where every trajectory of a published subject is in one record, wholly, and in no other.
-    faults = int((~whole).sum()) + (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
+    faults += (len(trajectory) - len(paths)) + (int(owed.sum()) - len(paths))
     faults += int((crowd == 0).sum()) + (len(pairs) - len(people))
-    if rules.hides:
-        faults += int((crowd > 1).sum())
-    return Members(record=pairs // size, subject=pairs % size, crowd=crowd, faults=faults)
+    unlike += int(np.abs(crowd - np.bincount(group, minlength=len(crowd))).sum())
+    return stored, Members(
+        record=pairs // size, subject=pairs % size, crowd=crowd, shared=crowd[group], faults=faults, unlike=unlike
+    )
+
+
+def _first_of_group(stored: Rows, record: Int, trajectory: Int) -> tuple[Int, Int, int]:
+    """Find the first record of each group and the group of each, and count records that are not like the first."""
+    offset = np.searchsorted(record, np.arange(len(stored.record_id) + 1))
+    # Records with one least trajectory should have all in common.
+    least = np.append(trajectory, -1)[np.minimum(offset[:-1], len(trajectory))]
+    least = np.where(np.diff(offset) > 0, least, -1 - np.arange(len(least)))
+    _, first, group = np.unique(least, return_index=True, return_inverse=True)
+    unlike = _unlike(offset, first[group], trajectory)
+    unlike |= _unlike(stored.offset, first[group], stored.first, stored.last, *stored.box.T)
+    place = np.argsort(np.argsort(first))
+    return np.sort(first), place[group], int(unlike.sum())
+
+
+def _unlike(offset: Int, model: Int, *columns: Int) -> Bool:
+    """Say of each part of a ragged array whether it differs from that of its model."""
+    length = np.diff(offset)
+    unlike = length != length[model]
+    same = np.flatnonzero(~unlike)
+    owner = np.repeat(same, length[same])
+    place = np.arange(len(owner)) - np.repeat(np.cumsum(length[same]) - length[same], length[same])
+    for column in columns:
+        wrong = column[offset[owner] + place] != column[offset[model[owner]] + place]
+        unlike[owner[wrong]] = True
+    return unlike
 
 
 def cover(known: Samples, stored: Rows, who: Members) -> Cover:

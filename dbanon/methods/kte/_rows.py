@@ -26,11 +26,13 @@ class _Published:
 
     Attributes
     ----------
-    record : int64[s]
-        Index of the record of each subject, -1 for those without.
+    group : int64[s]
+        Index of the group of each subject, who may be one alone; -1 for those without.
     merged : Merged
-        By record.
-    crowd, subjects : int64[R]
+        By group.
+    crowd : int64[g]
+    records : int64[g]
+        How many records, all alike, each group has.
     suppressed : mapping
         As `Cloaks.suppressed`.
     hiding : Hiding, optional
@@ -38,10 +40,10 @@ class _Published:
         What only the algorithm knows.
     """
 
-    record: Int
+    group: Int
     merged: Merged
     crowd: Int
-    subjects: Int
+    records: Int
     suppressed: Mapping[str, Any]
     hiding: Hiding | None = None
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -133,7 +135,7 @@ def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.rand
 
 
 def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> _Published:
-    """Publish one record a group."""
+    """Publish one record a member, all of a group alike."""
     crowd = np.bincount(group[group >= 0], minlength=len(merged.offset) - 1)
     lost = np.diff(known.offset)[group < 0]
     out = len(lost)
@@ -142,7 +144,7 @@ def _of_groups(known: Samples, group: Int, merged: Merged, **metrics: float) -> 
         "subjects": {"few_alike": out},
         "by_hour": _at_once(known, out),
     }
-    return _Published(record=group, merged=merged, crowd=crowd, subjects=crowd, suppressed=suppressed, metrics=metrics)
+    return _Published(group=group, merged=merged, crowd=crowd, records=crowd, suppressed=suppressed, metrics=metrics)
 
 
 def _at_once(known: Samples, out: int) -> list[dict[str, Any]]:
@@ -168,10 +170,10 @@ def _w4m_people(known: Samples, params: Parameters, rank: Int, rng: np.random.Ge
         "by_hour": _at_once(known, out),
     }
     return _Published(
-        record=record,
+        group=record,
         merged=_taken(edited.rows, published),
         crowd=size[group[published]],
-        subjects=np.ones(len(published), np.int64),
+        records=np.ones(len(published), np.int64),
         suppressed=suppressed,
         metrics={f"samples_{name}": number for name, number in edited.counts.items()},
     )
@@ -193,10 +195,10 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
         end=found.end_s[order],
     )
     return _Published(
-        record=record,
+        group=record,
         merged=_taken(found.merged, published),
         crowd=np.full(len(published), params.k),
-        subjects=np.ones(len(published), np.int64),
+        records=np.ones(len(published), np.int64),
         suppressed=_suppressed(found, record, params.leak_s),
         hiding=hiding,
     )
@@ -252,36 +254,39 @@ def _taken_sets(offset: Int, values: Int, order: Int) -> tuple[Int, Int]:
 
 def _cloaks(data: Trajectories, known: Samples, found: _Published) -> Cloaks:
     """Make rows of what is published."""
-    merged = found.merged
-    row = np.repeat(np.arange(len(merged.offset) - 1), np.diff(merged.offset))
+    group = np.repeat(np.arange(len(found.records)), found.records)
+    merged = _taken(found.merged, group)
+    row = np.repeat(np.arange(len(group)), np.diff(merged.offset))
     own = np.full(int(data.subject.max()) + 1, -1, np.int64)
-    own[known.subject] = found.record
-    record, trajectory = own[data.subject], data.trajectory_id
-    order = np.lexsort((trajectory, record))
-    order = order[record[order] >= 0]
+    own[known.subject] = found.group
+    order = np.lexsort((data.trajectory_id, own[data.subject]))
+    order = order[own[data.subject][order] >= 0]
+    # Each record of a group has all trajectories of the group.
+    paths = np.searchsorted(own[data.subject][order], np.arange(len(found.records) + 1))
+    members, trajectory = _taken_sets(paths, data.trajectory_id[order], group)
     box = merged.box + np.array([0, 0, 1, 1])
     return Cloaks.of_rows(
         record_id=row + 1,
         start=merged.first * known.grid_s,
         end=(merged.last + 1) * known.grid_s,
         bounds=box * known.grid_m,
-        crowd=found.crowd[row],
-        subjects=found.subjects[row],
-        member_record=record[order] + 1,
-        member_trajectory=trajectory[order],
+        crowd=found.crowd[group][row],
+        subjects=np.ones(len(row), np.int64),
+        member_record=np.repeat(np.arange(len(group)), np.diff(members)) + 1,
+        member_trajectory=trajectory,
         hiding=found.hiding,
         suppressed=found.suppressed,
-        metrics=_metrics(known, found, box) | dict(found.metrics),
+        metrics=_metrics(known, found, merged, box) | dict(found.metrics),
     )
 
 
-def _metrics(known: Samples, found: _Published, box: Int) -> dict[str, float]:
+def _metrics(known: Samples, found: _Published, merged: Merged, box: Int) -> dict[str, float]:
     """Measure the granularity of rows (space: the sum of both spans, as in the paper), and what is left out."""
     wide, high = (box[:, 2:] - box[:, :2]).T * known.grid_m
-    long_s = (found.merged.last - found.merged.first + 1) * known.grid_s
+    long_s = (merged.last - merged.first + 1) * known.grid_s
     lost = sum(found.suppressed["samples"].values())
     return {
-        "records": len(found.merged.offset) - 1,
+        "records": len(merged.offset) - 1,
         "rows": len(box),
         "samples": len(known.slot),
         "suppressed_percent": 100 * lost / len(known.slot),
