@@ -13,6 +13,7 @@ import numpy as np
 
 from dbanon.methods.kte import _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs
+from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
 from dbanon.methods.kte._samples import Samples
 from dbanon.trajectory import Int
@@ -188,11 +189,6 @@ def _grow(table: Any, near: Any, low: Any, high: Any, k: Any, number: Any, group
             group[members] = number
             number += 1
     return number
-
-
-@_kernel
-def _among(members: Any, size: Any, one: Any) -> Any:
-    return (members[:size] == one).any()
 
 
 @_kernel

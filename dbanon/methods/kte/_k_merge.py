@@ -69,22 +69,25 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     lengths = end - begin
     tasks = len(offset) - 1
     # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.
-    room = np.concatenate([[0], np.cumsum(np.minimum.reduceat(lengths, offset[:-1]))]) if tasks else np.zeros(1, int)
-    rows = np.empty((int(room[-1]), 6), np.int64)
+    most = np.minimum.reduceat(lengths, offset[:-1]) if tasks else lengths[:0]
     number = np.zeros(tasks, np.int64)
+    parts: dict[int, Int] = {0: np.empty((0, 6), np.int64)}
 
     def task(low: int, high: int) -> None:
+        room = np.concatenate([[0], np.cumsum(most[low:high])])
+        rows = np.empty((int(room[-1]), 6), np.int64)
         room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _merge(samples.slot, samples.x, samples.y, offset, begin, end, low, high, room, *room_here, rows, number)
+        inside = number[low:high]
+        _merge(
+            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, room, *room_here, rows, inside
+        )  # fmt: skip
+        # Each task wrote its rows at the end of its room.
+        parts[low] = rows[np.repeat(room[1:] - np.cumsum(inside), inside) + np.arange(inside.sum())]
 
     _shares.share(_work(offset, lengths), task, _LEAST)
-    # Each task wrote its rows at the end of its room.
-    kept = np.repeat(room[1:] - np.cumsum(number), number) + np.arange(number.sum())
-    rows = rows[kept]
-    box = np.ascontiguousarray(rows[:, 2:])
-    return Merged(
-        offset=np.concatenate([[0], np.cumsum(number)]), first=rows[:, 0].copy(), last=rows[:, 1].copy(), box=box
-    )
+    rows = np.concatenate([parts[low] for low in sorted(parts)])
+    first, last, box = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2:].copy()
+    return Merged(offset=np.concatenate([[0], np.cumsum(number)]), first=first, last=last, box=box)
 
 
 def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
@@ -155,10 +158,10 @@ def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
 
 @_kernel
 def _merge(
-    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, low: Any, high: Any, room: Any, rows: Any, reach: Any,
-    blocks: Any, inputs: Any, merged: Any, number: Any,
+    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, room: Any, rows: Any, reach: Any, blocks: Any,
+    inputs: Any, merged: Any, number: Any,
 ) -> None:  # fmt: skip
-    for task in range(low, high):
+    for task in range(len(number)):
         n = _rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
@@ -166,12 +169,10 @@ def _merge(
         at, j = room[task + 1], n - 1
         while j >= 0:
             i = rows[j, _START]
+            x0, y0, x1, y1 = _bound(rows, i, j)
             at -= 1
-            merged[at, 0], merged[at, 1] = rows[i, _T], rows[j, _T]
-            merged[at, 2], merged[at, 3], merged[at, 4], merged[at, 5] = _FAR, _FAR, -_FAR, -_FAR
-            for row in range(i, j + 1):
-                merged[at, 2], merged[at, 3] = min(merged[at, 2], rows[row, _X0]), min(merged[at, 3], rows[row, _Y0])
-                merged[at, 4], merged[at, 5] = max(merged[at, 4], rows[row, _X1]), max(merged[at, 5], rows[row, _Y1])
+            row = merged[at]
+            row[0], row[1], row[2], row[3], row[4], row[5] = rows[i, _T], rows[j, _T], x0, y0, x1, y1
             j = i - 1
         number[task] = room[task + 1] - at
 
@@ -230,6 +231,8 @@ def _rows_of(slot: Any, x: Any, y: Any, begin: Any, end: Any, inputs: Any, rows:
     `inputs` is, of each input, its next sample and the last row it is in.
     """
     k, n = len(begin), 0
+    if k == 2:
+        return rows_of_two(slot, x, y, begin[0], end[0], begin[1], end[1], rows)
     t = _FAR
     for i in range(k):
         inputs[i, 0], inputs[i, 1] = begin[i], -1

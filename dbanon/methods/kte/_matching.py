@@ -1,11 +1,14 @@
 """Pairs of subjects exchanged until the sum of their costs can hardly be less."""
 
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
 from typing import Any
 
 import numba
 import numpy as np
 
 from dbanon.methods.kte._pairs import Pairs
+from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
 from dbanon.trajectory import Int
 
@@ -44,14 +47,14 @@ def improve(table: Pairs, near: Int, mate: Int, rng: np.random.Generator) -> Non
 def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
     """Exchange until no chain from an active subject gains; the whole gain."""
     n, whole, again = len(mate), 0.0, True
-    e = np.empty(8, np.int64)
+    e, chain, tried, gained = np.empty(8, np.int64), np.empty(8, np.int64), np.empty(4, np.int64), np.empty(4)
     while again:
         again = False
         for t1 in range(n):
             if not active[t1]:
                 continue
             active[t1] = False
-            gain, length = _chain(table, near, mate, t1, e)
+            gain, length = _chain(table, near, mate, t1, chain, tried, gained, e)
             if gain <= 0:
                 continue
             again = True
@@ -65,10 +68,10 @@ def _exchange(table: Any, near: Any, mate: Any, active: Any) -> Any:
 
 
 @_kernel
-def _chain(table: Any, near: Any, mate: Any, one: Any, best: Any) -> Any:
+def _chain(table: Any, near: Any, mate: Any, one: Any, chain: Any, tried: Any, gained: Any, best: Any) -> Any:
     """Write the chain of greatest gain from a subject; its gain and length."""
     gain, length, depth = 0.0, 0, 0
-    chain, tried, gained = np.empty(8, np.int64), np.zeros(4, np.int64), np.empty(4)
+    tried[0] = 0
     chain[0], chain[1], gained[0] = one, mate[one], _cost(table, one, mate[one])
     while depth >= 0:
         if depth == len(_BREADTH) or tried[depth] >= min(_BREADTH[depth], near.shape[1]):
@@ -82,7 +85,7 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, best: Any) -> Any:
         if left <= 0:
             tried[depth] = near.shape[1]
             continue
-        if mate[other] < 0 or (chain[:end] == other).any():
+        if mate[other] < 0 or _among(chain, end, other):
             continue
         depth += 1
         chain[end], chain[end + 1] = other, mate[other]
@@ -90,7 +93,8 @@ def _chain(table: Any, near: Any, mate: Any, one: Any, best: Any) -> Any:
         closed = gained[depth] - _cost(table, mate[other], one)
         if closed > gain:
             gain, length = closed, end + 2
-            best[:length] = chain[:length]
+            for i in range(length):
+                best[i] = chain[i]
         tried[depth] = 0
     return gain, length
 

@@ -91,6 +91,15 @@ def cost(table: Any, a: Any, b: Any) -> Any:
 
 
 @_kernel
+def among(who: Any, number: Any, one: Any) -> Any:
+    """Whether one is among the first of an array."""
+    found = False
+    for i in range(number):
+        found |= who[i] == one
+    return found
+
+
+@_kernel
 def _place(keys: Any, key: Any) -> Any:
     """Where a key is or may be put; -1 where there is no room near its place."""
     mask = np.uint64(len(keys) - 1)

@@ -35,7 +35,7 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
         return
     done = np.cumsum(work)
     shares = int(min(n, count() * _SHARES, done[-1] // least + 1))
-    if shares == 1 or count() == 1:
+    if shares == 1:
         task(0, n)
         return
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
