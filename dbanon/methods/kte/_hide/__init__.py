@@ -1,0 +1,224 @@
+"""kte-hide: everyone hidden in each window of tau + leak among k - 1 others, who are not the same in other windows.
+
+Decides which samples are suppressed and whose are merged in whose record. Invariant: in every window, a subject who
+publishes samples in it has k - 1 distinct others with samples in exactly the same epochs, is an other of k - 1
+distinct subjects, and in every epoch its record merges its own samples with those of all its others whose windows hold
+the epoch.
+
+Gramaglia, Fiore, Tarable, Banchs: k^(tau,epsilon)-anonymity: Towards Privacy-Preserving Publishing of Spatiotemporal
+Trajectory Data, INFOCOM 2017, Algorithm 2. Departures: costs of candidates instead of all pairs; cycle covers instead
+of Hamiltonian cycles; suppression closed over all windows and silences.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon._progress import Progress, silent
+from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte._hide import _clusters, _epochs
+from dbanon.methods.kte._hide._draw import Drawing, Rules
+from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._improve import improve, inputs, ragged
+from dbanon.methods.kte._hide._windows import REASONS, Presence, close
+from dbanon.methods.kte._samples import Merged, Samples
+from dbanon.trajectory import Int, _freeze
+
+
+class Parameters(Protocol):
+    """What `hide` reads of the family's parameters."""
+
+    @property
+    def k(self) -> int: ...
+    @property
+    def tau_s(self) -> int: ...
+    @property
+    def leak_s(self) -> int: ...
+    @property
+    def clusters(self) -> int | None: ...
+    @property
+    def reuse(self) -> str: ...
+    @property
+    def consistency(self) -> str: ...
+    @property
+    def improve(self) -> bool: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hidden:
+    """What is published of everyone, what is not, and in whose records they are hidden.
+
+    All subjects are positions in the samples. A run is the samples of one subject in one epoch; runs are ordered by
+    subject and epoch.
+
+    Attributes
+    ----------
+    run_subject, run_epoch : int64[r]
+        Epochs as whole `leak_s` since 1970.
+    run_begin, run_end : int64[r]
+        Samples of each run.
+    kept : bool[r]
+        Whether they are published.
+    reason : int8[r]
+        Index into `REASONS` of why not, or -1.
+    owner : int64[h]
+        Whose hiding set each is; sorted by owner and window.
+    start_s, end_s : int64[h]
+        Its window in unix seconds: `tau_s + leak_s`, or all epochs where they are fewer.
+    other_offset : int64[h + 1]
+    other : int64[]
+        The others of set i are ``other[other_offset[i]:other_offset[i + 1]]``: k - 1; in groups k - 1 to 2 k - 2.
+    merged : Merged
+        Ragged by subject; none for a subject of whom nothing is published. Each lies in one epoch.
+    """
+
+    run_subject: Int
+    run_epoch: Int
+    run_begin: Int
+    run_end: Int
+    kept: Bool
+    reason: NDArray[np.int8]
+    owner: Int
+    start_s: Int
+    end_s: Int
+    other_offset: Int
+    other: Int
+    merged: Merged
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """Hiding sets of all windows, with nobody left to suppress."""
+
+    presence: Presence
+    others: NDArray[np.int32]
+
+
+def hide(
+    samples: Samples, params: Parameters, rank: Int, rng: np.random.Generator, progress: Progress = silent
+) -> Hidden:
+    """Hide everyone in each window of tau + leak among k - 1 others.
+
+    Parameters
+    ----------
+    samples : Samples
+    params : Parameters
+        `tau_s` is a multiple of `leak_s`, and that of the samples' `grid_s`.
+    rank : int64[]
+        By code of a subject: the order in which the choice between people is made where it is free.
+    rng : numpy.random.Generator
+        Starts the clustering, nothing else.
+    progress : callable
+
+    Returns
+    -------
+    Hidden
+
+    Notes
+    -----
+    With m samples an epoch: O(m) costs of candidates an epoch, then those of all pairs within parts of at most 300
+    people; memory for one index a subject and epoch or window, and the costs within parts.
+    """
+    runs = _epochs.cut(samples, params.leak_s, params.tau_s)
+    places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
+    label = _clusters.cluster(runs, params.clusters, places, rng, progress=progress)
+    history = np.full(runs.at.shape, -1, np.int64)
+    history[runs.subject, runs.epoch] = label
+    full = params.consistency == "full"
+    rules = Rules(k=params.k, apart=params.reuse == "apart", full=full, join=False, rank=places)
+    found = find(runs, history, rules, better=params.improve, progress=progress)
+    return _hidden(runs, found, params)
+
+
+def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
+    """Find hiding sets of all windows; `better` may leave out less or merge at less cost, and neither is ever more."""
+    costs: dict[bytes, NDArray[np.float32]] = {}
+    plain = _close(runs, history, rules, costs, progress)
+    if not better:
+        return plain
+    before = _mean_cost(runs, plain)
+    if plain.presence.suppressed():
+        joined = Rules(k=rules.k, apart=rules.apart, full=rules.full, join=True, rank=rules.rank)
+        other = _close(runs, history, joined, costs, progress)
+        costs.clear()
+        if other.presence.suppressed() < plain.presence.suppressed():
+            _improved(runs, other, joined, progress)
+            if _mean_cost(runs, other) <= before:
+                return other
+    costs.clear()
+    _improved(runs, plain, rules, progress)
+    return plain
+
+
+def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> None:
+    if not rules.full:  # what one of a group merges, all do: there is nothing to exchange
+        improve(runs, found.presence, found.others, rules, progress)
+
+
+def _close(
+    runs: Runs, history: Int, rules: Rules, costs: dict[bytes, NDArray[np.float32]], progress: Progress
+) -> _Found:
+    """Draw until nobody is left without a hiding set; whoever is, is suppressed, and all windows are drawn again."""
+    presence = Presence(runs)
+    while True:
+        close(presence, runs.windows, rules.k, rules.rank)
+        drawing = Drawing(runs, rules, costs)
+        failed = drawing.draw(presence, history, progress)
+        if not failed:
+            return _Found(presence=presence, others=drawing.others)
+        for window, some in failed:
+            presence.suppress(some, window, 0)
+
+
+def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
+    """Give the runs that are published, and offsets and runs of what is merged in them."""
+    kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
+    order = kept[np.argsort(runs.epoch[kept], kind="stable")]
+    bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
+    width = 1 + min(runs.window, max(1, runs.windows)) * found.others.shape[2]
+    table = np.full((len(runs.subject), width), -1, np.int64)
+    for epoch in range(runs.epochs):
+        some = order[bounds[epoch] : bounds[epoch + 1]]
+        rows = inputs(runs, found.others, runs.subject[some], epoch)
+        table[some, : rows.shape[1]] = rows
+    return kept, *ragged(table[kept])
+
+
+def _mean_cost(runs: Runs, found: _Found) -> float:
+    """Cost of what is published, for each sample that is."""
+    kept, offset, run = _inputs(runs, found)
+    cost = _k_merge.costs(runs.samples, offset, runs.begin[run], runs.end[run])
+    return float(cost.sum()) / max(1, int((runs.end - runs.begin)[kept].sum()))
+
+
+def _hidden(runs: Runs, found: _Found, params: Parameters) -> Hidden:
+    kept, offset, run = _inputs(runs, found)
+    merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run])
+    # Runs are in order of subject and time, so their rows are.
+    last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))
+    owner, window = np.nonzero((found.others >= 0).any(axis=2))
+    some = found.others[owner, window].astype(np.int64)
+    other_offset, other = ragged(some)
+    start = runs.started[window] * params.leak_s if len(window) else window
+    return Hidden(
+        run_subject=runs.subject,
+        run_epoch=runs.started[runs.epoch],
+        run_begin=runs.begin,
+        run_end=runs.end,
+        kept=found.presence.kept[runs.subject, runs.epoch],
+        reason=found.presence.reason[runs.subject, runs.epoch],
+        owner=owner,
+        start_s=start,
+        end_s=start + params.tau_s + params.leak_s,
+        other_offset=other_offset,
+        other=other,
+        merged=Merged(offset=merged.offset[last], first=merged.first, last=merged.last, box=merged.box),
+    )
+
+
+__all__ = ["REASONS", "Hidden", "hide"]

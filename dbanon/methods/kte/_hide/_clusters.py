@@ -1,0 +1,123 @@
+"""Clusters of subjects whose samples of an epoch are cheap to merge: spectral clustering of a sparse graph of costs."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.spatial import cKDTree
+
+from dbanon._progress import Progress
+from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte._hide._epochs import Runs
+from dbanon.trajectory import Float, Int
+
+PEOPLE = 50  # of a cluster, on average, where their number is not given
+ALL_PAIRS = 300  # subjects of an epoch up to which the costs of all pairs are computed
+CANDIDATES = 20
+_DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
+_FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
+
+
+def cluster(
+    runs: Runs,
+    clusters: int | None,
+    rank: Int,
+    rng: np.random.Generator,
+    *,
+    all_pairs: int = ALL_PAIRS,
+    progress: Progress,
+) -> Int:
+    """Label the run of every subject in every epoch with a cluster: int64[r], from 0 in each epoch.
+
+    Parameters
+    ----------
+    runs : Runs
+    clusters : int, optional
+        How many in an epoch; by default one for `PEOPLE` people.
+    rank : int64[s]
+        By position in samples: the order in which people enter, so that nothing depends on their ids.
+    rng : numpy.random.Generator
+        Starts the eigenvectors and the k-means.
+    all_pairs : int
+        Runs of an epoch up to which no candidates are chosen.
+    progress : callable
+    """
+    label = np.zeros(len(runs.subject), np.int64)
+    order = np.lexsort((rank[runs.subject], runs.epoch))
+    bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
+    for epoch in range(runs.epochs):
+        nodes = order[bounds[epoch] : bounds[epoch + 1]]
+        wanted = clusters or max(1, round(len(nodes) / PEOPLE))
+        if wanted > 1 and len(nodes) > 2:
+            affinity = _affinity(*candidates(runs, nodes, all_pairs), runs, nodes)
+            label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
+        progress("clusters", epoch + 1, runs.epochs)
+    return label
+
+
+def candidates(runs: Runs, nodes: Int, all_pairs: int = ALL_PAIRS) -> tuple[Int, Int]:
+    """Pairs i < j of nodes that are near each other in place and time; all of them where they are few."""
+    n = len(nodes)
+    if n <= all_pairs:
+        first, second = np.triu_indices(n, 1)
+        return first, second
+    _, near = cKDTree(runs.place[nodes]).query(runs.place[nodes], CANDIDATES + 1)
+    one, other = np.repeat(np.arange(n), CANDIDATES + 1), near.ravel()
+    pair = np.unique((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
+    return pair // n, pair % n
+
+
+def _affinity(first: Int, second: Int, runs: Runs, nodes: Int) -> Any:
+    """Make a symmetric sparse matrix of exp(-cost / median)."""
+    a, b = nodes[first], nodes[second]
+    cost = _k_merge.pair_costs(runs.samples, runs.begin[a], runs.end[a], runs.begin[b], runs.end[b])
+    value = np.maximum(_FLOOR, np.exp(-cost / np.median(cost)))
+    rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
+    return csr_array((np.concatenate([value, value]), (rows, columns)), shape=(len(nodes), len(nodes)))
+
+
+def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
+    """Cluster each component of the graph, into parts of the clusters in proportion to its size."""
+    n, (components, component) = affinity.shape[0], connected_components(affinity, directed=False)
+    label, used = np.zeros(n, np.int64), 0
+    for number in range(components):
+        members = np.flatnonzero(component == number)
+        wanted = max(1, round(clusters * len(members) / n))
+        if wanted > 1 and len(members) > 2:
+            label[members] = used + _parts(affinity[members][:, members], min(wanted, len(members) - 1), rng)
+        else:
+            label[members] = used
+        used += wanted
+    return label
+
+
+def _parts(affinity: Any, clusters: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Cluster a connected graph (Ng, Jordan, Weiss: On Spectral Clustering, NIPS 2001)."""
+    scale = 1 / np.sqrt(affinity.sum(axis=1))
+    laplacian = diags_array(scale) @ affinity @ diags_array(scale)
+    n, dimensions = affinity.shape[0], min(clusters, _DIMENSIONS)
+    start = rng.random(n) + 0.5
+    vectors = _dense(laplacian, dimensions) if n <= ALL_PAIRS else _sparse(laplacian, dimensions, start)
+    vectors = vectors / np.maximum(1e-12, np.linalg.norm(vectors, axis=1))[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a cluster that stays empty is none
+        _, label = kmeans2(vectors, clusters, iter=20, minit="++", rng=rng)
+    return np.asarray(label, np.int64)
+
+
+def _dense(laplacian: Any, dimensions: int) -> Float:
+    vectors: Float = np.linalg.eigh(laplacian.toarray())[1][:, -dimensions:]
+    return vectors
+
+
+def _sparse(laplacian: Any, dimensions: int, start: Float) -> Float:
+    try:
+        vectors: Float = eigsh(laplacian, dimensions, which="LA", v0=start, tol=1e-3, ncv=4 * dimensions, maxiter=40)[1]
+    except ArpackNoConvergence as error:  # what has converged tells the larger clusters apart
+        vectors = error.eigenvectors if error.eigenvectors.shape[1] else start[:, None]
+    return vectors

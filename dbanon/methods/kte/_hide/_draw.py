@@ -1,0 +1,191 @@
+"""Hiding sets of all windows: drawn within clusters of the same history, or among all with samples in the same epochs.
+
+A window's people are parted by their epochs, then by the clusters they were in. Those in too small a part, or without
+a hiding set in it, are drawn with all such people of the same epochs; with `join` set, with another part where these
+are too few or have hidden each other already. Those still left fail, and the caller suppresses them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon._progress import Progress
+from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte._hide import _cycles
+from dbanon.methods.kte._hide._epochs import Bool, Runs
+from dbanon.methods.kte._hide._windows import Presence, parts
+from dbanon.trajectory import Float, Int
+
+PART = 300  # people of a part at most: the costs of all its pairs are computed
+
+Failed = list[tuple[int, Int]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rules:
+    """What a drawing keeps to.
+
+    Attributes
+    ----------
+    k : int
+    apart : bool
+        Whether another may return a whole epoch after the window in which it was one. The first of a set never does,
+        nor was it there before: so in no epoch outside a window do all records of those who picked a subject carry it.
+    full : bool
+        Whether people are hidden in groups; another never returns then.
+    join : bool
+        Whether people left over join other parts.
+    rank : int64[s]
+    """
+
+    k: int
+    apart: bool
+    full: bool
+    join: bool
+    rank: Int
+
+    @property
+    def most(self) -> int:
+        """Others of a hiding set at most."""
+        return 2 * self.k - 2 if self.full else self.k - 1
+
+
+class Drawing:
+    """The hiding sets drawn so far.
+
+    Attributes
+    ----------
+    others : int32[s, w, d]
+        Of each subject in each window, or -1.
+    """
+
+    def __init__(self, runs: Runs, rules: Rules, costs: dict[bytes, NDArray[np.float32]]) -> None:
+        self.runs, self.rules = runs, rules
+        self.others = np.full((runs.subjects, runs.windows, rules.most), -1, np.int32)
+        self._place = np.full(runs.subjects, -1, np.int32)
+        self._costs = costs
+
+    def draw(self, presence: Presence, history: Int, progress: Progress) -> Failed:
+        """Draw all windows in order; give those who found no hiding set."""
+        failed: Failed = []
+        for window in range(self.runs.windows):
+            for alike in presence.alike(window):
+                left = self._draw_alike(presence, alike, window, history)
+                if len(left):
+                    failed.append((window, left))
+            progress("hiding sets", window + 1, self.runs.windows)
+        return failed
+
+    def _draw_alike(self, presence: Presence, alike: Int, window: int, history: Int) -> Int:
+        k, epochs = self.rules.k, window + np.flatnonzero(presence.kept[alike[0], window : window + self.runs.window])
+        alike = alike[np.argsort(self.rules.rank[alike])]
+        labels = history[alike][:, epochs]
+        _, part_of = np.unique(labels, axis=0, return_inverse=True)
+        part_of = part_of.ravel()
+        size = np.bincount(part_of)
+        pool, drawn = [alike[size[part_of] < k]], []
+        for number in np.flatnonzero(size >= k):
+            for some in self._parts(alike[part_of == number], epochs):
+                left = self._set(some, epochs, window)
+                pool.append(left)
+                drawn.append(np.setdiff1d(some, left))
+        left = np.concatenate(pool)
+        if len(left) >= k:
+            some_parts = self._parts(left[np.argsort(self.rules.rank[left])], epochs)
+            again = [self._set(some, epochs, window) for some in some_parts]
+            drawn += [np.setdiff1d(some, out) for some, out in zip(some_parts, again, strict=True)]
+            left = np.concatenate(again)
+        return self._join(left, drawn, epochs, window) if self.rules.join and len(left) else left
+
+    def _join(self, left: Int, drawn: list[Int], epochs: Int, window: int) -> Int:
+        """Draw parts again with those left, the parts nearest to them first."""
+        drawn = [some for some in drawn if len(some)]
+        place = self._signature(left, epochs).mean(axis=0)
+        away = [float(np.square(self._signature(some, epochs).mean(axis=0) - place).sum()) for some in drawn]
+        for number in np.argsort(away, kind="stable")[:5]:
+            before = self.others[drawn[number], window].copy()
+            some = np.concatenate([drawn[number], left])
+            some = some[np.argsort(self.rules.rank[some])]
+            self.others[some, window] = -1
+            out = self._set(some, epochs, window)
+            if len(np.setdiff1d(out, left)) or len(out) >= len(left):
+                self.others[some, window] = -1
+                self.others[drawn[number], window] = before
+                continue
+            left = np.intersect1d(left, out)
+            if not len(left):
+                break
+        return left
+
+    def _signature(self, members: Int, epochs: Int) -> Float:
+        place: Float = self.runs.place[self.runs.at[members][:, epochs]].reshape(len(members), -1)
+        return place
+
+    def _parts(self, members: Int, epochs: Int) -> list[Int]:
+        if len(members) <= PART:
+            return [members]
+        return [members[some] for some in parts(self._signature(members, epochs), PART)]
+
+    def _set(self, members: Int, epochs: Int, window: int) -> Int:
+        """Draw hiding sets among members; give those who stay without."""
+        begun = members
+        while len(members) >= self.rules.k:
+            cost = self._cost(members, epochs)
+            first, later = self._allowed(members, window)
+            if self.rules.full:
+                return self._groups(members, cost, first, window)
+            chosen, blocked = _cycles.covers(cost, first, later, self.rules.k)
+            if chosen is not None:
+                self.others[members, window] = members[chosen]
+                return np.setdiff1d(begun, members)
+            # Those with the fewest allowed pairs go first, a quarter at a time.
+            degree = np.minimum(first.sum(axis=0), first.sum(axis=1))
+            worst = np.flatnonzero(blocked)
+            worst = worst[np.argsort(degree[worst], kind="stable")][: -(-len(worst) // 4)]
+            members = np.delete(members, worst)
+        return begun
+
+    def _groups(self, members: Int, cost: NDArray[np.float32], allowed: Bool, window: int) -> Int:
+        grouped = np.zeros(len(members), bool)
+        for group in _cycles.groups(cost, allowed, self.rules.k):
+            for at in group:
+                rest = [other for other in group if other != at]
+                self.others[members[at], window, : len(rest)] = members[rest]
+            grouped[group] = True
+        return members[~grouped]
+
+    def _cost(self, members: Int, epochs: Int) -> NDArray[np.float32]:
+        """Cost of merging each pair in all epochs of the window: float32[n, n]."""
+        key = epochs.tobytes() + members.tobytes()
+        if key not in self._costs:
+            runs, total = self.runs, np.zeros((len(members), len(members)))
+            one, other = np.triu_indices(len(members), 1)
+            for epoch in epochs:
+                at = runs.at[members, epoch]
+                a, b = at[one], at[other]
+                cost = _k_merge.pair_costs(runs.samples, runs.begin[a], runs.end[a], runs.begin[b], runs.end[b])
+                total[one, other] += cost
+            self._costs[key] = (total + total.T).astype(np.float32)
+        return self._costs[key]
+
+    def _allowed(self, members: Int, window: int) -> tuple[Bool, Bool]:
+        """Give pairs of owner and other not used before, and those that may be another time."""
+        n = len(members)
+        self._place[members] = np.arange(n)
+        first = ~np.eye(n, dtype=bool)
+        _forbid(first, self.others[members].reshape(n, -1), self._place)
+        later = first
+        if self.rules.apart and not self.rules.full and self.rules.k > 2:
+            later = ~np.eye(n, dtype=bool)
+            near = slice(max(0, window - self.runs.window), window + self.runs.window + 1)
+            _forbid(later, self.others[members][:, near].reshape(n, -1), self._place)
+            _forbid(later, self.others[members][:, :, 0], self._place)
+        self._place[members] = -1
+        return first, later
+
+
+def _forbid(allowed: Bool, used: NDArray[np.int32], place: NDArray[np.int32]) -> None:
+    at = np.where(used >= 0, place[used], -1)
+    owner, _ = np.nonzero(at >= 0)
+    allowed[owner, at[at >= 0]] = False

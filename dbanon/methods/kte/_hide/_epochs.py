@@ -1,0 +1,113 @@
+"""The samples of subjects cut at epochs, and who has any in which; what people are hidden in is decided on these alone.
+
+An epoch is `leak_s` long and begins at a multiple of it since 1970. Epochs are numbered from the first that anybody has
+samples in; a longer stretch without any than a window counts as long as a window, so that numbers stay few and no two
+windows that are apart come nearer.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.kte._samples import Samples
+from dbanon.trajectory import Float, Int, _freeze
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Runs:
+    """The samples of one subject in one epoch, for each that has any; by subject and epoch.
+
+    Attributes
+    ----------
+    samples : Samples
+    subject : int64[r]
+        Position of the subject in `samples`.
+    epoch : int64[r]
+        Number of the epoch.
+    begin, end : int64[r]
+        Its samples.
+    per : int
+        Slots of an epoch.
+    window : int
+        Epochs of a window: those of tau and one, or all where there are fewer.
+    started : int64[e]
+        Whole `leak_s` since 1970 at which each epoch begins.
+    """
+
+    samples: Samples
+    subject: Int
+    epoch: Int
+    begin: Int
+    end: Int
+    per: int
+    window: int
+    started: Int
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def subjects(self) -> int:
+        """Number of subjects."""
+        return len(self.samples.subject)
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.started)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows: one begins with each epoch after which there are enough."""
+        return self.epochs - self.window + 1 if self.epochs else 0
+
+    @cached_property
+    def at(self) -> NDArray[np.int32]:
+        """The run of each subject in each epoch, or -1: int32[s, e]."""
+        at = np.full((self.subjects, self.epochs), -1, np.int32)
+        at[self.subject, self.epoch] = np.arange(len(self.subject))
+        return at
+
+    @cached_property
+    def place(self) -> Float:
+        """Mean x, y and time of each run, by which the nearest are found: float64[r, 3].
+
+        Time is that within the epoch, in units in which runs differ half as much by it as by place.
+        """
+        number = np.maximum(1, self.end - self.begin)
+        per = self.samples.slot[self.begin] - self.samples.slot[self.begin] % self.per if len(number) else number
+        columns = [np.add.reduceat(c, self.begin) / number for c in (self.samples.x, self.samples.y, self.samples.slot)]
+        place = np.column_stack(columns)
+        place[:, 2] -= per
+        across, along = float(np.hypot(*place[:, :2].std(axis=0))), float(place[:, 2].std())
+        place[:, 2] *= across / along / 2 if along > 0 and across > 0 else 1
+        return place
+
+
+def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
+    """Cut the samples of every subject at epochs."""
+    per = leak_s // samples.grid_s
+    subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
+    epoch = samples.slot // per
+    new = np.ones(len(epoch), bool)
+    new[1:] = (subject[1:] != subject[:-1]) | (epoch[1:] != epoch[:-1])
+    begin = np.flatnonzero(new)
+    distinct, number = np.unique(epoch[begin], return_inverse=True)
+    window = tau_s // leak_s + 1
+    # Nobody has samples in the epochs of a long gap: as many are kept as keep windows on its sides apart.
+    apart = np.minimum(np.diff(distinct), window + 1)
+    place = np.concatenate([[0], np.cumsum(apart)])[: len(distinct)]
+    epochs = int(place[-1]) + 1 if len(place) else 0
+    started = np.full(epochs, -1, np.int64)
+    started[place] = distinct
+    # Epochs of a gap come right before its end: a window that reaches beyond one begins where it truly does.
+    for at in np.flatnonzero(started < 0)[::-1]:
+        started[at] = started[at + 1] - 1
+    return Runs(
+        samples=samples, subject=subject[begin], epoch=place[number], begin=begin,
+        end=np.append(begin[1:], len(epoch)), per=per, window=min(window, epochs), started=started,
+    )  # fmt: skip
