@@ -114,7 +114,9 @@ def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
                     tail += 1
         while end >= 0:
             at = before[end]
-            match[at], end, owner[end] = end, match[at], at
+            earlier = match[at]
+            match[at], owner[end] = end, at
+            end = earlier
     return match
 
 
@@ -160,7 +162,7 @@ def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
 
 
 def groups(cost: NDArray[np.float32], allowed: Bool, k: int) -> list[list[int]]:
-    """Part a set into groups of k to 2 k - 1, every pair of which is allowed both ways; who fits into none is in none."""
+    """Part a set into groups of k to 2 k - 1, each pair allowed both ways; who fits into none is in none."""
     mutual = allowed & allowed.T
     n = len(cost)
     free, found = np.ones(n, bool), []

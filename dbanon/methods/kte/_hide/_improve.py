@@ -134,8 +134,8 @@ def inputs(
     some[:, there] = others[owner][:, windows[there]]
     if without is not None:
         some[:, without[0] - windows[0], without[1]] = -1
-    some = some.reshape(len(owner), runs.window * others.shape[2])
-    merged = np.where(some >= 0, runs.at[some, epoch], -1)
+    flat = some.reshape(len(owner), runs.window * others.shape[2])
+    merged = np.where(flat >= 0, runs.at[flat, epoch], -1)
     return np.column_stack([runs.at[owner, epoch], merged]).astype(np.int64)
 
 
