@@ -431,12 +431,13 @@ def stored(record: int, pieces: Sequence[Piece], crowd: int, subjects: int) -> l
 def grouped(
     world: Mapping[int, Iterable[Sample]], groups: Sequence[Sequence[int]], rng: random.Random, **params: Any
 ) -> Release:
-    """Publish groups that share a record each; all others are left over."""
+    """Publish groups whose members have records that are all alike; all others are left over."""
     data = trajectories(world, rng)
     of = dict(zip(data.trajectory_id.tolist(), data.subject.tolist(), strict=True))
     rows, members = [], []
-    for record, group in zip(rng.sample(range(900_000, 901_000), len(groups)), groups, strict=True):
-        rows += stored(record, merged([world[u] for u in group]), len(group), len(group))
+    copies = [group for group in groups for _ in group]
+    for record, group in zip(rng.sample(range(900_000, 901_000), len(copies)), copies, strict=True):
+        rows += stored(record, merged([world[u] for u in group]), len(group), 1)
         members += [(record, trajectory, True) for trajectory, subject in of.items() if subject in group]
     left = [u for u in world if not any(u in group for group in groups)]
     begin = min(s[0] for own in world.values() for s in own) * GRID_S

@@ -241,14 +241,28 @@ def picked_less(release):
 
 
 def fictitious_in_groups():
-    for release in variants(groups(), lambda r, row: None):
-        row = release.rows[0]
-        more = stored(row.record, [(4000, 4001, (0, 0, 1, 1))], row.crowd, row.subjects)
-        for own in release.of(row.record):
-            own.seq += 1
+    release = groups()
+    people = {record: {path for r, path, _ in release.members if r == record} for record, _, _ in release.members}
+    first = release.rows[0].record
+    for record in [record for record in people if people[record] == people[first]]:
+        own = release.of(record)
+        more = stored(record, [(4000, 4001, (0, 0, 1, 1))], own[0].crowd, own[0].subjects)
+        for row in own:
+            row.seq += 1
         release.rows = more + release.rows
-        yield release
-        return
+    return [release]
+
+
+def one_record_less():
+    release = groups()
+    gone = release.rows[-1].record
+    release.rows = [row for row in release.rows if row.record != gone]
+    release.members = [member for member in release.members if member[0] != gone]
+    return [release]
+
+
+def one_record_otherwise():
+    return variants(groups(), lambda r, row: row.bounds.__setitem__(2, row.bounds[2] + 100.0))
 
 
 def renamed(algorithm):
@@ -343,6 +357,8 @@ ALONE = {
     "a row that stands for two": ("crowd-count", changed(honest, subjects=2)),
     "a crowd below that of a group": ("crowd-count", changed(groups, crowd=2)),
     "groups below k": ("crowd-size", lambda: [groups(4)]),
+    "a member of a group without a record": ("alike", one_record_less),
+    "a record unlike those of its group": ("alike", one_record_otherwise),
     "a hiding set of a group": (
         "sets",
         lambda: [
