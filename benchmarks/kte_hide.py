@@ -1,15 +1,14 @@
-"""kte-hide on generated phone records: time, memory, suppressed share and granularity; candidates against all pairs; improve.
+"""kte-hide on generated phone records: time, memory, what is suppressed, granularity; candidates against all pairs.
 
-Records of a day: calls and messages at the towers of a grid near people's homes and work, in bursts, few at night. tau =
-leak = 30 min, k = 2. "spatial" is the sum of the spans of a generalised sample, km; "temporal" its minutes; medians.
-``python benchmarks/kte_hide.py [PEOPLE...]`` runs 1,000 and 10,000 people, or those named; the median of nothing: each once.
+Records of a day: calls and messages at the towers of a grid near homes and work, in bursts, few at night. tau = leak =
+30 min, k = 2. "km" is the sum of the spans of a generalised sample, "min" its minutes: median and mean. Each runs once.
+``python benchmarks/kte_hide.py [PEOPLE...]`` runs 1,000 and 10,000 people, or those named.
 """
 
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class Setting:
 
 
 def records(people: int, rng: np.random.Generator) -> Samples:
-    """About 1 burst an hour by day, each of 1 to 4 events within minutes, at home, at work, or at a tower on the way."""
+    """About 1 burst an hour by day, each of 1 to 4 events within minutes, at home, at work, or between."""
     side, apart = 20, 1000.0
     home, work = (rng.normal(side / 2, side / 5, (people, 2)).clip(0, side - 1) for _ in range(2))
     active = rng.gamma(2, 12, people)

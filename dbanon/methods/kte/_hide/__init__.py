@@ -180,12 +180,12 @@ def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
-    width = 1 + min(runs.window, max(1, runs.windows)) * found.others.shape[2]
+    width = 1 + runs.window * found.others.shape[2]
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
         some = order[bounds[epoch] : bounds[epoch + 1]]
         rows = inputs(runs, found.others, runs.subject[some], epoch)
-        table[some, : rows.shape[1]] = rows
+        table[some] = rows
     return kept, *ragged(table[kept])
 
 

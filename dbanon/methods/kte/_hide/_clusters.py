@@ -20,6 +20,7 @@ PEOPLE = 50  # of a cluster, on average, where their number is not given
 ALL_PAIRS = 300  # subjects of an epoch up to which the costs of all pairs are computed
 CANDIDATES = 20
 _DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
+_DENSE = 300  # rows of a matrix of which all eigenvectors are computed
 _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
 
 
@@ -29,7 +30,6 @@ def cluster(
     rank: Int,
     rng: np.random.Generator,
     *,
-    all_pairs: int = ALL_PAIRS,
     progress: Progress,
 ) -> Int:
     """Label the run of every subject in every epoch with a cluster: int64[r], from 0 in each epoch.
@@ -43,8 +43,6 @@ def cluster(
         By position in samples: the order in which people enter, so that nothing depends on their ids.
     rng : numpy.random.Generator
         Starts the eigenvectors and the k-means.
-    all_pairs : int
-        Runs of an epoch up to which no candidates are chosen.
     progress : callable
     """
     label = np.zeros(len(runs.subject), np.int64)
@@ -54,16 +52,16 @@ def cluster(
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
         wanted = clusters or max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
-            affinity = _affinity(*candidates(runs, nodes, all_pairs), runs, nodes)
+            affinity = _affinity(*candidates(runs, nodes), runs, nodes)
             label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
         progress("clusters", epoch + 1, runs.epochs)
     return label
 
 
-def candidates(runs: Runs, nodes: Int, all_pairs: int = ALL_PAIRS) -> tuple[Int, Int]:
+def candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
     """Pairs i < j of nodes that are near each other in place and time; all of them where they are few."""
     n = len(nodes)
-    if n <= all_pairs:
+    if n <= ALL_PAIRS:
         first, second = np.triu_indices(n, 1)
         return first, second
     _, near = cKDTree(runs.place[nodes]).query(runs.place[nodes], CANDIDATES + 1)
@@ -102,7 +100,7 @@ def _parts(affinity: Any, clusters: int, rng: np.random.Generator) -> NDArray[np
     laplacian = diags_array(scale) @ affinity @ diags_array(scale)
     n, dimensions = affinity.shape[0], min(clusters, _DIMENSIONS)
     start = rng.random(n) + 0.5
-    vectors = _dense(laplacian, dimensions) if n <= ALL_PAIRS else _sparse(laplacian, dimensions, start)
+    vectors = _dense(laplacian, dimensions) if n <= _DENSE else _sparse(laplacian, dimensions, start)
     vectors = vectors / np.maximum(1e-12, np.linalg.norm(vectors, axis=1))[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a cluster that stays empty is none

@@ -157,7 +157,7 @@ class Drawing:
 
     def _cost(self, members: Int, epochs: Int) -> NDArray[np.float32]:
         """Cost of merging each pair in all epochs of the window: float32[n, n]."""
-        key = epochs.tobytes() + members.tobytes()
+        key = len(epochs).to_bytes(4, "big") + epochs.tobytes() + members.tobytes()
         if key not in self._costs:
             runs, total = self.runs, np.zeros((len(members), len(members)))
             one, other = np.triu_indices(len(members), 1)

@@ -78,8 +78,10 @@ class Runs:
 
         Time is that within the epoch, in units in which runs differ half as much by it as by place.
         """
-        number = np.maximum(1, self.end - self.begin)
-        per = self.samples.slot[self.begin] - self.samples.slot[self.begin] % self.per if len(number) else number
+        if not len(self.subject):
+            return np.empty((0, 3))
+        number = self.end - self.begin
+        per = self.samples.slot[self.begin] - self.samples.slot[self.begin] % self.per
         columns = [np.add.reduceat(c, self.begin) / number for c in (self.samples.x, self.samples.y, self.samples.slot)]
         place = np.column_stack(columns)
         place[:, 2] -= per
@@ -109,5 +111,5 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
         started[at] = started[at + 1] - 1
     return Runs(
         samples=samples, subject=subject[begin], epoch=place[number], begin=begin,
-        end=np.append(begin[1:], len(epoch)), per=per, window=min(window, epochs), started=started,
+        end=np.append(begin, len(epoch))[1:], per=per, window=min(window, epochs), started=started,
     )  # fmt: skip
