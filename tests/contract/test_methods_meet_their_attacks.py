@@ -142,3 +142,46 @@ def test_the_adversary_at_sensitive_sites_objects_to_local_wherever_a_user_has_t
             assert "one-row" in broken
             shared += 1
     assert shared >= 10
+
+
+# ---- kte -------------------------------------------------------------------------------------------------------------
+
+
+def generalised(rng, algorithm):
+    """Run an algorithm on a random town; the verdict on it, None where none can be hidden."""
+    data, family = town(rng), METHODS["kte"]
+    grid_s = data.grid_s * rng.choice([1, 2, 3])
+    given = {"k": rng.randint(2, 4), "grid_s": grid_s, "grid_m": data.grid_m * rng.choice([1, 2, 10])}
+    if algorithm == "kte-hide":
+        given["leak_s"] = grid_s * rng.choice([1, 4, 10, 30])
+        given["tau_s"] = given["leak_s"] * rng.randint(1, 3)
+        given |= {"reuse": rng.choice(["never", "apart"]), "consistency": rng.choice(["k-pick", "k-pick", "full"])}
+        given |= {"improve": rng.random() < 0.6, "clusters": rng.choice([None, 1, 3])}
+    params = family.parse(given, algorithm)
+    try:
+        cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))
+    except InfeasibleError:
+        return None
+    return attacked(family, algorithm, params, data, cloaks)
+
+
+@pytest.mark.parametrize("algorithm", ["kte-hide", "k-merge", "glove"])
+def test_the_adversary_of_kte_finds_nothing_to_object_to(algorithm):
+    rng, runs = random.Random(algorithm), 0
+    for _ in range(60):
+        verdict = generalised(rng, algorithm)
+        if verdict is not None:
+            assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+            runs += 1
+    assert runs >= 15
+
+
+@pytest.mark.parametrize("algorithm", ["static", "w4m"])
+def test_the_adversary_of_kte_objects_to_what_is_there_for_comparison(algorithm):
+    rng, broken = random.Random(algorithm), set()
+    for _ in range(30):
+        verdict = generalised(rng, algorithm)
+        if verdict is not None:
+            broken |= {clause.name for clause in verdict.clauses if not clause.passed}
+            assert not verdict.passed
+    assert ("truth" if algorithm == "w4m" else "promise") in broken

@@ -123,7 +123,7 @@ def _partition(work: _Work, rng: np.random.Generator, *, improve: bool) -> Int:
     _join(work, left, group)
     if improve:
         members, size = _tabulated(group)
-        _swap_all(work, members, size, np.ones(len(size), bool) if work.k > 2 else size > work.k)
+        members = _swap_all(work, members, size, np.ones(len(size), bool) if work.k > 2 else size > work.k)
         for i in range(len(size)):
             group[members[i, : size[i]]] = i
     return group
@@ -201,16 +201,18 @@ def _sum(table: Any, members: Any, size: Any, one: Any, without: Any) -> Any:
     return total
 
 
-def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> None:
+def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> Int:
     """Exchange subjects of two groups, or move one out of a group of more than k, while that makes merges cheaper.
 
     In rounds: the exchanges that sums of pairs favour are merged for good measure; then those that gain are made, the
     greatest gain first, where neither group was changed in the round. `changed` are the groups with which exchanges
-    have not been tried.
+    have not been tried. Returns the members; sizes are changed in place.
     """
     cost = work.costs(members, size)
     others = work.near[:, :_OTHERS]
     for _ in range(_ROUNDS):
+        if size.max() == members.shape[1]:  # room for one that moves in
+            members = np.hstack([members, np.full((len(size), 1), -1)])
         group = np.empty(work.n, np.int64)
         inside = np.arange(members.shape[1]) < size[:, None]
         group[members[inside]] = np.nonzero(inside)[0]
@@ -221,7 +223,7 @@ def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> None:
         # The first is who leaves; the second who takes the place, or -2 - the group it goes to.
         tried = tried[tried[:, 0] >= 0]
         if not len(tried):
-            return
+            break
         here = group[tried[:, 0]]
         moved = tried[:, 1] < 0
         there = np.where(moved, -2 - tried[:, 1], group[tried[:, 1]])
@@ -241,7 +243,8 @@ def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> None:
             members[g], members[h] = after_here[i, :width], after_there[i, :width]
             size[g], size[h], cost[g], cost[h] = size_here[i], size_there[i], cost_here[i], cost_there[i]
         if not changed.any():
-            return
+            break
+    return members
 
 
 def _replaced(members: Int, size: Int, which: Int, out: Int, new: Int) -> tuple[Int, Int]:

@@ -99,9 +99,6 @@ def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) ->
             ("leak_s", params.leak_s, "grid_s", params.grid_s),
             ("tau_s", params.tau_s, "leak_s", params.leak_s),
         ]
-    if algorithm == "static":
-        slot, cell = LEVELS[params.level]
-        demanded += [("level", slot, "grid_s", params.grid_s), ("level", cell, "grid_m", params.grid_m)]
     for name in ("since", "until"):
         given = getattr(params, name)
         demanded += [(name, given, "grid_s", params.grid_s)] if given is not None else []
@@ -130,7 +127,10 @@ def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random
 
 
 def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> _Published:
-    group, merged, success = _static.static(known, params.k, *LEVELS[params.level])
+    # The nearest whole slots and cells.
+    level_s, level_m = LEVELS[params.level]
+    slot, cell = (max(1, round(size / own)) for size, own in ((level_s, known.grid_s), (level_m, known.grid_m)))
+    group, merged, success = _static.static(known, params.k, slot * known.grid_s, cell * known.grid_m)
     return _of_groups(known, group, merged, success_percent=100 * success)
 
 
