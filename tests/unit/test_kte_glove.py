@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.methods.kte import _glove, _threads
+from dbanon.methods.kernels import cores
+from dbanon.methods.kte import _glove
 from tests.unit import oracles_kte_glove as oracle
 from tests.unit.kte_tracks import GRID, rows_of, samples_of, walk
 
@@ -119,7 +120,7 @@ def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_thread
 ):
     monkeypatch.setattr(_glove, "REMEMBERED", remembered)
     monkeypatch.setattr(_glove, "BLOCK", block)
-    monkeypatch.setattr(_threads, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count", lambda: threads)
     rng = random.Random(SEED)
     for _ in range(15):
         tracks = [walk(rng, 12) for _ in range(rng.randint(8, 16))]

@@ -6,7 +6,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from dbanon.methods.kte import _groups, _k_merge, _near, _pairs, _shares
+from dbanon.methods.kernels import cores
+from dbanon.methods.kte import _groups, _k_merge, _near, _pairs
 from tests.unit.kte_instances import neighbours, samples_of
 
 SEED = 2017
@@ -83,7 +84,7 @@ def test_groups_are_the_same_on_any_number_of_threads(monkeypatch, tabulated, k)
     subjects = neighbours(random.Random(SEED), 33, 8)
     found = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(_shares, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
         found.append(grouped(subjects, k))
     assert found[0] == found[1] == found[2]
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.methods.kte import _k_merge, _shares
+from dbanon.methods.kernels import cores
+from dbanon.methods.kte import _k_merge
 from tests.unit import oracles_kte as oracle
 from tests.unit.kte_instances import inputs_at_random, inputs_in_runs, samples_of
 
@@ -121,7 +122,7 @@ def test_rows_part_all_samples_and_each_holds_one_of_every_input(inputs):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatch, threads):
-    monkeypatch.setattr(_shares, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count", lambda: threads)
     monkeypatch.setattr(_k_merge, "_LEAST", 4)
     rng = random.Random(SEED)
     subjects = inputs_at_random(rng, 12, 20, 12, 20)
@@ -140,7 +141,7 @@ def test_many_tasks_of_any_number_of_inputs_are_merged_each_by_itself(monkeypatc
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pair_costs_are_those_of_merges(monkeypatch, threads):
-    monkeypatch.setattr(_shares, "count", lambda: threads)
+    monkeypatch.setattr(cores, "count", lambda: threads)
     monkeypatch.setattr(_k_merge, "_LEAST", 4)
     rng = random.Random(SEED)
     subjects = inputs_at_random(rng, 10, 20, 12, 20)

@@ -7,7 +7,8 @@ from math import hypot
 import numpy as np
 import pytest
 
-from dbanon.methods.kte import _threads, _w4m
+from dbanon.methods.kernels import cores
+from dbanon.methods.kte import _w4m
 from tests.unit.kte_tracks import rows_of, samples_of, walk
 
 SEED = 2010
@@ -124,7 +125,7 @@ def test_w4m_is_the_same_for_one_seed_on_any_number_of_threads_and_for_other_cod
 
     first = run(tracks, rank)
     for threads in (1, 3):
-        monkeypatch.setattr(_threads, "count", lambda threads=threads: threads)
+        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
         again = run(tracks, rank)
         assert again[0].tolist() == first[0].tolist()
         assert again[1].rows.box.tolist() == first[1].rows.box.tolist()

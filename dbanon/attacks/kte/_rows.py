@@ -237,7 +237,7 @@ def _first_of_group(stored: Rows, record: Int, trajectory: Int) -> tuple[Int, In
 def _unlike(offset: Int, model: Int, *columns: Int) -> Bool:
     """Say of each part of a ragged array whether it differs from that of its model."""
     length = np.diff(offset)
-    unlike = length != length[model]
+    unlike: Bool = length != length[model]
     same = np.flatnonzero(~unlike)
     owner = np.repeat(same, length[same])
     place = np.arange(len(owner)) - np.repeat(np.cumsum(length[same]) - length[same], length[same])

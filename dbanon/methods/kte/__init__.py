@@ -109,8 +109,8 @@ METHOD = Method(
         "A reader who has followed a person for some time, and asks which record is theirs and where else they were."
     ),
     row_meaning=(
-        "Each row is one person, seen somewhere in this region at some time of this period, at least once; with k-merge "
-        "and glove, one of a group of people whose records are all alike."
+        "Each row is one person, seen somewhere in this region at some time of this period, at least once; with "
+        "k-merge and glove, one of a group of people whose records are all alike."
     ),
     left_out="Samples of people who cannot be hidden at a time among k with samples at the same times are left out.",
     paper=(

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dbanon.methods.kte import _threads
+from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Float, Int
 
@@ -158,7 +158,7 @@ class _Groups:
     def _row(self, one: int, others: Int) -> Float:
         """Stretches between a group and others."""
         cost = np.empty((1, len(others)))
-        parts = [part for part in np.array_split(np.arange(len(others)), _threads.count()) if len(part)]
+        parts = [part for part in np.array_split(np.arange(len(others)), cores.count()) if len(part)]
 
         def work(part: Int) -> None:
             out = cost[:, part[0] : part[-1] + 1]
@@ -190,8 +190,8 @@ class _Groups:
                         block[one - low, one + 1 :],
                     )  # fmt: skip
 
-            with ThreadPoolExecutor(_threads.count()) as pool:
-                list(pool.map(work, np.array_split(np.arange(low, high), 64 * _threads.count())))
+            with ThreadPoolExecutor(cores.count()) as pool:
+                list(pool.map(work, np.array_split(np.arange(low, high), 64 * cores.count())))
             _remember(block, low, self.key, self.cost, self.other)
 
 

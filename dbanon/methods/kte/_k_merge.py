@@ -25,7 +25,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dbanon.methods.kte import _shares
+from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Float, Int
 
@@ -84,7 +84,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         # Each task wrote its rows at the end of its room.
         parts[low] = rows[np.repeat(room[1:] - np.cumsum(inside), inside) + np.arange(inside.sum())]
 
-    _shares.share(_work(offset, lengths), task, _LEAST)
+    cores.share(_work(offset, lengths), task, _LEAST)
     rows = np.concatenate([parts[low] for low in sorted(parts)])
     first, last, box = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2:].copy()
     return Merged(offset=np.concatenate([[0], np.cumsum(number)]), first=first, last=last, box=box)
@@ -100,7 +100,7 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
         room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room_here, cost)
 
-    _shares.share(_work(offset, lengths), task, _LEAST)
+    cores.share(_work(offset, lengths), task, _LEAST)
     return cost
 
 
@@ -133,7 +133,7 @@ def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: 
             blocks, cost[part],
         )  # fmt: skip
 
-    _shares.share(work, task, _LEAST)
+    cores.share(work, task, _LEAST)
     return cost
 
 

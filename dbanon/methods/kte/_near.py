@@ -6,7 +6,7 @@ import numba
 import numpy as np
 from scipy.spatial import cKDTree
 
-from dbanon.methods.kte import _shares
+from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Samples
 from dbanon.trajectory import Float, Int
 
@@ -73,7 +73,7 @@ def nearest(signature: Float, number: int) -> Int:
     coarse = signature.reshape(n, 3, _COARSE, -1).mean(axis=3)
     coarse = np.hstack([coarse[:, 0], coarse[:, 1], coarse[:, 2].mean(axis=1, keepdims=True)])
     wider = min(n, _WIDER * number + 1)
-    _, found = cKDTree(coarse).query(coarse, wider, p=1, workers=_shares.count())
+    _, found = cKDTree(coarse).query(coarse, wider, p=1, workers=cores.count())
     found = np.sort(np.asarray(found, np.int64).reshape(n, wider), axis=1)
     flat = np.ascontiguousarray(signature.reshape(n, -1), np.float32)
     away = np.empty(found.shape, np.float32)
@@ -81,7 +81,7 @@ def nearest(signature: Float, number: int) -> Int:
     def task(low: int, high: int) -> None:
         _compare(flat, found, low, high, away)
 
-    _shares.share(np.full(n, wider), task, _LEAST)
+    cores.share(np.full(n, wider), task, _LEAST)
     nearest_first = np.argsort(away, axis=1, kind="stable")[:, :number]
     return np.asarray(np.take_along_axis(found, nearest_first, axis=1), np.int64)
 

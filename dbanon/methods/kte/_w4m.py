@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.methods.kte import _threads
+from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Float, Int, _freeze
 
@@ -171,7 +171,7 @@ class _Tracks:
     def distances(self, one: int, others: Int) -> Float:
         """Linear spatio-temporal distance, in cells, of a subject from others."""
         out = np.empty(len(others))
-        places = [part for part in np.array_split(np.arange(len(others)), _threads.count()) if len(part)]
+        places = [part for part in np.array_split(np.arange(len(others)), cores.count()) if len(part)]
 
         def work(part: Int) -> None:
             here = out[part[0] : part[-1] + 1]

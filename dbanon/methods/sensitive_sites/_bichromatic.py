@@ -20,7 +20,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.methods.sensitive_sites import _threads
+from dbanon.methods.kernels import cores
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Int
 
@@ -77,7 +77,7 @@ def _tabulate(windows: Boxes, sites: Boxes, k: int, low: int, high: int, cost: I
     The columns are cut into as many ranges as there are threads. In a round each range does one block, the
     first range being ahead of the second by one, and so on.
     """
-    threads = min(_threads.count(), high - low)
+    threads = min(cores.count(), high - low)
     parts = list(pairwise(low + (high - low) * i // threads for i in range(threads + 1)))
     edge = np.full(high - low, _WORST, np.int64)
     better = np.zeros((high - low, -(-len(cost) // 8)), np.uint8)

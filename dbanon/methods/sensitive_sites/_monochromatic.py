@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.methods.sensitive_sites import _threads
+from dbanon.methods.kernels import cores
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Int
 
@@ -107,7 +107,7 @@ class _Preferences:
 
     def renew(self, groups: Boxes, sites: Boxes, left: Int, taken: NDArray[np.bool_]) -> None:
         """Go on to the best group that is not taken, for each of the sites left."""
-        parts = [part for part in np.array_split(left, _threads.count()) if len(part)]
+        parts = [part for part in np.array_split(left, cores.count()) if len(part)]
 
         def work(part: Int) -> None:
             _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)

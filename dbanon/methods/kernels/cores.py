@@ -1,4 +1,4 @@
-"""Shares of work for threads; results do not depend on how many there are."""
+"""How many threads kernels use, and shares of work for them; results do not depend on either."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
