@@ -1,0 +1,133 @@
+"""Phone records, the whole way as typed: hidden, attacked, published, read by an analyst; and what is refused."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from dbanon.server import Target, parse
+from dbanon.testing import cloned_database
+from tests.acceptance.commands import Done, call
+from tests.facts import refused
+
+pytestmark = pytest.mark.db
+
+K = 3
+DAY = ("--instants", "720", "--start", "2026-01-05T08:00:00Z")
+
+
+def run(url: str, *options: str) -> Done:
+    return call(url, "run", "kte", "--dataset", "phones", "-p", f"k={K}", "--seed", "7", *options)
+
+
+def done(told: Done) -> Done:
+    assert told.code == 0, told.stderr
+    return told
+
+
+@pytest.fixture(scope="module")
+def phones_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
+    """Name of a database with half a day of calls, and two verified runs: everyone hidden, and groups."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        done(call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY, "--calls-per-day", "60"))
+        done(run(url))
+        done(run(url, "--algorithm", "k-merge"))
+        yield parse(url)["dbname"]
+
+
+@pytest.fixture
+def database(dbanon_server: Target, phones_template: str) -> Iterator[str]:
+    with cloned_database(dbanon_server, phones_template) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("number", "crowds", "alike"), [(1, {K}, False), (2, {3, 4, 5}, True)], ids=["hidden", "groups"]
+)
+def test_phone_records_are_published_and_read_by_an_analyst(
+    database: str, login: Callable[[str], str], number: int, crowds: set[int], alike: bool
+) -> None:
+    done(call(database, "publish", str(number), "phones_day"))
+    with psycopg.connect(login("dbanon_analyst")) as analyst:
+        rows = analyst.execute(
+            "SELECT record_id, array_agg((period, ST_AsText(region))::text ORDER BY seq), min(crowd), max(subjects),"
+            " bool_and(extract(epoch FROM upper(period) - lower(period)) % 60 = 0)"
+            " FROM published.phones_day GROUP BY record_id"
+        ).fetchall()
+    assert len(rows) == 200
+    assert {crowd for _, _, crowd, _, _ in rows} <= crowds
+    assert {(subjects, whole) for *_, subjects, whole in rows} == {(1, True)}
+    shown = [tuple(row[1]) for row in rows]
+    assert all(shown.count(one) == row[2] for one, row in zip(shown, rows, strict=True)) == alike
+
+
+def test_what_everyone_is_hidden_in_stands_alone_and_groups_are_measured(database: str) -> None:
+    done(call(database, "publish", "1", "hidden"))
+    refused(call(database, "publish", "2", "groups"), 5, "stands alone", "200 people")
+
+
+TAMPERINGS = {
+    "a hiding set used again": (
+        """UPDATE dbanon.hiding h SET others = o.others FROM dbanon.hiding o
+           WHERE h.run_id = 1 AND o.run_id = 1 AND o.record_id = h.record_id AND o.period << h.period
+             AND h.record_id = (SELECT min(record_id) FROM dbanon.hiding WHERE run_id = 1)""",
+        1, "reuse",
+    ),
+    "a sample moved out of its region": (
+        """UPDATE dbanon.trajectory SET path = public.ST_Translate(path, 5000, 0)
+           WHERE trajectory_id = (SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = 1)""",
+        1, "truth",
+    ),
+    "a subject picked k - 2 times": (
+        """UPDATE dbanon.hiding SET others = others[:1] WHERE run_id = 1
+           AND record_id = (SELECT min(record_id) FROM dbanon.hiding WHERE run_id = 1)""",
+        1, "k-pick",
+    ),
+    "a made-up row": (
+        """UPDATE dbanon.cloak SET region = public.ST_Translate(region, 50000, 0)
+           WHERE run_id = 1 AND record_id = 1 AND seq = 1""",
+        1, "truth",
+    ),
+    "a record of a group dropped": (
+        """WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = 2 AND record_id = 1)
+           DELETE FROM dbanon.membership WHERE run_id = 2 AND record_id = 1""",
+        2, "alike",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "number", "clause"), TAMPERINGS.values(), ids=TAMPERINGS)
+def test_a_tampered_run_is_refused(database: str, change: str, number: int, clause: str) -> None:
+    with psycopg.connect(database, autocommit=True) as administrator:
+        assert administrator.execute(change).rowcount > 0
+    refused(call(database, "publish", str(number), "phones_day"), 5, "changed")
+    told = call(database, "verify", str(number))
+    assert told.code == 5
+    assert re.search(rf"^{clause} +BROKEN", told.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("algorithm", ["static", "w4m"])
+def test_what_is_there_for_comparison_is_measured_and_refused(database: str, algorithm: str) -> None:
+    ended = call(database, "run", "kte", "--dataset", "phones", "--algorithm", algorithm, "--json")
+    told = json.loads(ended.stdout.splitlines()[0])
+    assert (ended.code, told["status"]) == (5, "refused")
+    assert told["metrics"]["samples"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "facts"),
+    [
+        (("-p", "tau_s=2000"), 2, ("tau_s", "leak_s", 1800, 2000)),
+        (("-p", "grid_s=7"), 2, ("leak_s", "grid_s")),
+        (("-p", "k=201"), 4, (201, 200)),
+        (("--algorithm", "k-merge", "-p", "tau_s=600"), 2, ("tau_s", "kte-hide")),
+        (("-p", "until=2026-01-05T08:00:30Z"), 2, ("until", "grid_s")),
+    ],
+    ids=lambda value: (
+        " ".join(value) if isinstance(value, tuple) and value and value[0] in ("-p", "--algorithm") else ""
+    ),
+)
+def test_what_cannot_be_is_one_sentence(database: str, options: tuple[str, ...], code: int, facts: tuple) -> None:
+    refused(call(database, "run", "kte", "--dataset", "phones", *options), code, *facts)
