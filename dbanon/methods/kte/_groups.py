@@ -56,18 +56,26 @@ def group(samples: Samples, k: int, rank: Int, rng: np.random.Generator, *, impr
     n = len(order)
     groups = np.full(n, -1, np.int64)
     if n >= max(k, 1):
-        numbered = _partition(_Work(samples, order, k), rng, improve=improve)
+        numbered = _partition(_Work(samples, order, k, _pairs.ALL), rng, improve=improve)
         groups[order] = np.unique(_first_of(numbered), return_inverse=True)[1]
     return groups
+
+
+def prepare(samples: Samples, k: int) -> None:
+    """Compile what only very many subjects need: costs that are remembered, and the index."""
+    order = np.arange(len(samples.subject))
+    _near.nearest(_near.signatures(samples, order), k)
+    for improve in (False, True):
+        _partition(_Work(samples, order, k, 0), np.random.default_rng(0), improve=improve)
 
 
 class _Work:
     """Subjects in the run's order, with the costs of pairs and, cheapest first, whom each is near."""
 
-    def __init__(self, samples: Samples, order: Int, k: int) -> None:
+    def __init__(self, samples: Samples, order: Int, k: int, most: int) -> None:
         self.samples, self.order, self.k, self.n = samples, order, k, len(order)
         self.begin, self.end = samples.offset[:-1][order], samples.offset[1:][order]
-        self.table: Pairs = _pairs.pairs(samples, order)
+        self.table: Pairs = _pairs.pairs(samples, order, most)
         self.wanted = min(_NEAR + k, self.n - 1)
         self.signature = None if len(self.table.all) else _near.signatures(samples, order)
         self.near = self.candidates(np.arange(self.n))[:, : self.wanted]

@@ -35,12 +35,12 @@ class Pairs(NamedTuple):
     blocks: Int
 
 
-def pairs(samples: Samples, order: Int) -> Pairs:
-    """Make them for subjects at some positions, in the order that decides between equals."""
+def pairs(samples: Samples, order: Int, most: int) -> Pairs:
+    """Make them for subjects at some positions, in the order that decides between equals; all pairs of up to `most`."""
     n = len(order)
     begin, end = samples.offset[:-1][order], samples.offset[1:][order]
     lengths = np.sort(end - begin)
-    tabulated = n <= ALL and (n - 1) * int(lengths.sum()) <= ALL_SAMPLES
+    tabulated = n <= most and (n - 1) * int(lengths.sum()) <= ALL_SAMPLES
     size = 1 if tabulated else 1 << int(n * _SLOTS - 1).bit_length()
     rows, reach, blocks, _ = _k_merge.scratch(int(lengths[-2:].sum()), 0)
     made = Pairs(

@@ -72,7 +72,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
 
 def prepare(params: Parameters, algorithm: str) -> None:
     """Publish a dozen made-up people: what is compiled is what a run needs, for its types."""
-    people, fixes = 12, 8
+    people, fixes = 13, 8  # one is left over by groups of two or three
     data = Trajectories(
         trajectory_id=np.arange(people),
         subject=np.arange(people),
@@ -85,9 +85,19 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     few = dataclasses.replace(
-        params, k=2, tau_s=600, leak_s=600, grid_s=60, grid_m=100.0, clusters=None, since=None, until=None
+        params,
+        k=min(params.k, 3),
+        tau_s=600,
+        leak_s=600,
+        grid_s=60,
+        grid_m=100.0,
+        clusters=None,
+        since=None,
+        until=None,
     )
     publish(data, few, np.random.default_rng(0), algorithm)
+    if algorithm == "k-merge":
+        _groups.prepare(samples(data, few.grid_s, few.grid_m), few.k)
 
 
 def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) -> None:
