@@ -115,7 +115,7 @@ def by_k_merge(whole: Samples, drawn: np.ndarray) -> list[float]:
 
 
 def by_static(whole: Samples, drawn: np.ndarray) -> list[float]:
-    return [100 * float(_static.tuples_alike(whole, drawn, *level).mean()) for level in _static.LEVELS]
+    return [100 * float(_static.tuples_alike(whole, drawn, *level).mean()) for level in _static.LEVELS.values()]
 
 
 def by_w4m(whole: Samples, drawn: np.ndarray) -> list[float]:
@@ -144,7 +144,7 @@ HEADER = (
 def table(title: str, whole: Samples, cab: np.ndarray) -> None:
     size = np.diff(whole.offset)
     print(f"\n{title}: {len(size):,} subjects, {size.mean():,.0f} samples each in the mean; seeds {SEED} + k")
-    shares = [f"{100 * _static.static(whole, 2, *level)[2]:.1f}" for level in _static.LEVELS]
+    shares = [f"{100 * _static.static(whole, 2, *level)[2]:.1f}" for level in _static.LEVELS.values()]
     print(f"static generalisation leaves this % of all subjects alike with another: {', '.join(shares)}")
     print(HEADER)
     for k in (2, 5, 8):

@@ -175,7 +175,7 @@ def anonymise(
     DataError
         If fixes lie too far away to be counted.
     InfeasibleError
-        If nobody can be hidden.
+        If no subject can be hidden.
     """
     from dbanon.methods.kte import _rows  # with Numba, which is slow to import
 

@@ -256,7 +256,7 @@ def _swap_all(work: _Work, members: Int, size: Int, changed: Any) -> Int:
 
 
 def _replaced(members: Int, size: Int, which: Int, out: Int, new: Int) -> tuple[Int, Int]:
-    """Members and sizes of groups after one went out (-1: nobody) and another came (-1: nobody)."""
+    """Members and sizes of groups after one went out (-1: none) and another came (-1: none)."""
     after = np.hstack([members[which], np.full((len(which), 1), -1)])
     after[(after == out[:, None]) & (out >= 0)[:, None]] = -1
     after[:, -1] = new

@@ -13,7 +13,7 @@ c(c(j) - 1) < i <= c(j). Its box is that of rows i to c(j), which grows as i fal
 which grows as j rises while c(j) stays: neither is computed twice, and a row is in at most k of either.
 
 That leaves pairs (i, j), few where the samples of the inputs alternate, but L^2 for two runs of L rows each of one
-input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (somebody rests)
+input. Long ranges of starts are therefore cut into blocks. A block whose starts all give the same box (a subject rests)
 is a minimum of lines in the time of the end, kept until the box changes; a block is passed over whose least cost before
 it, with the box of its last start and the time from it, is no better than the best.
 """

@@ -16,9 +16,6 @@ from dbanon.methods.kte import Parameters, _glove, _groups, _hide, _k_merge, _st
 from dbanon.methods.kte._samples import Merged, Samples, samples
 from dbanon.trajectory import Int, Trajectories
 
-LEVELS = {"2h-4km": (7200, 4000.0), "4h-10km": (14400, 10_000.0), "8h-20km": (28_800, 20_000.0)}
-"""Slot and cell of each level of static generalisation."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Published:
@@ -138,7 +135,7 @@ def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random
 
 def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> _Published:
     # The nearest whole slots and cells.
-    level_s, level_m = LEVELS[params.level]
+    level_s, level_m = _static.LEVELS[params.level]
     slot, cell = (max(1, round(size / own)) for size, own in ((level_s, known.grid_s), (level_m, known.grid_m)))
     group, merged, success = _static.static(known, params.k, slot * known.grid_s, cell * known.grid_m)
     return _of_groups(known, group, merged, success_percent=100 * success)

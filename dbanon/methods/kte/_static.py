@@ -1,7 +1,7 @@
-"""Static generalisation: every sample snapped to one coarse slot and cell, whoever it is alike with or not.
+"""Static generalisation: every sample snapped to one coarse slot and cell, alike with others or not.
 
 Zang, Bolot: Anonymization of location data does not work, MobiCom 2011; de Montjoye and others: Unique in the Crowd,
-2013. For comparison: it does not reach k for everybody, and those it does not reach are left out.
+2013. For comparison: it does not reach k for all subjects, and those it does not reach are left out.
 """
 
 from itertools import pairwise
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Int
 
-LEVELS = ((2 * 3600, 4_000.0), (4 * 3600, 10_000.0), (8 * 3600, 20_000.0))  # seconds and metres, as the paper has them
+LEVELS = {"2h-4km": (2 * 3600, 4_000.0), "4h-10km": (4 * 3600, 10_000.0), "8h-20km": (8 * 3600, 20_000.0)}
+"""Seconds and metres of each level, as the paper has them."""
 
 
 def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int, Merged, float]:

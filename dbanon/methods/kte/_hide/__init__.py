@@ -11,13 +11,12 @@ of Hamiltonian cycles; suppression closed over all windows and silences.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon._progress import Progress, silent
-from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
 from dbanon.methods.kte._hide._epochs import Bool, Runs
@@ -25,25 +24,6 @@ from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Int, _freeze
-
-
-class Parameters(Protocol):
-    """What `hide` reads of the family's parameters."""
-
-    @property
-    def k(self) -> int: ...
-    @property
-    def tau_s(self) -> int: ...
-    @property
-    def leak_s(self) -> int: ...
-    @property
-    def clusters(self) -> int | None: ...
-    @property
-    def reuse(self) -> str: ...
-    @property
-    def consistency(self) -> str: ...
-    @property
-    def improve(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +73,7 @@ class Hidden:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Found:
-    """Hiding sets of all windows, with nobody left to suppress."""
+    """Hiding sets of all windows, with no subject left to suppress."""
 
     presence: Presence
     others: NDArray[np.int32]
@@ -163,7 +143,7 @@ def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> No
 def _close(
     runs: Runs, history: Int, rules: Rules, costs: dict[bytes, NDArray[np.float32]], progress: Progress
 ) -> _Found:
-    """Draw until nobody is left without a hiding set; whoever is, is suppressed, and all windows are drawn again."""
+    """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence = Presence(runs)
     while True:
         close(presence, runs.windows, rules.k, rules.rank)

@@ -116,6 +116,6 @@ def _dense(laplacian: Any, dimensions: int) -> Float:
 def _sparse(laplacian: Any, dimensions: int, start: Float) -> Float:
     try:
         vectors: Float = eigsh(laplacian, dimensions, which="LA", v0=start, tol=1e-3, ncv=4 * dimensions, maxiter=40)[1]
-    except ArpackNoConvergence as error:  # what has converged tells the larger clusters apart
+    except ArpackNoConvergence as error:  # what has converged separates the larger clusters
         vectors = error.eigenvectors if error.eigenvectors.shape[1] else start[:, None]
     return vectors

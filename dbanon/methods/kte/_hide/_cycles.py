@@ -27,7 +27,7 @@ def covers(cost: NDArray[np.float32], first: Bool, later: Bool, k: int) -> tuple
     cost : float32[n, n]
         Of merging owner and other.
     first, later : bool[n, n]
-        Pairs allowed in the first cover and in all others; nobody with itself.
+        Pairs allowed in the first cover and in all others; none with itself.
     k : int
 
     Returns
@@ -70,7 +70,7 @@ def _together(first: Bool, later: Bool, chosen: NDArray[np.int32], k: int) -> tu
 
 
 def _left(match: Int, n: int) -> Bool:
-    """Tell who owns nobody or is owned by nobody."""
+    """Say which own none or are owned by none."""
     left = match < 0
     taken = np.zeros(n, bool)
     taken[match[match >= 0]] = True
@@ -82,7 +82,7 @@ def _cover(cost: Any, allowed: Any) -> Any:  # noqa: C901 - one recurrence
     """The other of each, -1 for none: greedy cycles, then as many as there can be."""
     n = len(cost)
     match, owner = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    # Greedy cycles: from each to the cheapest that nobody has, and on from there until a cycle closes.
+    # Greedy cycles: from each to the cheapest that none has, and on from there until a cycle closes.
     for start in range(n):
         at = start
         while match[at] < 0:

@@ -1,7 +1,7 @@
-"""The samples of subjects cut at epochs, and who has any in which; what people are hidden in is decided on these alone.
+"""The samples of subjects cut at epochs, and which subjects have any in which: all that hiding is decided on.
 
-An epoch is `leak_s` long and begins at a multiple of it since 1970. Epochs are numbered from the first that anybody has
-samples in; a longer stretch without any than a window counts as long as a window, so that numbers stay few and no two
+An epoch is `leak_s` long and begins at a multiple of it since 1970. Epochs are numbered from the first that has
+samples; a longer stretch without any than a window counts as long as a window, so that numbers stay few and no two
 windows that are apart come nearer.
 """
 
@@ -100,7 +100,7 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     begin = np.flatnonzero(new)
     distinct, number = np.unique(epoch[begin], return_inverse=True)
     window = tau_s // leak_s + 1
-    # Nobody has samples in the epochs of a long gap: as many are kept as keep windows on its sides apart.
+    # No subject has samples in the epochs of a long gap: as many are kept as keep windows on its sides apart.
     apart = np.minimum(np.diff(distinct), window + 1)
     place = np.concatenate([[0], np.cumsum(apart)])[: len(distinct)]
     epochs = int(place[-1]) + 1 if len(place) else 0

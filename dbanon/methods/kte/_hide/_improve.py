@@ -2,7 +2,7 @@
 
 Not in the paper. A record's final merge depends on its own hiding sets alone. So with all other windows fixed, the best
 way to hand the others that some owners of a window have to these owners is an assignment: linear, solved exactly. What
-they have is one of the ways: the cost never rises, whoever is picked stays picked as often, and nobody is suppressed.
+they have is one of the ways: the cost never rises, each subject stays picked as often, and none is suppressed.
 """
 
 from dataclasses import dataclass
