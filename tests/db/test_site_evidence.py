@@ -198,7 +198,8 @@ def test_each_region_asks_the_index_of_the_sites_once(connection: psycopg.Connec
     assert plan.count("Function Scan on shown_regions") == 1
     assert plan.count("on site s") == 2  # once more for the places, of the dataset's sites alone
     assert plan.count("Index Scan using site_dataset_idx on site s_1") == 1
-    assert not any(node in plan for node in ("Seq Scan", "Sort", "Hash Join"))
+    # From version 16 on the places are put in order before they become arrays.
+    assert not any(node in plan for node in ("Seq Scan", "Bitmap", "Merge Join", "Hash Join")), plan
 
 
 def test_sites_in_the_same_cells_are_joined_once(connection: psycopg.Connection) -> None:
