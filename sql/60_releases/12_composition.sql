@@ -243,12 +243,12 @@ BEGIN
         GROUP BY s.occasion, s.person
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
-        SELECT m.occasion, m.signs, count(*) AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
+        SELECT m.occasion, m.signs, count(*)::integer AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
     ), said AS (
         -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
         SELECT x.scene, x.example, x.n, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
             CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.twins && x.read THEN 10 ELSE 6 END AS marks
-        FROM (SELECT c.scene, c.read, s.person AS example, 1::bigint AS n, s.release_id, s.sign, s.k, s.twins
+        FROM (SELECT c.scene, c.read, s.person AS example, 1 AS n, s.release_id, s.sign, s.k, s.twins
               FROM spoken s JOIN scene c ON c.occasion = s.occasion AND c.entire
               UNION ALL
               SELECT b.scene, b.read, b.example, b.n, s.release_id, s.sign, s.k, s.twins
@@ -258,24 +258,30 @@ BEGIN
         SELECT s.scene, s.example, min(s.n) AS n, bit_xor(s.sign) AS after, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before,
             max(s.k) AS k_before, bit_or(s.marks) AS marks
         FROM said s GROUP BY s.scene, s.example
-    ), class AS MATERIALIZED (
-        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks.
-        SELECT h.scene, h.before, h.after, h.marks, sum(h.n)::bigint AS n, max(h.k_before) AS k_before, min(h.example) AS example
-        FROM heard h GROUP BY h.scene, h.before, h.after, h.marks
-    ), earlier AS MATERIALIZED (
-        SELECT c.scene, c.before, sum(c.n)::bigint AS n FROM class c GROUP BY c.scene, c.before
-    ), judged AS NOT MATERIALIZED (
+    ), class AS NOT MATERIALIZED (
+        -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. What is `after` says also
+        -- what was `before` and which marks there are; few columns to tell classes by keep the table of them small.
+        SELECT h.scene, h.after, min(h.before) AS before, min(h.marks) AS marks, max(h.k_before) AS k_before, sum(h.n) AS n, min(h.example) AS example
+        FROM heard h GROUP BY h.scene, h.after
+    ), alike AS MATERIALIZED (
+        -- Classes that came of one by what the run says, and are of the same size, are judged alike: of many people few are left.
+        SELECT c.scene, c.before, c.marks, c.n AS n_after, max(c.k_before) AS k_before, sum(c.n)::bigint AS n, min(c.example) AS example
+        FROM class c GROUP BY c.scene, c.before, c.marks, c.n
+    ), earlier AS (
+        SELECT a.scene, a.before, sum(a.n)::bigint AS n FROM alike a GROUP BY a.scene, a.before
+    ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
-        FROM (SELECT c.*, c.n AS n_after, e.n AS n_before, CASE WHEN c.marks & 4 = 4 THEN (
+        FROM (SELECT a.*, e.n AS n_before, CASE WHEN a.marks & 4 = 4 THEN (
                       SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
                       WHERE l.release_id = candidates.new_release) END AS k_now
-              FROM class c JOIN earlier e ON e.scene = c.scene AND e.before = c.before) x
+              FROM alike a JOIN earlier e ON e.scene = a.scene AND e.before = a.before) x
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
         SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
-        FROM heard h
-        JOIN judged j ON j.scene = h.scene AND j.before = h.before AND j.after = h.after AND j.marks = h.marks
+        FROM judged j
+        JOIN class c ON c.scene = j.scene AND c.before = j.before AND c.marks = j.marks AND c.n = j.n_after
+        JOIN heard h ON h.scene = c.scene AND h.after = c.after
         LEFT JOIN (SELECT c.scene, m.person, b.example
                    FROM block b JOIN member m ON m.occasion = b.occasion AND m.signs = b.signs
                    JOIN scene c ON c.occasion = b.occasion AND NOT c.entire) m ON m.scene = h.scene AND m.example = h.example
