@@ -97,8 +97,8 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.audiences(bigint, bigint) IS
 'Which earlier releases an adversary may have read: all; all but those let through for a reason; these and any one that was.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.scenes(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    scene bigint, occasion bigint, holder bigint, release_id bigint, period tstzrange, within tstzrange)
+CREATE OR REPLACE FUNCTION dbanon_internal.comparisons(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+    comparison bigint, moment bigint, snapshot bigint, release_id bigint, period tstzrange, within tstzrange)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -109,66 +109,67 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH speaker AS MATERIALIZED (
+    WITH considered AS MATERIALIZED (
         -- Every release speaks of places; of senders, only those that publish requests.
-        SELECT c.* FROM dbanon_internal.compared(scenes.run_id, scenes.new_release) c
-        WHERE NOT c.alone AND (scenes.secret = 'place' OR c.secret = scenes.secret)
-    ), said AS (
-        SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = scenes.secret AS hides
-        FROM speaker s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
+        SELECT c.* FROM dbanon_internal.compared(comparisons.run_id, comparisons.new_release) c
+        WHERE NOT c.alone AND (comparisons.secret = 'place' OR c.secret = comparisons.secret)
+    ), stated AS (
+        SELECT DISTINCT g.release_id, g.period, s.reach, s.secret = comparisons.secret AS hides
+        FROM considered s JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id
         UNION
         SELECT e.release_id, u.period, s.reach, false
-        FROM speaker s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id CROSS JOIN LATERAL unnest(e.period) u (period)
+        FROM considered s JOIN ONLY dbanon.exposure e ON e.release_id = s.release_id CROSS JOIN LATERAL unnest(e.period) u (period)
     ), cut AS MATERIALIZED (
         SELECT b.at, row_number() OVER (ORDER BY b.at) AS place
-        FROM (SELECT lower(dbanon_internal.padded(d.period, d.reach)) AS at FROM said d
-              UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM said d) b
-    ), heard AS MATERIALIZED (
+        FROM (SELECT lower(dbanon_internal.padded(d.period, d.reach)) AS at FROM stated d
+              UNION SELECT upper(dbanon_internal.padded(d.period, d.reach)) FROM stated d) b
+    ), within_reach AS MATERIALIZED (
         -- The promises of releases without a reach, moment by moment: time is cut where a release begins or ends to speak.
-        SELECT DISTINCT NULL::bigint AS holder, NULL::tstzrange AS at, p.place, d.release_id, d.period
-        FROM said d
+        SELECT DISTINCT NULL::bigint AS snapshot, NULL::tstzrange AS at, p.place, d.release_id, d.period
+        FROM stated d
         JOIN cut f ON f.at = lower(dbanon_internal.padded(d.period, d.reach))
         JOIN cut t ON t.at = upper(dbanon_internal.padded(d.period, d.reach))
         CROSS JOIN LATERAL generate_series(f.place, t.place - 1) p (place)
         UNION ALL
-        -- Those of a snapshot, period by period: what others say within reach of it is all heard together.
+        -- Those of a snapshot, period by period: all that others say within reach of it is compared together.
         SELECT DISTINCT h.release_id, h.period, NULL::bigint, d.release_id, d.period
-        FROM said h
-        JOIN said d ON CASE WHEN d.release_id = h.release_id THEN d.period = h.period
+        FROM stated h
+        JOIN stated d ON CASE WHEN d.release_id = h.release_id THEN d.period = h.period
                             ELSE dbanon_internal.padded(d.period, greatest(d.reach, h.reach)) && h.period END
         WHERE h.hides AND h.reach > interval '0'
-    ), occasion AS MATERIALIZED (
+    ), moment AS MATERIALIZED (
         -- Where the run and another release speak, and one of them promises something.
-        SELECT h.holder, h.at, h.place, array_agg(DISTINCT h.release_id) AS releases
-        FROM heard h JOIN said d ON d.release_id = h.release_id AND d.period = h.period
-        GROUP BY h.holder, h.at, h.place
-        HAVING bool_or(h.release_id = scenes.new_release) AND bool_or(h.release_id <> scenes.new_release)
-            AND bool_or(CASE WHEN h.holder IS NULL THEN d.hides AND d.reach = interval '0' ELSE true END)
-    ), scene AS MATERIALIZED (
+        SELECT h.snapshot, h.at, h.place, array_agg(DISTINCT h.release_id) AS releases
+        FROM within_reach h JOIN stated d ON d.release_id = h.release_id AND d.period = h.period
+        GROUP BY h.snapshot, h.at, h.place
+        HAVING bool_or(h.release_id = comparisons.new_release) AND bool_or(h.release_id <> comparisons.new_release)
+            AND bool_or(CASE WHEN h.snapshot IS NULL THEN d.hides AND d.reach = interval '0' ELSE true END)
+    ), comparison AS MATERIALIZED (
         -- Numbered in one order at every call.
-        SELECT row_number() OVER (ORDER BY x.holder, x.at, x.place, x.read) AS scene, dense_rank() OVER (ORDER BY x.holder, x.at, x.place) AS occasion, x.*
-        FROM (SELECT DISTINCT o.holder, o.at, o.place, ARRAY(SELECT r FROM unnest(o.releases) r WHERE r = ANY (a.read)) AS read
-              FROM occasion o CROSS JOIN dbanon_internal.audiences(scenes.run_id, scenes.new_release) a) x
+        SELECT row_number() OVER (ORDER BY x.snapshot, x.at, x.place, x.read) AS comparison,
+            dense_rank() OVER (ORDER BY x.snapshot, x.at, x.place) AS moment, x.*
+        FROM (SELECT DISTINCT o.snapshot, o.at, o.place, ARRAY(SELECT r FROM unnest(o.releases) r WHERE r = ANY (a.read)) AS read
+              FROM moment o CROSS JOIN dbanon_internal.audiences(comparisons.run_id, comparisons.new_release) a) x
         WHERE cardinality(x.read) > 0
     )
-    SELECT s.scene, s.occasion, s.holder, h.release_id, h.period,
-        CASE WHEN s.holder IS NULL THEN dbanon_internal.padded(tstzrange(f.at, t.at), r.reach) WHEN s.holder = h.release_id THEN s.at
+    SELECT s.comparison, s.moment, s.snapshot, h.release_id, h.period,
+        CASE WHEN s.snapshot IS NULL THEN dbanon_internal.padded(tstzrange(f.at, t.at), r.reach) WHEN s.snapshot = h.release_id THEN s.at
              ELSE dbanon_internal.padded(s.at, greatest(r.reach, o.reach)) END
-    FROM scene s
-    JOIN heard h ON h.holder IS NOT DISTINCT FROM s.holder AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
-    JOIN speaker r ON r.release_id = h.release_id
-    LEFT JOIN speaker o ON o.release_id = s.holder
+    FROM comparison s
+    JOIN within_reach h ON h.snapshot IS NOT DISTINCT FROM s.snapshot AND h.at IS NOT DISTINCT FROM s.at AND h.place IS NOT DISTINCT FROM s.place
+    JOIN considered r ON r.release_id = h.release_id
+    LEFT JOIN considered o ON o.release_id = s.snapshot
     LEFT JOIN cut f ON f.place = s.place
     LEFT JOIN cut t ON t.place = s.place + 1
-    WHERE h.release_id = scenes.new_release OR h.release_id = ANY (s.read);
+    WHERE h.release_id = comparisons.new_release OR h.release_id = ANY (s.read);
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.scenes(bigint, bigint, text) IS
-'What is heard together: for each occasion (a moment, or a period of a snapshot, its holder) and each audience, the releases and periods whose
-rows speak of a secret, and the time within which rows of the release are heard.';
+COMMENT ON FUNCTION dbanon_internal.comparisons(bigint, bigint, text) IS
+'What is compared: for each moment (or period of a snapshot, which is then named) and each audience, the releases and periods that speak of a
+secret, and the time within which rows of the release count.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.spoken(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
-    occasion bigint, person bigint, release_id bigint, sign bigint, k bigint, twins bigint[])
+CREATE OR REPLACE FUNCTION dbanon_internal.memberships(run_id bigint, new_release bigint, secret text) RETURNS TABLE (
+    moment bigint, person bigint, release_id bigint, group_key bigint, k bigint, same_in bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
@@ -177,47 +178,47 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH heard AS MATERIALIZED (
-        SELECT DISTINCT s.occasion, s.holder, s.release_id, s.period, s.within, c.k, c.reach, c.secret, c.secret = spoken.secret
-            AND CASE WHEN s.holder IS NULL THEN c.reach = interval '0' ELSE s.holder = s.release_id END AS holds
-        FROM dbanon_internal.scenes(spoken.run_id, spoken.new_release, spoken.secret) s
-        JOIN dbanon_internal.compared(spoken.run_id, spoken.new_release) c ON c.release_id = s.release_id
+    WITH comparison_period AS MATERIALIZED (
+        SELECT DISTINCT s.moment, s.snapshot, s.release_id, s.period, s.within, c.k, c.reach, c.secret, c.secret = memberships.secret
+            AND CASE WHEN s.snapshot IS NULL THEN c.reach = interval '0' ELSE s.snapshot = s.release_id END AS promises
+        FROM dbanon_internal.comparisons(memberships.run_id, memberships.new_release, memberships.secret) s
+        JOIN dbanon_internal.compared(memberships.run_id, memberships.new_release) c ON c.release_id = s.release_id
     ), grouped AS MATERIALIZED (
-        -- The sign of a group is a number of 64 bits that no adversary can foresee.
-        SELECT hashint8extended(row_number() OVER (), x.salt) AS sign, g.release_id, g.period, g.people
+        -- The key of a group is a number of 64 bits that no adversary can foresee.
+        SELECT hashint8extended(row_number() OVER (), x.salt) AS group_key, g.release_id, g.period, g.people
         FROM ONLY dbanon.grouping g
         CROSS JOIN (SELECT hashtextextended(gen_random_uuid()::text, 0) AS salt) x
-        WHERE g.release_id IN (SELECT h.release_id FROM heard h)
-    ), twin AS MATERIALIZED (
+        WHERE g.release_id IN (SELECT h.release_id FROM comparison_period h)
+    ), same_group AS MATERIALIZED (
         -- The very same group was published before with as great a promise, at the same time: where both are read, that promise is the old one's.
-        SELECT n.occasion, g.sign, array_agg(o.release_id) AS twins
+        SELECT n.moment, g.group_key, array_agg(o.release_id) AS same_in
         FROM grouped g
         JOIN grouped o ON o.people = g.people AND o.release_id <> g.release_id
-        JOIN heard n ON n.release_id = g.release_id AND n.period = g.period AND n.holds
-        JOIN heard p ON p.occasion = n.occasion AND p.release_id = o.release_id AND p.period = o.period
-        WHERE g.release_id = spoken.new_release AND p.secret = n.secret AND p.k >= n.k
-            AND (n.holder IS NULL) = (p.reach = interval '0') AND (n.holder IS NULL OR p.period = n.period)
-        GROUP BY n.occasion, g.sign
+        JOIN comparison_period n ON n.release_id = g.release_id AND n.period = g.period AND n.promises
+        JOIN comparison_period p ON p.moment = n.moment AND p.release_id = o.release_id AND p.period = o.period
+        WHERE g.release_id = memberships.new_release AND p.secret = n.secret AND p.k >= n.k
+            AND (n.snapshot IS NULL) = (p.reach = interval '0') AND (n.snapshot IS NULL OR p.period = n.period)
+        GROUP BY n.moment, g.group_key
     )
-    SELECT x.occasion, u.person, x.release_id, x.sign, x.k, x.twins
-    FROM (SELECT h.occasion, h.release_id, g.sign, g.people, CASE WHEN h.holds THEN h.k END AS k, t.twins
-          FROM heard h
+    SELECT x.moment, u.person, x.release_id, x.group_key, x.k, x.same_in
+    FROM (SELECT h.moment, h.release_id, g.group_key, g.people, CASE WHEN h.promises THEN h.k END AS k, t.same_in
+          FROM comparison_period h
           JOIN grouped g ON g.release_id = h.release_id AND g.period = h.period
-          LEFT JOIN twin t ON t.occasion = h.occasion AND t.sign = g.sign
+          LEFT JOIN same_group t ON t.moment = h.moment AND t.group_key = g.group_key
           OFFSET 0) x  -- once a group, not once a person
     CROSS JOIN LATERAL unnest(x.people) u (person)
     UNION ALL
     -- Who is shown exactly is alone.
-    SELECT DISTINCT h.occasion, e.person, h.release_id, hashtextextended(e.person::text, h.release_id), NULL::bigint, NULL::bigint[]
-    FROM heard h JOIN ONLY dbanon.exposure e ON e.release_id = h.release_id AND e.period && h.within;
+    SELECT DISTINCT h.moment, e.person, h.release_id, hashtextextended(e.person::text, h.release_id), NULL::bigint, NULL::bigint[]
+    FROM comparison_period h JOIN ONLY dbanon.exposure e ON e.release_id = h.release_id AND e.period && h.within;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.spoken(bigint, bigint, text) IS
-'Of whom is spoken on each occasion: by which release, in which group (its sign), what k it promises there, and which
-earlier releases have the very same group.';
+COMMENT ON FUNCTION dbanon_internal.memberships(bigint, bigint, text) IS
+'Who is in which group (its key) of which release at each moment that is compared, what k is promised there, and which earlier releases have
+the very same group.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.candidates(run_id bigint, new_release bigint, secret text, name_people boolean) RETURNS TABLE (
-    scene bigint, n bigint, shared boolean, twin boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
+    comparison bigint, n bigint, shared boolean, is_repeat boolean, k_before bigint, k_now bigint, after bigint, breaks_now boolean,
     breaks_before boolean, example bigint, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -231,73 +232,75 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH spoken AS MATERIALIZED (
-        SELECT s.* FROM dbanon_internal.spoken(candidates.run_id, candidates.new_release, candidates.secret) s
-    ), scene AS MATERIALIZED (
-        SELECT x.*, cardinality(x.read) = max(cardinality(x.read)) OVER (PARTITION BY x.occasion) AS entire
-        FROM (SELECT s.scene, s.occasion, array_agg(DISTINCT s.release_id) AS read
-              FROM dbanon_internal.scenes(candidates.run_id, candidates.new_release, candidates.secret) s GROUP BY s.scene, s.occasion) x
+    WITH memberships AS MATERIALIZED (
+        SELECT s.* FROM dbanon_internal.memberships(candidates.run_id, candidates.new_release, candidates.secret) s
+    ), comparison AS MATERIALIZED (
+        SELECT x.*, cardinality(x.read) = max(cardinality(x.read)) OVER (PARTITION BY x.moment) AS entire
+        FROM (SELECT s.comparison, s.moment, array_agg(DISTINCT s.release_id) AS read
+              FROM dbanon_internal.comparisons(candidates.run_id, candidates.new_release, candidates.secret) s GROUP BY s.comparison, s.moment) x
     ), member AS MATERIALIZED (
-        -- People whose signs agree were in the same groups of the same releases: the exclusive or of their signs is one number for all.
-        SELECT s.occasion, s.person, bit_xor(s.sign) AS signs FROM spoken s WHERE EXISTS (SELECT FROM scene c WHERE NOT c.entire)
-        GROUP BY s.occasion, s.person
+        -- The exclusive or of the keys of all groups of a person: equal for those who are in the same groups of the same releases.
+        SELECT s.moment, s.person, bit_xor(s.group_key) AS group_keys FROM memberships s
+        WHERE EXISTS (SELECT FROM comparison c WHERE NOT c.entire)
+        GROUP BY s.moment, s.person
     ), block AS MATERIALIZED (
         -- Of these everything said was the same, so whatever part of it an audience has read is: one of them stands for all.
-        SELECT m.occasion, m.signs, count(*)::integer AS n, min(m.person) AS example FROM member m GROUP BY m.occasion, m.signs
-    ), said AS (
+        SELECT m.moment, m.group_keys, count(*)::integer AS n, min(m.person) AS example FROM member m GROUP BY m.moment, m.group_keys
+    ), statement AS (
         -- Marks: 1 an earlier release speaks, 2 the run does, 4 it promises to hide the person here, 8 it repeats an older promise.
-        SELECT x.scene, x.example, x.n, x.sign, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
-            CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.twins && x.read THEN 10 ELSE 6 END AS marks
-        FROM (SELECT c.scene, c.read, s.person AS example, 1 AS n, s.release_id, s.sign, s.k, s.twins
-              FROM spoken s JOIN scene c ON c.occasion = s.occasion AND c.entire
+        SELECT x.comparison, x.example, x.n, x.group_key, CASE WHEN x.release_id <> candidates.new_release THEN x.k END AS k,
+            CASE WHEN x.release_id <> candidates.new_release THEN 1 WHEN x.k IS NULL THEN 2 WHEN x.same_in && x.read THEN 10 ELSE 6 END AS marks
+        FROM (SELECT c.comparison, c.read, s.person AS example, 1 AS n, s.release_id, s.group_key, s.k, s.same_in
+              FROM memberships s JOIN comparison c ON c.moment = s.moment AND c.entire
               UNION ALL
-              SELECT b.scene, b.read, b.example, b.n, s.release_id, s.sign, s.k, s.twins
-              FROM (SELECT c.scene, c.read, b.* FROM block b JOIN scene c ON c.occasion = b.occasion AND NOT c.entire OFFSET 0) b
-              JOIN spoken s ON s.occasion = b.occasion AND s.person = b.example AND s.release_id = ANY (b.read)) x
-    ), heard AS MATERIALIZED (
-        SELECT s.scene, s.example, min(s.n) AS n, bit_xor(s.sign) AS after, bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.sign END) AS before,
-            max(s.k) AS k_before, bit_or(s.marks) AS marks
-        FROM said s GROUP BY s.scene, s.example
+              SELECT b.comparison, b.read, b.example, b.n, s.release_id, s.group_key, s.k, s.same_in
+              FROM (SELECT c.comparison, c.read, b.* FROM block b JOIN comparison c ON c.moment = b.moment AND NOT c.entire OFFSET 0) b
+              JOIN memberships s ON s.moment = b.moment AND s.person = b.example AND s.release_id = ANY (b.read)) x
+    ), knowledge AS MATERIALIZED (
+        SELECT s.comparison, s.example, min(s.n) AS n, bit_xor(s.group_key) AS after,
+            bit_xor(CASE WHEN s.marks > 1 THEN 0 ELSE s.group_key END) AS before, max(s.k) AS k_before, bit_or(s.marks) AS marks
+        FROM statement s GROUP BY s.comparison, s.example
     ), class AS NOT MATERIALIZED (
         -- Those of whom a release is silent are candidates for one another, and for none of whom it speaks. What is `after` says also
         -- what was `before` and which marks there are; few columns to tell classes by keep the table of them small.
-        SELECT h.scene, h.after, min(h.before) AS before, min(h.marks) AS marks, max(h.k_before) AS k_before, sum(h.n) AS n, min(h.example) AS example
-        FROM heard h GROUP BY h.scene, h.after
+        SELECT h.comparison, h.after, min(h.before) AS before, min(h.marks) AS marks, max(h.k_before) AS k_before, sum(h.n) AS n,
+            min(h.example) AS example
+        FROM knowledge h GROUP BY h.comparison, h.after
     ), alike AS MATERIALIZED (
         -- Classes that came of one by what the run says, and are of the same size, are judged alike: of many people few are left.
-        SELECT c.scene, c.before, c.marks, c.n AS n_after, max(c.k_before) AS k_before, sum(c.n)::bigint AS n, min(c.example) AS example
-        FROM class c GROUP BY c.scene, c.before, c.marks, c.n
+        SELECT c.comparison, c.before, c.marks, c.n AS n_after, max(c.k_before) AS k_before, sum(c.n)::bigint AS n, min(c.example) AS example
+        FROM class c GROUP BY c.comparison, c.before, c.marks, c.n
     ), earlier AS (
-        SELECT a.scene, a.before, sum(a.n)::bigint AS n FROM alike a GROUP BY a.scene, a.before
+        SELECT a.comparison, a.before, sum(a.n)::bigint AS n FROM alike a GROUP BY a.comparison, a.before
     ), judged AS MATERIALIZED (
         -- What the earlier releases left below k already must only not get smaller.
         SELECT x.*, coalesce(x.n_after < x.k_now, false) AS breaks_now, coalesce(x.n_after < x.k_before AND x.n_after < x.n_before, false) AS breaks_before
         FROM (SELECT a.*, e.n AS n_before, CASE WHEN a.marks & 4 = 4 THEN (
                       SELECT l.k FROM dbanon_internal.compared(candidates.run_id, candidates.new_release) l
                       WHERE l.release_id = candidates.new_release) END AS k_now
-              FROM alike a JOIN earlier e ON e.scene = a.scene AND e.before = a.before) x
+              FROM alike a JOIN earlier e ON e.comparison = a.comparison AND e.before = a.before) x
     ), named AS (
         -- Who they are matters only where a person may be counted twice.
-        SELECT j.scene, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
+        SELECT j.comparison, j.k_before, j.k_now, j.n_after, array_agg(coalesce(m.person, h.example)) AS people
         FROM judged j
-        JOIN class c ON c.scene = j.scene AND c.before = j.before AND c.marks = j.marks AND c.n = j.n_after
-        JOIN heard h ON h.scene = c.scene AND h.after = c.after
-        LEFT JOIN (SELECT c.scene, m.person, b.example
-                   FROM block b JOIN member m ON m.occasion = b.occasion AND m.signs = b.signs
-                   JOIN scene c ON c.occasion = b.occasion AND NOT c.entire) m ON m.scene = h.scene AND m.example = h.example
+        JOIN class c ON c.comparison = j.comparison AND c.before = j.before AND c.marks = j.marks AND c.n = j.n_after
+        JOIN knowledge h ON h.comparison = c.comparison AND h.after = c.after
+        LEFT JOIN (SELECT c.comparison, m.person, b.example
+                   FROM block b JOIN member m ON m.moment = b.moment AND m.group_keys = b.group_keys
+                   JOIN comparison c ON c.moment = b.moment AND NOT c.entire) m ON m.comparison = h.comparison AND m.example = h.example
         WHERE candidates.name_people AND (j.breaks_now OR j.breaks_before)
-        GROUP BY j.scene, j.k_before, j.k_now, j.n_after
+        GROUP BY j.comparison, j.k_before, j.k_now, j.n_after
     )
-    SELECT j.scene, j.n, j.shared, j.twin, j.k_before, j.k_now, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
-    FROM (SELECT i.scene, i.marks & 3 = 3 AS shared, i.marks & 8 = 8 AS twin, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before,
+    SELECT j.comparison, j.n, j.shared, j.is_repeat, j.k_before, j.k_now, j.n_after, j.breaks_now, j.breaks_before, j.example, d.people
+    FROM (SELECT i.comparison, i.marks & 3 = 3 AS shared, i.marks & 8 = 8 AS is_repeat, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before,
               sum(i.n)::bigint AS n, min(i.example) AS example
-          FROM judged i GROUP BY i.scene, shared, twin, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before) j
-    LEFT JOIN named d ON d.scene = j.scene AND d.n_after = j.n_after AND d.k_before IS NOT DISTINCT FROM j.k_before
+          FROM judged i GROUP BY i.comparison, shared, is_repeat, i.k_before, i.k_now, i.n_after, i.breaks_now, i.breaks_before) j
+    LEFT JOIN named d ON d.comparison = j.comparison AND d.n_after = j.n_after AND d.k_before IS NOT DISTINCT FROM j.k_before
         AND d.k_now IS NOT DISTINCT FROM j.k_now AND (j.breaks_now OR j.breaks_before);
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.candidates(bigint, bigint, text, boolean) IS
-'For each scene and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
+'For each comparison and outcome: how many people it befalls, what is promised them, how many candidates for each are left with the run, whether that
 breaks a promise, one of them, and if asked for, all of them where it does.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.intrusions(run_id bigint, new_release bigint, content bytea) RETURNS TABLE (release_id bigint, person bigint)
@@ -324,7 +327,7 @@ BEGIN
                 SELECT FROM dbanon_internal.audiences(intrusions.run_id, intrusions.new_release) a
                 WHERE o.release_id = ANY (a.read) AND NOT EXISTS (
                     SELECT FROM known r WHERE r.release_id = ANY (a.read) AND r.content = intrusions.content))
-    ), speech AS MATERIALIZED (
+    ), statement AS MATERIALIZED (
         SELECT e.release_id, e.person, e.period
         FROM ONLY dbanon.exposure e
         WHERE e.release_id = intrusions.new_release OR e.release_id IN (SELECT p.release_id FROM pair p)
@@ -335,8 +338,8 @@ BEGIN
     )
     SELECT DISTINCT p.release_id, n.person
     FROM pair p
-    JOIN speech o ON o.release_id = p.release_id
-    JOIN speech n ON n.release_id = intrusions.new_release AND n.person = o.person
+    JOIN statement o ON o.release_id = p.release_id
+    JOIN statement n ON n.release_id = intrusions.new_release AND n.person = o.person
     WHERE EXISTS (SELECT FROM unnest(n.period) u (period) WHERE dbanon_internal.padded(u.period, p.reach) && o.period);
 END
 $$;
@@ -344,7 +347,7 @@ COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint) RETURNS TABLE (
-    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], holders bigint[])
+    relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -360,40 +363,40 @@ DECLARE
 BEGIN
     SELECT count(DISTINCT i.person) AS people, array_agg(DISTINCT i.release_id) AS met, array_agg(DISTINCT i.person) AS broken
         INTO intruded FROM dbanon_internal.intrusions(judge.run_id, judge.new_release, repeated) i;
-    WITH heard AS MATERIALIZED (
+    WITH compared_period AS MATERIALIZED (
         SELECT x.secret, s.*
-        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.scenes(judge.run_id, judge.new_release, x.secret) s
+        FROM (VALUES ('sender'), ('place')) x (secret) CROSS JOIN LATERAL dbanon_internal.comparisons(judge.run_id, judge.new_release, x.secret) s
     ), candidate AS MATERIALIZED (
-        SELECT x.secret, c.*, c.twin OR coalesce(c.k_before, c.k_now) IS NOT NULL AS counts
-        FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.scene)) > 1 FROM heard o) OR intruded.people > 0 AS several
-              FROM heard h GROUP BY h.secret) x
+        SELECT x.secret, c.*, c.is_repeat OR coalesce(c.k_before, c.k_now) IS NOT NULL AS counts
+        FROM (SELECT h.secret, (SELECT count(DISTINCT (o.secret, o.comparison)) > 1 FROM compared_period o) OR intruded.people > 0 AS several
+              FROM compared_period h GROUP BY h.secret) x
         CROSS JOIN LATERAL dbanon_internal.candidates(judge.run_id, judge.new_release, x.secret, x.several) c
     ), worst AS MATERIALIZED (
         SELECT c.*, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END AS k FROM candidate c WHERE c.breaks_now OR c.breaks_before
         ORDER BY c.after, c.breaks_now DESC, CASE WHEN c.breaks_now THEN c.k_now ELSE c.k_before END DESC LIMIT 1
-    ), scene AS MATERIALIZED (
+    ), reported AS MATERIALIZED (
         -- That of the worst; or, where nothing breaks, all.
-        SELECT h.* FROM heard h
-        WHERE NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = h.secret AND w.scene = h.scene)
+        SELECT h.* FROM compared_period h
+        WHERE NOT EXISTS (SELECT FROM worst) OR EXISTS (SELECT FROM worst w WHERE w.secret = h.secret AND w.comparison = h.comparison)
     )
     SELECT coalesce(bool_or(c.shared), false) AS shared,
-        bool_and(c.twin OR c.k_now IS NULL) FILTER (WHERE c.shared) AND bool_or(c.twin) AS same,
+        bool_and(c.is_repeat OR c.k_now IS NULL) FILTER (WHERE c.shared) AND bool_or(c.is_repeat) AS same,
         coalesce(sum(c.n) FILTER (WHERE c.breaks_now OR c.breaks_before), 0)::bigint AS below,
-        -- Without lists of people there is one scene, in which each of them is once.
+        -- Without lists of people there is one comparison, in which each of them is once.
         coalesce((SELECT count(DISTINCT u) FROM (SELECT unnest(b.people) FROM candidate b UNION ALL SELECT unnest(intruded.broken)) y (u)
                   WHERE EXISTS (SELECT FROM candidate b WHERE b.people IS NOT NULL) OR intruded.people > 0), 0) AS named,
         coalesce((SELECT w.after FROM worst w), min(c.after) FILTER (WHERE c.counts)) AS smallest,
         coalesce((SELECT w.k FROM worst w), max(greatest(c.k_before, c.k_now)) FILTER (WHERE c.counts)) AS k,
-        ARRAY(SELECT DISTINCT s.release_id FROM scene s WHERE s.release_id <> judge.new_release ORDER BY 1) AS met,
+        ARRAY(SELECT DISTINCT s.release_id FROM reported s WHERE s.release_id <> judge.new_release ORDER BY 1) AS met,
         -- Whose promise the worst breaks: the run's, or that of each release which hid the person with as great a k.
         ARRAY(SELECT judge.new_release FROM worst w WHERE w.breaks_now
               UNION
               SELECT s.release_id FROM worst w
-              JOIN scene s ON s.release_id <> judge.new_release AND coalesce(s.holder = s.release_id, true)
+              JOIN reported s ON s.release_id <> judge.new_release AND coalesce(s.snapshot = s.release_id, true)
               JOIN dbanon_internal.compared(judge.run_id, judge.new_release) l ON l.release_id = s.release_id AND l.secret = w.secret AND l.k >= w.k
               JOIN ONLY dbanon.grouping g ON g.release_id = s.release_id AND g.period = s.period AND w.example = ANY (g.people)
               WHERE NOT w.breaks_now
-              ORDER BY 1) AS holders
+              ORDER BY 1) AS promised_by
         INTO found FROM candidate c;
     RETURN QUERY SELECT
         CASE WHEN found.shared OR intruded.people > 0 THEN
@@ -403,7 +406,7 @@ BEGIN
         CASE WHEN intruded.people > 0 THEN 0 ELSE found.smallest END, found.k, found.below + intruded.people,
         CASE WHEN found.named > 0 THEN found.named ELSE found.below END,
         CASE WHEN intruded.people > 0 THEN intruded.met ELSE found.met END,
-        CASE WHEN intruded.people > 0 THEN NULL ELSE found.holders END;
+        CASE WHEN intruded.people > 0 THEN NULL ELSE found.promised_by END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.judge(bigint, bigint) IS
@@ -468,7 +471,7 @@ BEGIN
     RETURN QUERY
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
         CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
-        coalesce(dbanon_internal.release_titles(j.holders, dataset_id, format('run %s', measure.run_id)), '{}')
+        coalesce(dbanon_internal.release_titles(j.promised_by, dataset_id, format('run %s', measure.run_id)), '{}')
     FROM dbanon_internal.judge(measure.run_id, measure.release_id) j;
 END
 $$;
