@@ -55,10 +55,16 @@ _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED_CONTEXT, _REPOSITORY_CONTEXT = _PACKAGE / "_docker", _PACKAGE.parent / "docker"
 _BUILD_CONTEXT = _INSTALLED_CONTEXT if _INSTALLED_CONTEXT.is_dir() else _REPOSITORY_CONTEXT
 # A test server holds nothing worth keeping: half the time of a clone is waiting for the disk. And most of the time of
-# a small query that calls PostGIS would go to compiling it.
+# a small query that calls PostGIS would go to compiling it, and half the time of a session to loading PostGIS.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a directory with a random name is made in it
 _ROOM = 4 << 30
-_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "jit": "off"}
+_FORGETFUL = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "jit": "off",
+    "shared_preload_libraries": "postgis-3",
+}
 
 
 # --- the container ----------------------------------------------------------------------------------------------------

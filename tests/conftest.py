@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 
+import hypothesis
 import hypothesis.core
 import numpy as np
 import psycopg
@@ -22,6 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What a test says of its own cases stays; of the others --all tries as many as Hypothesis does by default.
+    hypothesis.settings.register_profile("some", max_examples=25)
+    if not config.getoption("--all"):
+        hypothesis.settings.load_profile("some")
     if config.getoption("--hypothesis-seed", None) is None:
         hypothesis.core.global_force_seed = SEED
 
@@ -42,6 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         stress = [item for item in items if item.get_closest_marker("stress")]
         config.hook.pytest_deselected(items=stress)
         items[:] = [item for item in items if item not in stress]
+
+
+@pytest.fixture
+def cases(pytestconfig: pytest.Config) -> Callable[[int], range]:
+    """``cases(60)`` numbers the random cases that a test tries: 60 with --all, else a quarter of them."""
+    share = 1 if pytestconfig.getoption("--all") else 4
+    return lambda count: range(-(-count // share))
 
 
 @pytest.fixture

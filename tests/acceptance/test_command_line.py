@@ -9,7 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.facts import names
+from tests.acceptance.commands import call
+from tests.facts import names, refused
 
 pytestmark = pytest.mark.db
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,14 +58,15 @@ def test_the_whole_way_from_files_to_rows_an_analyst_reads(
 
 
 def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_none(
-    dbanon: Run, city_files: tuple[Path, Path], login: Callable[[str], str]
+    database: str, city_files: tuple[Path, Path], login: Callable[[str], str]
 ) -> None:
     trajectories, requests = map(str, city_files)
-    assert dbanon("load", "trajectories", trajectories, "--dataset", "city", "--x", "lon", "--y", "lat").returncode == 0
-    assert dbanon("load", "requests", requests, "--dataset", "city", "--columns", "poi").returncode == 0
+    columns = ("--x", "lon", "--y", "lat")
+    assert call(database, "load", "trajectories", trajectories, "--dataset", "city", *columns).code == 0
+    assert call(database, "load", "requests", requests, "--dataset", "city", "--columns", "poi").code == 0
     words = ("-p", "k=5", "-p", "min_contents=3", "-p", "instants=10", "--publish", "city_c3", "--json")
-    ran = dbanon("run", "tp-aware", "--dataset", "city", *words)
-    assert ran.returncode == 0, ran.stderr
+    ran = call(database, "run", "tp-aware", "--dataset", "city", *words)
+    assert ran.code == 0, ran.stderr
     told = json.loads(ran.stdout)
     unsent = told["suppressed"]["requests"]
     assert unsent["bundle_below_min_contents"] > 0
@@ -81,10 +83,10 @@ def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_no
             "FROM published.city_c3) g WHERE gap <> '0'"
         ).fetchone()
         assert gaps == (0,)
-    card = dbanon("card", "city_c3")
-    assert card.returncode == 0
+    card = call(database, "card", "city_c3")
+    assert card.code == 0
     names(card.stdout, "bundle_below_min_contents")
-    assert dbanon("verify", str(told["run_id"])).returncode == 0
+    assert call(database, "verify", str(told["run_id"])).code == 0
 
 
 @pytest.mark.parametrize(
@@ -106,25 +108,30 @@ def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_no
     ],
 )
 def test_every_error_is_one_sentence_with_its_exit_code(
-    dbanon: Run, arguments: tuple[str, ...], code: int, facts: tuple[object, ...]
+    database: str, arguments: tuple[str, ...], code: int, facts: tuple[object, ...]
 ) -> None:
-    done = dbanon(*arguments)
-    assert done.returncode == code, done.stderr
-    names(done.stderr, *facts)
-    assert "Traceback" not in done.stderr
+    done = call(database, *arguments)
+    refused(done, code, *facts)
+    assert done.stdout == ""
+
+
+def test_an_error_leaves_a_process_with_its_exit_code_and_one_sentence(dbanon: Run) -> None:
+    done = dbanon("run", "tp-aware", "--dataset", "x", "-p", "k=1")
+    assert done.returncode == 2
     assert done.stdout == ""
     assert len([line for line in done.stderr.splitlines() if line.startswith("dbanon: ")]) == 1
+    names(done.stderr, "'k'", ">= 2", 1)
 
 
-def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(dbanon: Run, tmp_path: Path) -> None:
+def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(database: str, tmp_path: Path) -> None:
     few = tmp_path / "few.csv"
     few.write_text("subject,time,x,y\n" + "".join(f"s{i},{60 * t},8.2,53.1\n" for i in range(3) for t in range(3)))
-    assert dbanon("load", "trajectories", str(few), "--dataset", "few").returncode == 0
-    done = dbanon("run", "tp-aware", "--dataset", "few", "-p", "k=5")
-    assert done.returncode == 4, done.stderr
+    assert call(database, "load", "trajectories", str(few), "--dataset", "few").code == 0
+    done = call(database, "run", "tp-aware", "--dataset", "few", "-p", "k=5")
+    assert done.code == 4, done.stderr
     assert "3" in done.stderr
     assert "s1" not in done.stderr
-    status = json.loads(dbanon("runs", "--json").stdout)["runs"][0]
+    status = json.loads(call(database, "runs", "--json").stdout)["runs"][0]
     assert status["status"] == "failed"
     assert status["error"] in done.stderr
 

@@ -68,6 +68,7 @@ def as_analyst(session: Session) -> Iterator[Callable[..., str]]:
         yield lambda *command, text: session.run(*command, url, text=text)
 
 
+@pytest.mark.stress
 def test_the_readme_shows_what_its_commands_print_and_its_programs_run(session: Session, tmp_path: Path) -> None:
     assert session.typed
     for shown, output in session.typed:

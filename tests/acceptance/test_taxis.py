@@ -30,6 +30,7 @@ def taxis(database: str) -> Iterator[Database]:
         yield opened
 
 
+@pytest.mark.stress
 def test_a_day_of_taxis_is_verified_at_k_5_and_20_published_and_read_by_an_analyst(taxis: Database, login) -> None:
     five = taxis.run("tp-aware", dataset="taxi", params={"k": 5}, publish="taxi_k5")
     twenty = taxis.run("tp-aware", dataset="taxi", params={"k": 20})

@@ -1,6 +1,5 @@
 """A small verified run, made by hand with SQL, for the tests of what the database does with runs."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ import psycopg
 import pytest
 
 from dbanon.server import parse
-from dbanon.testing import cloned_database, database_url
+from dbanon.testing import cloned_database
 from tests.importing import settle
 
 if TYPE_CHECKING:
@@ -53,28 +52,35 @@ def verify() -> Callable[..., None]:
     return make
 
 
+@pytest.fixture(scope="session")
+def ten_template(dbanon_server: "Target", dbanon_template: str) -> Iterator[str]:
+    """Name of a database with the verified run, to be cloned: half the time of writing the run into a fresh one."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(RUN)
+            connection.execute(VERIFY, [True])
+        yield parse(url)["dbname"]
+
+
 @pytest.fixture
-def run(connection: psycopg.Connection) -> int:
-    """Key of a verified run of ten people in two bundles."""
-    connection.execute(RUN)
-    connection.execute(VERIFY, [True])
+def database(request: pytest.FixtureRequest, dbanon_server: "Target", dbanon_template: str) -> Iterator[str]:
+    """URL of a fresh migrated database, which holds the verified run where the test asks for `run`."""
+    template = request.getfixturevalue("ten_template") if "run" in request.fixturenames else dbanon_template
+    with cloned_database(dbanon_server, template) as url:
+        yield url
+
+
+@pytest.fixture
+def run(database: str) -> int:
+    """Key of a verified run of ten people in two bundles, in `database`."""
     return 1
 
 
 @pytest.fixture(scope="session")
-def verified(dbanon_server: "Target", dbanon_template: str) -> Iterator[str]:
+def verified(dbanon_server: "Target", ten_template: str) -> Iterator[str]:
     """URL of one database of the session that holds the verified run."""
-    name = f"dbanon_verified_{secrets.token_hex(4)}"
-    with psycopg.connect(dbanon_server.url, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {name} TEMPLATE {dbanon_template}")
-        try:
-            url = database_url(dbanon_server.url, dbname=name)
-            with psycopg.connect(url) as connection:
-                connection.execute(RUN)
-                connection.execute(VERIFY, [True])
-            yield url
-        finally:
-            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with cloned_database(dbanon_server, ten_template) as url:
+        yield url
 
 
 @pytest.fixture
@@ -86,10 +92,10 @@ def scratch(verified: str) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def own(dbanon_server: "Target", verified: str) -> Iterator[psycopg.Connection]:
+def own(dbanon_server: "Target", ten_template: str) -> Iterator[psycopg.Connection]:
     """Connection to a copy of the verified run: publishing refuses what the same transaction has changed."""
     with (
-        cloned_database(dbanon_server, parse(verified)["dbname"]) as url,
+        cloned_database(dbanon_server, ten_template) as url,
         psycopg.connect(url, autocommit=True) as opened,
     ):
         yield opened

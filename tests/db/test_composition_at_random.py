@@ -7,7 +7,7 @@ from tests.db.histories import history
 from tests.db.oracle import Rule, Verdict
 from tests.db.writing_histories import COLUMNS, written_and_measured
 
-HISTORIES, SHARE, AT_ONCE = 2000, 200, 20
+HISTORIES, SHARE, AT_ONCE = 2000, 100, 20
 TABLES = (*COLUMNS, "release", "grouping", "exposure", "audit")
 
 

@@ -225,7 +225,7 @@ def test_the_same_people_on_another_evening_are_no_copy(connection, write):
     assert _load(connection, write(later.rows()), "second") == []
 
 
-@pytest.mark.parametrize("grid_m", [1, 50, 200, 500, 1000])
+@pytest.mark.parametrize("grid_m", [50, 1000, *(pytest.param(m, marks=pytest.mark.stress) for m in (1, 200, 500))])
 @pytest.mark.parametrize("instants", [1, 50])
 def test_other_people_on_a_coarse_grid_at_the_same_times_are_no_copy(connection, write, grid_m, instants):
     for seed, dataset in ((1, "first"), (2, "second")):
@@ -309,6 +309,7 @@ def test_codes_follow_a_dataset_into_another_population(connection, write):
     assert first < _codes(connection, "second")
 
 
+@pytest.mark.stress
 def test_of_very_many_codes_a_sample_is_compared(connection, write):
     for dataset in ("first", "second", "third"):
         _load(connection, write(crowd(1, people=2, instants=3).rows()), dataset, population=dataset)

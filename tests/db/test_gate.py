@@ -11,7 +11,8 @@ import pytest
 from psycopg import errors, sql
 
 from dbanon import reading, schema
-from dbanon.testing import database_url
+from dbanon.server import Target, parse
+from dbanon.testing import cloned_database, database_url
 from tests.clients import client
 from tests.facts import refusal
 
@@ -58,11 +59,26 @@ def releases(connection: psycopg.Connection) -> list[tuple[object, ...]]:
     return connection.execute("SELECT name, (overlap ->> 'below')::int FROM dbanon.release ORDER BY 1").fetchall()
 
 
+@pytest.fixture(scope="module")
+def crossed(dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    """Name of a database with a release and a verified run that crosses it, to be cloned."""
+    with cloned_database(dbanon_server, ten_template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(CROSSING)
+            connection.execute("SELECT dbanon.publish(1, 'first')")
+        yield parse(url)["dbname"]
+
+
 @pytest.fixture
-def crossing(connection: psycopg.Connection, run: int) -> psycopg.Connection:
-    """The owner's connection to a database with a release and a verified run that crosses it."""
-    connection.execute(CROSSING)
-    connection.execute("SELECT dbanon.publish(1, 'first')")
+def database(request: pytest.FixtureRequest, dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    template = request.getfixturevalue("crossed") if "crossing" in request.fixturenames else ten_template
+    with cloned_database(dbanon_server, template) as url:
+        yield url
+
+
+@pytest.fixture
+def crossing(connection: psycopg.Connection) -> psycopg.Connection:
+    """The owner's connection to such a database."""
     return connection
 
 

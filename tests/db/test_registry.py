@@ -187,7 +187,6 @@ def test_sql_and_python_say_the_same_of_methods(reader: psycopg.Connection, name
 @pytest.mark.parametrize(
     ("family", "algorithm"), [pytest.param(f, a.name, id=a.name) for f in METHODS.values() for a in f.algorithms]
 )
-@settings(max_examples=100)
 @given(data=st.data())
 def test_sql_and_python_say_the_same_of_values(
     reader: psycopg.Connection, family: Any, algorithm: str, data: st.DataObject

@@ -99,30 +99,30 @@ def test_fewer_than_k_subjects_are_in_no_group(count):
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
-def test_the_kernels_do_what_the_plain_statement_does(k):
+def test_the_kernels_do_what_the_plain_statement_does(cases, k):
     rng = random.Random(SEED + k)
-    for _ in range(40):
+    for _ in cases(40):
         tracks = [walk(rng, 30) for _ in range(rng.randint(k, 12))]
         rank = rng.sample(range(len(tracks)), len(tracks))
         agrees(tracks, k, rank)
 
 
-def test_they_do_so_where_many_costs_are_equal():
+def test_they_do_so_where_many_costs_are_equal(cases):
     rng = random.Random(SEED)
-    for _ in range(80):
+    for _ in cases(80):
         tracks = [walk(rng, 6, slots=4, side=2, step=1) for _ in range(rng.randint(2, 9))]
         agrees(tracks, rng.randint(2, 4), rng.sample(range(len(tracks)), len(tracks)))
 
 
 @pytest.mark.parametrize(("remembered", "block", "threads"), [(1, 1, 1), (1, 20, 2), (2, 7, 3), (3, 1 << 23, 5)])
 def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_threads(
-    monkeypatch, remembered, block, threads
+    cases, monkeypatch, remembered, block, threads
 ):
     monkeypatch.setattr(_glove, "REMEMBERED", remembered)
     monkeypatch.setattr(_glove, "BLOCK", block)
     monkeypatch.setattr(cores, "count", lambda: threads)
     rng = random.Random(SEED)
-    for _ in range(15):
+    for _ in cases(15):
         tracks = [walk(rng, 12) for _ in range(rng.randint(8, 16))]
         agrees(tracks, rng.randint(2, 5), rng.sample(range(len(tracks)), len(tracks)))
 

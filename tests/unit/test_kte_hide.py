@@ -157,9 +157,9 @@ def adversary(kept, rows, records, starts, length, k):
 @pytest.mark.parametrize(("reuse", "consistency", "improve"), OPTIONS)
 @pytest.mark.parametrize("leaks", [1, 2])
 @pytest.mark.parametrize("k", [2, 3])
-def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(k, leaks, reuse, consistency, improve):
+def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(cases, k, leaks, reuse, consistency, improve):
     rng, published = random.Random(SEED + k * 10 + leaks), 0
-    for _ in range(25):
+    for _ in cases(25):
         samples = instance(rng)
         hidden = run(samples, k, leaks, reuse, consistency, improve, rng.choice([None, 2, 3]))
         check(samples, hidden, k, leaks, reuse, consistency)
@@ -172,9 +172,9 @@ def cost(hidden):
     return int(((hidden.merged.last - hidden.merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)).sum())
 
 
-def test_improving_leaves_out_no_more_and_costs_no_more_a_sample():
+def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases):
     rng = random.Random(SEED)
-    for _ in range(40):
+    for _ in cases(40):
         samples = instance(rng)
         plain, better = (run(samples, 2, improve=improve) for improve in (False, True))
         numbers = [int((h.run_end - h.run_begin)[h.kept].sum()) for h in (plain, better)]

@@ -9,12 +9,12 @@ import pytest
 from psycopg import sql
 
 from dbanon.testing import database_url
-from tests.db.conftest import run, verify
+from tests.db.conftest import database, run, ten_template, verify
 
 if TYPE_CHECKING:
     from dbanon.server import Target
 
-__all__ = ["empty", "run", "user", "verify"]
+__all__ = ["database", "empty", "run", "ten_template", "user", "verify"]
 
 
 def drop_all(server: psycopg.Connection) -> None:
