@@ -7,7 +7,6 @@ Zang, Bolot: Anonymization of location data does not work, MobiCom 2011; de Mont
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Int
@@ -46,25 +45,6 @@ def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int,
     first = np.unique(group, return_index=True)[1][int((group < 0).any()) :]  # the first subject of each group
     merged = _rows(offset, (slot, x, y), first, slots=_slots(samples, level_s), cells=_cells(samples, level_m))
     return group, merged, float((group >= 0).mean()) if len(group) else 0.0
-
-
-def tuples_alike(samples: Samples, tuples: Int, level_s: int, level_m: float) -> NDArray[np.bool_]:
-    """Which tuples of subjects static generalisation merges: all their generalised trajectories are identical.
-
-    Parameters
-    ----------
-    samples : Samples
-    tuples : int64[n, k]
-        Positions in `samples`.
-    level_s, level_m : int, float
-        As in `static`.
-
-    Returns
-    -------
-    bool[n]
-    """
-    alike = _alike(*_generalised(samples, level_s, level_m))[tuples]
-    return np.asarray((alike == alike[:, :1]).all(1))
 
 
 def _generalised(samples: Samples, level_s: int, level_m: float) -> tuple[Int, Int, Int, Int]:

@@ -1,4 +1,4 @@
-"""W4M with linear spatio-temporal distance: k trajectories moved into one cylinder, with samples that nobody made.
+"""W4M with linear spatio-temporal distance: k trajectories moved into one cylinder, with made-up samples.
 
 Abul, Bonchi, Nanni: Anonymization of moving objects databases by clustering and perturbation, Information Systems 35,
 2010. For comparison: what it publishes is not true of its subjects, so the attack refuses it.
@@ -12,7 +12,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
@@ -33,18 +32,14 @@ class Edited:
     ----------
     rows : Merged
         One record a subject: one slot and one cell a row; none where it is in no cluster.
-    created : bool[c]
-        Which rows are fictitious: the subject has no sample that was moved there.
-    shift_s, shift_m : float64[c]
-        How far a row's sample was moved in time, and along x and along y together; 0 for created ones.
+    source : int64[c]
+        Which of the subject's samples was moved to a row; -1 where there is none, and the row is made up.
     deleted : int64[s]
         Samples of each subject that were matched with nothing.
     """
 
     rows: Merged
-    created: NDArray[np.bool_]
-    shift_s: Float
-    shift_m: Float
+    source: Int
     deleted: Int
 
     def __post_init__(self) -> None:
@@ -53,7 +48,7 @@ class Edited:
     @property
     def counts(self) -> dict[str, int]:
         """Samples created and deleted."""
-        return {"created": int(self.created.sum()), "deleted": int(self.deleted.sum())}
+        return {"created": int((self.source < 0).sum()), "deleted": int(self.deleted.sum())}
 
 
 def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Generator) -> tuple[Int, Edited]:
@@ -116,25 +111,19 @@ def edit(samples: Samples, clusters: list[Int], delta_m: float) -> Edited:
     parts: list[tuple[Any, ...]] = [()] * len(samples.subject)
     for cluster in clusters:
         slot = tracks.of_subject(int(cluster[0]))[0]
-        t, x, y, made, deleted = _match(tracks.offset, tracks.slot, tracks.x, tracks.y, cluster, slot)
-        x_in, y_in = _moved(x, y, delta_m / samples.grid_m / 2)
+        source, x, y, deleted = _match(tracks.offset, tracks.slot, tracks.x, tracks.y, cluster, slot)
+        cells = [np.floor(values).astype(np.int64) for values in _moved(x, y, delta_m / samples.grid_m / 2)]
+        source = np.where(source < 0, -1, tracks.at[source])
         for row, subject in enumerate(cluster):
-            moved_s = np.where(made[row], 0.0, np.abs(t[row] - slot) * samples.grid_s)
-            moved = np.abs(x_in[row] - x[row]) + np.abs(y_in[row] - y[row])
-            cell_x, cell_y = (np.floor(v[row]).astype(np.int64) for v in (x_in, y_in))
-            moved_m = np.where(made[row], 0.0, moved * samples.grid_m)
-            parts[subject] = slot, cell_x, cell_y, made[row], moved_s, moved_m, deleted[row] + tracks.doubled[subject]
+            parts[subject] = slot, cells[0][row], cells[1][row], source[row], deleted[row] + tracks.doubled[subject]
     there = [part for part in parts if part]
-    slot, x, y, created, shift_s, shift_m = (
-        np.concatenate([np.zeros(0, kind), *(part[i] for part in there)])
-        for i, kind in enumerate((np.int64, np.int64, np.int64, bool, float, float))
-    )
+    slot, x, y, source = (np.concatenate([np.zeros(0, np.int64), *(part[i] for part in there)]) for i in range(4))
     offset = np.cumsum([0, *(len(part[0]) if part else 0 for part in parts)])
     return Edited(
         rows=Merged(offset=offset, first=slot, last=slot, box=np.column_stack([x, y, x, y])),
-        created=created, shift_s=shift_s, shift_m=shift_m,
-        deleted=np.array([part[6] if part else 0 for part in parts], np.int64),
-    )  # fmt: skip
+        source=source,
+        deleted=np.array([part[4] if part else 0 for part in parts], np.int64),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +131,7 @@ class _Tracks:
     """One position a slot: centres of cells, in cells."""
 
     offset: Int
+    at: Int  # which of the samples
     slot: Int
     x: Float
     y: Float
@@ -161,7 +151,8 @@ class _Tracks:
         slots = np.diff(slot)[same].sum()
         way = np.hypot(np.diff(x)[same], np.diff(y)[same]).sum()
         doubled = np.diff(samples.offset) - np.diff(offset)
-        return cls(offset=offset, slot=slot, x=x, y=y, doubled=doubled, pace=float(way / slots) if slots else 0.0)
+        pace = float(way / slots) if slots else 0.0
+        return cls(offset=offset, at=np.flatnonzero(new), slot=slot, x=x, y=y, doubled=doubled, pace=pace)
 
     def of_subject(self, one: int) -> tuple[Int, Float, Float]:
         """Slots and positions of a subject."""
@@ -277,28 +268,26 @@ def _distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, othe
 
 @_kernel
 def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> Any:
-    """Give every member a sample in each of the pivot's slots: t, x, y and whether it was created, [n, slots].
+    """Give every member a sample in each of the pivot's slots: which (-1: made up), x and y, [n, slots].
 
     Also how many samples of each member went nowhere.
     """
     n, c = len(cluster), len(pivot)
-    t, to_x, to_y = np.empty((n, c), np.int64), np.empty((n, c)), np.empty((n, c))
-    made, deleted = np.ones((n, c), np.bool_), np.zeros(n, np.int64)
+    source, to_x, to_y = np.full((n, c), -1, np.int64), np.empty((n, c)), np.empty((n, c))
+    deleted = np.zeros(n, np.int64)
     for row in range(n):
         begin, end, p = offset[cluster[row]], offset[cluster[row] + 1], 0
         for i in range(begin, end):
             while p + 1 < c and abs(pivot[p + 1] - slot[i]) < abs(pivot[p] - slot[i]):
                 p += 1
-            if made[row, p] or abs(slot[i] - pivot[p]) < abs(t[row, p] - pivot[p]):
-                deleted[row] += not made[row, p]
-                t[row, p], to_x[row, p], to_y[row, p], made[row, p] = slot[i], x[i], y[i], False
-            else:
-                deleted[row] += 1
+            there = source[row, p]
+            deleted[row] += there >= 0
+            if there < 0 or abs(slot[i] - pivot[p]) < abs(slot[there] - pivot[p]):
+                source[row, p], to_x[row, p], to_y[row, p] = i, x[i], y[i]
         at = begin
         for p in range(c):
             while at < end and slot[at] < pivot[p]:
                 at += 1
-            if made[row, p]:
+            if source[row, p] < 0:
                 to_x[row, p], to_y[row, p], _ = _line(slot, x, y, begin, end, at, pivot[p])
-                t[row, p] = pivot[p]
-    return t, to_x, to_y, made, deleted
+    return source, to_x, to_y, deleted
