@@ -78,7 +78,8 @@ def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Gene
     samples of both; distances are not kept.
 
     Departures: the first radius is a low one among the distances to (k-1)th neighbours, where the paper has a share
-    of the extent, which one wild fix makes useless. A second sample in a slot is deleted.
+    of the extent, which one wild fix makes useless. A second sample in a slot is deleted. Matching takes time and
+    memory in proportion to the lesser number of samples times the difference of both.
     """
     order = np.argsort(rank[samples.subject], kind="stable")
     tracks = _Tracks.of(samples)
@@ -103,8 +104,8 @@ def edit(samples: Samples, clusters: list[Int], delta_m: float) -> Edited:
     Returns
     -------
     Edited
-        A sample goes to the pivot's slot nearest in time (the earlier of equals); of those that go to one slot, the
-        nearest stays (the earliest of equals) and the others are deleted; where none goes, one is created on the
+        Samples are matched with the pivot's slots in order, as many as can be, with the least shifts in time in all
+        (the earliest of equals). Samples that are left are deleted; in a slot that is left one is created on the
         straight line between the subject's neighbouring samples. The disc's centre is the mean of its positions.
     """
     tracks = _Tracks.of(samples)
@@ -276,18 +277,39 @@ def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> 
     source, to_x, to_y = np.full((n, c), -1, np.int64), np.empty((n, c)), np.empty((n, c))
     deleted = np.zeros(n, np.int64)
     for row in range(n):
-        begin, end, p = offset[cluster[row]], offset[cluster[row] + 1], 0
-        for i in range(begin, end):
-            while p + 1 < c and abs(pivot[p + 1] - slot[i]) < abs(pivot[p] - slot[i]):
-                p += 1
-            there = source[row, p]
-            deleted[row] += there >= 0
-            if there < 0 or abs(slot[i] - pivot[p]) < abs(slot[there] - pivot[p]):
-                source[row, p], to_x[row, p], to_y[row, p] = i, x[i], y[i]
+        begin, end = offset[cluster[row]], offset[cluster[row] + 1]
+        if end - begin <= c:
+            for i, p in enumerate(_aligned(slot[begin:end], pivot)):
+                source[row, p] = begin + i
+        else:
+            source[row] = begin + _aligned(pivot, slot[begin:end])
+            deleted[row] = end - begin - c
         at = begin
         for p in range(c):
             while at < end and slot[at] < pivot[p]:
                 at += 1
-            if source[row, p] < 0:
+            if source[row, p] >= 0:
+                to_x[row, p], to_y[row, p] = x[source[row, p]], y[source[row, p]]
+            else:
                 to_x[row, p], to_y[row, p], _ = _line(slot, x, y, begin, end, at, pivot[p])
     return source, to_x, to_y, deleted
+
+
+@_kernel
+def _aligned(short: Any, long: Any) -> Any:
+    """Find which of the longer each of the shorter is matched with, in order, at the least sum of differences."""
+    spare = len(long) - len(short)
+    # Kept true: `least[e]` is what those so far cost, where they leave out at most e of the longer; `last` says
+    # whether that is because the last of them leaves out e.
+    least, last = np.zeros(spare + 1, np.int64), np.empty((len(short), spare + 1), np.bool_)
+    for i in range(len(short)):
+        for e in range(spare + 1):
+            cost = least[e] + abs(short[i] - long[i + e])
+            last[i, e] = e == 0 or cost < least[e - 1]
+            least[e] = cost if last[i, e] else least[e - 1]
+    chosen, e = np.empty(len(short), np.int64), spare
+    for i in range(len(short) - 1, -1, -1):
+        while not last[i, e]:
+            e -= 1
+        chosen[i] = i + e
+    return chosen
