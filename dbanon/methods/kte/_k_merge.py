@@ -71,23 +71,28 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.
     most = np.minimum.reduceat(lengths, offset[:-1]) if tasks else lengths[:0]
     number = np.zeros(tasks, np.int64)
-    parts: dict[int, Int] = {0: np.empty((0, 6), np.int64)}
+    parts: dict[int, Any] = {}
 
     def task(low: int, high: int) -> None:
-        room = np.concatenate([[0], np.cumsum(most[low:high])])
-        rows = np.empty((int(room[-1]), 6), np.int64)
+        # Slots and cells are below 2^30. Memory that is not written to costs nothing, so there may be room for more.
+        rows = np.empty((int(most[low:high].sum()), 6), np.int32)
         room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        inside = number[low:high]
-        _merge(
-            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, room, *room_here, rows, inside
-        )  # fmt: skip
-        # Each task wrote its rows at the end of its room.
-        parts[low] = rows[np.repeat(room[1:] - np.cumsum(inside), inside) + np.arange(inside.sum())]
+        written = _merge(
+            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room_here, rows, number[low:high]
+        )
+        parts[low] = rows[:written]
 
-    cores.share(_work(offset, lengths), task, _LEAST)
-    rows = np.concatenate([parts[low] for low in sorted(parts)])
-    first, last, box = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2:].copy()
-    return Merged(offset=np.concatenate([[0], np.cumsum(number)]), first=first, last=last, box=box)
+    work = _work(offset, lengths)
+    cores.share(work, task, _LEAST)
+    whole = np.concatenate([[0], np.cumsum(number)])
+    first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
+
+    def put(low: int, high: int) -> None:
+        here, part = slice(whole[low], whole[high]), parts.pop(low)
+        first[here], last[here], box[here] = part[:, 0], part[:, 1], part[:, 2:]
+
+    cores.share(work, put, _LEAST)  # in the same ranges again
+    return Merged(offset=whole, first=first, last=last, box=box)
 
 
 def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
@@ -158,15 +163,22 @@ def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
 
 @_kernel
 def _merge(
-    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, room: Any, rows: Any, reach: Any, blocks: Any,
-    inputs: Any, merged: Any, number: Any,
-) -> None:  # fmt: skip
+    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, rows: Any, reach: Any, blocks: Any, inputs: Any,
+    merged: Any, number: Any,
+) -> Any:  # fmt: skip
+    """Write the rows of tasks one after the other, and how many of each; the number of all."""
+    written = 0
     for task in range(len(number)):
         n = _rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
-        at, j = room[task + 1], n - 1
+        j = n - 1
+        while j >= 0:
+            written += 1
+            number[task] += 1
+            j = rows[j, _START] - 1
+        at, j = written, n - 1
         while j >= 0:
             i = rows[j, _START]
             x0, y0, x1, y1 = _bound(rows, i, j)
@@ -174,7 +186,7 @@ def _merge(
             row = merged[at]
             row[0], row[1], row[2], row[3], row[4], row[5] = rows[i, _T], rows[j, _T], x0, y0, x1, y1
             j = i - 1
-        number[task] = room[task + 1] - at
+    return written
 
 
 @_kernel
