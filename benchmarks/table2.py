@@ -53,8 +53,8 @@ def base_stations() -> tuple[np.ndarray, np.ndarray]:
     return degrees, np.column_stack(metres)
 
 
-def cab_days() -> tuple[Trajectories, np.ndarray, np.ndarray]:
-    """The week, a trajectory a cab-day, with times of the first day; the cab and the day of each."""
+def cab_days() -> tuple[Trajectories, np.ndarray]:
+    """The week, a trajectory a cab-day, with times of the first day; the cab of each."""
     table = pyarrow.parquet.read_table(TAXIS)
     cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
     degrees, stations = base_stations()
@@ -77,17 +77,16 @@ def cab_days() -> tuple[Trajectories, np.ndarray, np.ndarray]:
         trajectory_id=np.arange(n), subject=np.arange(n), offset=np.append(start, len(t)),
         t=(t - day * DAY_S).astype(float), x=x.copy(), y=y.copy(), srid=SRID, grid_m=GRID_M, grid_s=GRID_S,
     )  # fmt: skip
-    return data, cab[start], day[start]
+    return data, cab[start]
 
 
 def phone_records() -> Trajectories:
-    """A day of people who call and write now and then, made some at a time: all that they do is much more."""
+    """A day of people who call and write now and then. Some are made at a time: all their ways take much memory."""
     plan = Plan(
         objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start_s=MIDNIGHT, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
-    network = plan.network()
-    scenario = Scenario.of(plan, network)
+    scenario = Scenario.of(plan, plan.network())
     made = [scenario.made(np.arange(low, low + AT_ONCE))[0] for low in range(0, PEOPLE, AT_ONCE)]
     number, xym = np.concatenate([part.number for part in made]), np.concatenate([part.xym for part in made])
     size = np.concatenate([np.diff(part.offset) for part in made])
@@ -183,7 +182,7 @@ def by_glove(whole: Samples, drawn: np.ndarray) -> list[float]:
 
 METHODS = {"k-merge": by_k_merge, "static": by_static, "w4m": by_w4m, "glove": by_glove}
 HEADER = (
-    f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {DELTA_M:.0f} m':^32}{'GLOVE':^16}{'CPU seconds':^32}\n"
+    f"{'':3}{'k-merge':^16}{'static, merged %':^24}{f'W4M, delta {DELTA_M:.0f} m':^32}{'GLOVE':^16}{'CPU s':^32}\n"
     f"{'k':>3}{'min':>8}{'km':>8}{'2h-4km':>8}{'4h-10km':>8}{'8h-20km':>8}{'del %':>8}{'new %':>8}{'min':>8}{'km':>8}"
     f"{'min':>8}{'km':>8}" + "".join(f"{name:>8}" for name in METHODS)
 )
@@ -214,7 +213,7 @@ def main() -> None:
     for method in METHODS.values():  # compiled before it is timed
         method(take(phones, few), np.array([few]))
     if TAXIS.is_file():
-        data, cab, _ = cab_days()
+        data, cab = cab_days()
         whole = samples(data, GRID_S, GRID_M)
         table("the week's cab-days", whole, cab)
         sparse, some = thinned(whole, np.random.default_rng(SEED))
