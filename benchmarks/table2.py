@@ -141,10 +141,10 @@ def by_static(whole: Samples, drawn: np.ndarray) -> list[float]:
     return [100 * alike(whole, drawn, *level) for level in _static.LEVELS.values()]
 
 
-def alike(whole: Samples, drawn: np.ndarray, level_s: float, level_m: float) -> float:
+def alike(whole: Samples, drawn: np.ndarray, level_s: int, level_m: float) -> float:
     """Share of samples in whose coarse slot and cell all of the tuple have one."""
-    sizes = np.array([round(level_s / whole.grid_s), *[round(level_m / whole.grid_m)] * 2])
-    coarse = np.column_stack([whole.slot, whole.x, whole.y]) // sizes
+    slots, cells = _static.sizes(whole, level_s, level_m)
+    coarse = np.column_stack([whole.slot // slots, whole.x // cells, whole.y // cells])
     merged = there = 0
     for who in drawn:
         parts = [coarse[whole.offset[one] : whole.offset[one + 1]] for one in who]
