@@ -63,7 +63,8 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     Notes
     -----
     O(k m) time for k inputs of m samples where inputs alternate; for runs of L rows of one input, O(L) more a row at
-    worst, divided by the length of a block. 100 bytes a sample of the largest task and thread.
+    worst, divided by the length of a block. Memory beside the result: half of it, and 100 bytes a sample of the largest
+    task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     lengths = end - begin
@@ -74,11 +75,11 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     parts: dict[int, Any] = {}
 
     def task(low: int, high: int) -> None:
-        # Slots and cells are below 2^30. Memory that is not written to costs nothing, so there may be room for more.
+        # Half of int64, since slots and cells are below 2^30. Rows that are not written take no memory.
         rows = np.empty((int(most[low:high].sum()), 6), np.int32)
-        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         written = _merge(
-            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room_here, rows, number[low:high]
+            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
         )
         parts[low] = rows[:written]
 
@@ -102,8 +103,8 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
     cost = np.empty(len(offset) - 1, np.int64)
 
     def task(low: int, high: int) -> None:
-        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room_here, cost)
+        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
     cores.share(_work(offset, lengths), task, _LEAST)
     return cost
