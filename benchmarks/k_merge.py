@@ -6,6 +6,7 @@ one slot. Every group is checked to have k subjects, and every sample to lie in 
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,33 +40,39 @@ def ends(data: Samples, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, ...]:
     return data.offset[a], data.offset[a + 1], data.offset[b], data.offset[b + 1]
 
 
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of CPU of all threads, that a call takes once it is compiled."""
+    began, used = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - began, time.process_time() - used
+
+
 def merges_a_second() -> None:
-    print(f"{PAIRS:,} merges of two random walks, costs alone and whole; the printed algorithm on 3 of them")
-    print(f"{'samples':>9} {'cost/s':>9} {'merge/s':>9} {'plain/s':>9} {'ratio':>7}   same")
+    print(f"{PAIRS:,} merges of two random walks: costs alone, and whole, with rows; a second, and a second of CPU")
+    print("(two free cores give twice that). Beside them the printed algorithm on 3 of them, a second of CPU")
+    heads = ("samples", "cost/s", "CPU", "merge/s", "CPU", "printed", "ratio")
+    print("".join(f"{head:>9}" for head in heads) + "   same")
     rng = np.random.default_rng(SEED)
     for each in (75, 150, 300):
         data = walks(400, each, rng)
         a = rng.integers(0, 400, PAIRS)
         b = (a + rng.integers(1, 400, PAIRS)) % 400
-        _k_merge.pair_costs(data, *ends(data, a[:9], b[:9]))
-        began = time.perf_counter()
-        costs = _k_merge.pair_costs(data, *ends(data, a, b))
-        cost_s = time.perf_counter() - began
         who, offset = np.column_stack([a, b]).ravel(), np.arange(0, 2 * PAIRS + 1, 2)
-        _k_merge.merge(data, offset[:2], data.offset[who[:2]], data.offset[who[:2] + 1])
-        began = time.perf_counter()
-        _k_merge.merge(data, offset, data.offset[who], data.offset[who + 1])
-        merge_s = time.perf_counter() - began
+        begin, end = data.offset[who], data.offset[who + 1]
+        _k_merge.merge(data, offset[:2], begin[:2], end[:2])
+        costs = _k_merge.pair_costs(data, *ends(data, a[:3], b[:3]))
+        fast = [
+            *timed(lambda data=data, a=a, b=b: _k_merge.pair_costs(data, *ends(data, a, b))),
+            *timed(lambda data=data, o=offset, begin=begin, end=end: _k_merge.merge(data, o, begin, end)),
+        ]
         rows = [list(zip(*(part.tolist() for part in columns(data, i)), strict=True)) for i in range(400)]
-        began = time.perf_counter()
+        used = time.process_time()
         plain = [oracle.k_merge_printed([rows[a[i]], rows[b[i]]])[0] for i in range(3)]
-        plain_s = (time.perf_counter() - began) / 3
-        same = plain == costs[:3].tolist()
-        print(
-            f"{f'{each}+{each}':>9} {PAIRS / cost_s:>9,.0f} {PAIRS / merge_s:>9,.0f} {1 / plain_s:>9.2f} "
-            f"{plain_s * PAIRS / cost_s:>7,.0f}   {same}",
-            flush=True,
-        )
+        plain_s = (time.process_time() - used) / 3
+        figures = "".join(f"{PAIRS / seconds:>9,.0f}" for seconds in fast)
+        ratio = plain_s * PAIRS / fast[1]
+        same = plain == costs.tolist()
+        print(f"{f'{each}+{each}':>9}{figures}{1 / plain_s:>9.2f}{ratio:>9,.0f}   {same}", flush=True)
 
 
 def columns(data: Samples, i: int) -> tuple[np.ndarray, ...]:

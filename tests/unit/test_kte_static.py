@@ -86,12 +86,6 @@ def holds(rows, track):
     assert set().union(*found) == set(track)
 
 
-def test_a_tuple_is_merged_where_all_of_it_are_alike():
-    tracks = [[(0, 0, 0)], [(7, 3, 3)], [(119, 39, 39)], [(0, 40, 0)]]
-    alike = _static.tuples_alike(samples_of(tracks), np.array([[0, 1, 2], [0, 1, 3], [3, 2, 1]]), *LEVEL)
-    assert alike.tolist() == [True, False, False]
-
-
 def test_coarser_levels_that_are_multiples_merge_whatever_finer_ones_do():
     rng = random.Random(SEED)
     tracks = [walk(rng, 3, slots=240, side=70, step=3) for _ in range(60)]

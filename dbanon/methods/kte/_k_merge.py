@@ -63,7 +63,8 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     Notes
     -----
     O(k m) time for k inputs of m samples where inputs alternate; for runs of L rows of one input, O(L) more a row at
-    worst, divided by the length of a block. 100 bytes a sample of the largest task and thread.
+    worst, divided by the length of a block. Memory beside the result: half of it, and 100 bytes a sample of the largest
+    task and thread.
     """
     offset, begin, end = (np.ascontiguousarray(values, np.int64) for values in (offset, begin, end))
     lengths = end - begin
@@ -71,23 +72,28 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     # A stretch holds a sample of every input: no task gives more rows than its shortest input has samples.
     most = np.minimum.reduceat(lengths, offset[:-1]) if tasks else lengths[:0]
     number = np.zeros(tasks, np.int64)
-    parts: dict[int, Int] = {0: np.empty((0, 6), np.int64)}
+    parts: dict[int, Any] = {}
 
     def task(low: int, high: int) -> None:
-        room = np.concatenate([[0], np.cumsum(most[low:high])])
-        rows = np.empty((int(room[-1]), 6), np.int64)
-        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        inside = number[low:high]
-        _merge(
-            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, room, *room_here, rows, inside
-        )  # fmt: skip
-        # Each task wrote its rows at the end of its room.
-        parts[low] = rows[np.repeat(room[1:] - np.cumsum(inside), inside) + np.arange(inside.sum())]
+        # Half of int64, since slots and cells are below 2^30. Rows that are not written take no memory.
+        rows = np.empty((int(most[low:high].sum()), 6), np.int32)
+        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        written = _merge(
+            samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
+        )
+        parts[low] = rows[:written]
 
-    cores.share(_work(offset, lengths), task, _LEAST)
-    rows = np.concatenate([parts[low] for low in sorted(parts)])
-    first, last, box = rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2:].copy()
-    return Merged(offset=np.concatenate([[0], np.cumsum(number)]), first=first, last=last, box=box)
+    work = _work(offset, lengths)
+    cores.share(work, task, _LEAST)
+    whole = np.concatenate([[0], np.cumsum(number)])
+    first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
+
+    def put(low: int, high: int) -> None:
+        here, part = slice(whole[low], whole[high]), parts.pop(low)
+        first[here], last[here], box[here] = part[:, 0], part[:, 1], part[:, 2:]
+
+    cores.share(work, put, _LEAST)  # in the same ranges again
+    return Merged(offset=whole, first=first, last=last, box=box)
 
 
 def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
@@ -97,8 +103,8 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
     cost = np.empty(len(offset) - 1, np.int64)
 
     def task(low: int, high: int) -> None:
-        room_here = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
-        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room_here, cost)
+        room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
+        _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
     cores.share(_work(offset, lengths), task, _LEAST)
     return cost
@@ -158,15 +164,22 @@ def scratch(rows: int, inputs: int) -> tuple[Int, Int, Int, Int]:
 
 @_kernel
 def _merge(
-    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, room: Any, rows: Any, reach: Any, blocks: Any,
-    inputs: Any, merged: Any, number: Any,
-) -> None:  # fmt: skip
+    slot: Any, x: Any, y: Any, offset: Any, begin: Any, end: Any, rows: Any, reach: Any, blocks: Any, inputs: Any,
+    merged: Any, number: Any,
+) -> Any:  # fmt: skip
+    """Write the rows of tasks one after the other, and how many of each; the number of all."""
+    written = 0
     for task in range(len(number)):
         n = _rows_of(
             slot, x, y, begin[offset[task] : offset[task + 1]], end[offset[task] : offset[task + 1]], inputs, rows
         )
         cut(rows, n, reach, blocks)
-        at, j = room[task + 1], n - 1
+        j = n - 1
+        while j >= 0:
+            written += 1
+            number[task] += 1
+            j = rows[j, _START] - 1
+        at, j = written, n - 1
         while j >= 0:
             i = rows[j, _START]
             x0, y0, x1, y1 = _bound(rows, i, j)
@@ -174,7 +187,7 @@ def _merge(
             row = merged[at]
             row[0], row[1], row[2], row[3], row[4], row[5] = rows[i, _T], rows[j, _T], x0, y0, x1, y1
             j = i - 1
-        number[task] = room[task + 1] - at
+    return written
 
 
 @_kernel

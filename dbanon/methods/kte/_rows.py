@@ -134,10 +134,7 @@ def _glove_groups(known: Samples, params: Parameters, rank: Int, _rng: np.random
 
 
 def _static_groups(known: Samples, params: Parameters, _rank: Int, _rng: np.random.Generator) -> _Published:
-    # The nearest whole slots and cells.
-    level_s, level_m = _static.LEVELS[params.level]
-    slot, cell = (max(1, round(size / own)) for size, own in ((level_s, known.grid_s), (level_m, known.grid_m)))
-    group, merged, success = _static.static(known, params.k, slot * known.grid_s, cell * known.grid_m)
+    group, merged, success = _static.static(known, params.k, *_static.LEVELS[params.level])
     return _of_groups(known, group, merged, success_percent=100 * success)
 
 

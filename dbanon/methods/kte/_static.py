@@ -7,7 +7,6 @@ Zang, Bolot: Anonymization of location data does not work, MobiCom 2011; de Mont
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.methods.kte._samples import Merged, Samples
 from dbanon.trajectory import Int
@@ -23,10 +22,8 @@ def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int,
     ----------
     samples : Samples
     k : int
-    level_s : int
-        A multiple of the samples' slots.
-    level_m : float
-        A multiple of their cells.
+    level_s, level_m : int, float
+        Taken to the nearest whole slots and cells.
 
     Returns
     -------
@@ -38,38 +35,24 @@ def static(samples: Samples, k: int, level_s: int, level_m: float) -> tuple[Int,
     success : float
         Share of subjects that are in a group; 0 where there is none.
     """
-    offset, slot, x, y = _generalised(samples, level_s, level_m)
+    slots, cells = sizes(samples, level_s, level_m)
+    offset, slot, x, y = _generalised(samples, slots, cells)
     alike = _alike(offset, slot, x, y)
     count = np.bincount(alike, minlength=1)
     number = np.where(count >= k, np.cumsum(count >= k) - 1, -1)
     group = number[alike] if len(alike) else np.zeros(0, np.int64)
     first = np.unique(group, return_index=True)[1][int((group < 0).any()) :]  # the first subject of each group
-    merged = _rows(offset, (slot, x, y), first, slots=_slots(samples, level_s), cells=_cells(samples, level_m))
+    merged = _rows(offset, (slot, x, y), first, slots=slots, cells=cells)
     return group, merged, float((group >= 0).mean()) if len(group) else 0.0
 
 
-def tuples_alike(samples: Samples, tuples: Int, level_s: int, level_m: float) -> NDArray[np.bool_]:
-    """Which tuples of subjects static generalisation merges: all their generalised trajectories are identical.
-
-    Parameters
-    ----------
-    samples : Samples
-    tuples : int64[n, k]
-        Positions in `samples`.
-    level_s, level_m : int, float
-        As in `static`.
-
-    Returns
-    -------
-    bool[n]
-    """
-    alike = _alike(*_generalised(samples, level_s, level_m))[tuples]
-    return np.asarray((alike == alike[:, :1]).all(1))
+def sizes(samples: Samples, level_s: int, level_m: float) -> tuple[int, int]:
+    """Slots and cells of the samples that a coarse one spans, at least one."""
+    return max(1, round(level_s / samples.grid_s)), max(1, round(level_m / samples.grid_m))
 
 
-def _generalised(samples: Samples, level_s: int, level_m: float) -> tuple[Int, Int, Int, Int]:
+def _generalised(samples: Samples, slots: int, cells: int) -> tuple[Int, Int, Int, Int]:
     """Coarse samples, each once a subject, sorted by slot, x and y: offset, slot, x, y."""
-    slots, cells = _slots(samples, level_s), _cells(samples, level_m)
     subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
     columns = subject, samples.slot // slots, samples.x // cells, samples.y // cells
     order = np.lexsort(columns[::-1])
@@ -78,14 +61,6 @@ def _generalised(samples: Samples, level_s: int, level_m: float) -> tuple[Int, I
     new[1:] = (table[1:] != table[:-1]).any(1)
     subject, slot, x, y = table[new].T
     return np.searchsorted(subject, np.arange(len(samples.subject) + 1)), slot, x, y
-
-
-def _slots(samples: Samples, level_s: int) -> int:
-    return round(level_s / samples.grid_s)
-
-
-def _cells(samples: Samples, level_m: float) -> int:
-    return round(level_m / samples.grid_m)
 
 
 def _alike(offset: Int, slot: Int, x: Int, y: Int) -> Int:

@@ -1,4 +1,4 @@
-"""W4M with linear spatio-temporal distance: k trajectories moved into one cylinder, with samples that nobody made.
+"""W4M with linear spatio-temporal distance: k trajectories moved into one cylinder, with made-up samples.
 
 Abul, Bonchi, Nanni: Anonymization of moving objects databases by clustering and perturbation, Information Systems 35,
 2010. For comparison: what it publishes is not true of its subjects, so the attack refuses it.
@@ -12,7 +12,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
@@ -33,18 +32,14 @@ class Edited:
     ----------
     rows : Merged
         One record a subject: one slot and one cell a row; none where it is in no cluster.
-    created : bool[c]
-        Which rows are fictitious: the subject has no sample that was moved there.
-    shift_s, shift_m : float64[c]
-        How far a row's sample was moved in time, and along x and along y together; 0 for created ones.
+    source : int64[c]
+        Which of the subject's samples was moved to a row; -1 where there is none, and the row is made up.
     deleted : int64[s]
         Samples of each subject that were matched with nothing.
     """
 
     rows: Merged
-    created: NDArray[np.bool_]
-    shift_s: Float
-    shift_m: Float
+    source: Int
     deleted: Int
 
     def __post_init__(self) -> None:
@@ -53,7 +48,7 @@ class Edited:
     @property
     def counts(self) -> dict[str, int]:
         """Samples created and deleted."""
-        return {"created": int(self.created.sum()), "deleted": int(self.deleted.sum())}
+        return {"created": int((self.source < 0).sum()), "deleted": int(self.deleted.sum())}
 
 
 def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Generator) -> tuple[Int, Edited]:
@@ -83,7 +78,8 @@ def w4m(samples: Samples, k: int, delta_m: float, rank: Int, rng: np.random.Gene
     samples of both; distances are not kept.
 
     Departures: the first radius is a low one among the distances to (k-1)th neighbours, where the paper has a share
-    of the extent, which one wild fix makes useless. A second sample in a slot is deleted.
+    of the extent, which one wild fix makes useless. A second sample in a slot is deleted. Matching takes time and
+    memory in proportion to the lesser number of samples times the difference of both.
     """
     order = np.argsort(rank[samples.subject], kind="stable")
     tracks = _Tracks.of(samples)
@@ -108,33 +104,27 @@ def edit(samples: Samples, clusters: list[Int], delta_m: float) -> Edited:
     Returns
     -------
     Edited
-        A sample goes to the pivot's slot nearest in time (the earlier of equals); of those that go to one slot, the
-        nearest stays (the earliest of equals) and the others are deleted; where none goes, one is created on the
+        Samples are matched with the pivot's slots in order, as many as can be, with the least shifts in time in all
+        (the earliest of equals). Samples that are left are deleted; in a slot that is left one is created on the
         straight line between the subject's neighbouring samples. The disc's centre is the mean of its positions.
     """
     tracks = _Tracks.of(samples)
     parts: list[tuple[Any, ...]] = [()] * len(samples.subject)
     for cluster in clusters:
         slot = tracks.of_subject(int(cluster[0]))[0]
-        t, x, y, made, deleted = _match(tracks.offset, tracks.slot, tracks.x, tracks.y, cluster, slot)
-        x_in, y_in = _moved(x, y, delta_m / samples.grid_m / 2)
+        source, x, y, deleted = _match(tracks.offset, tracks.slot, tracks.x, tracks.y, cluster, slot)
+        cells = [np.floor(values).astype(np.int64) for values in _moved(x, y, delta_m / samples.grid_m / 2)]
+        source = np.where(source < 0, -1, tracks.at[source])
         for row, subject in enumerate(cluster):
-            moved_s = np.where(made[row], 0.0, np.abs(t[row] - slot) * samples.grid_s)
-            moved = np.abs(x_in[row] - x[row]) + np.abs(y_in[row] - y[row])
-            cell_x, cell_y = (np.floor(v[row]).astype(np.int64) for v in (x_in, y_in))
-            moved_m = np.where(made[row], 0.0, moved * samples.grid_m)
-            parts[subject] = slot, cell_x, cell_y, made[row], moved_s, moved_m, deleted[row] + tracks.doubled[subject]
+            parts[subject] = slot, cells[0][row], cells[1][row], source[row], deleted[row] + tracks.doubled[subject]
     there = [part for part in parts if part]
-    slot, x, y, created, shift_s, shift_m = (
-        np.concatenate([np.zeros(0, kind), *(part[i] for part in there)])
-        for i, kind in enumerate((np.int64, np.int64, np.int64, bool, float, float))
-    )
+    slot, x, y, source = (np.concatenate([np.zeros(0, np.int64), *(part[i] for part in there)]) for i in range(4))
     offset = np.cumsum([0, *(len(part[0]) if part else 0 for part in parts)])
     return Edited(
         rows=Merged(offset=offset, first=slot, last=slot, box=np.column_stack([x, y, x, y])),
-        created=created, shift_s=shift_s, shift_m=shift_m,
-        deleted=np.array([part[6] if part else 0 for part in parts], np.int64),
-    )  # fmt: skip
+        source=source,
+        deleted=np.array([part[4] if part else 0 for part in parts], np.int64),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +132,7 @@ class _Tracks:
     """One position a slot: centres of cells, in cells."""
 
     offset: Int
+    at: Int  # which of the samples
     slot: Int
     x: Float
     y: Float
@@ -161,7 +152,8 @@ class _Tracks:
         slots = np.diff(slot)[same].sum()
         way = np.hypot(np.diff(x)[same], np.diff(y)[same]).sum()
         doubled = np.diff(samples.offset) - np.diff(offset)
-        return cls(offset=offset, slot=slot, x=x, y=y, doubled=doubled, pace=float(way / slots) if slots else 0.0)
+        pace = float(way / slots) if slots else 0.0
+        return cls(offset=offset, at=np.flatnonzero(new), slot=slot, x=x, y=y, doubled=doubled, pace=pace)
 
     def of_subject(self, one: int) -> tuple[Int, Float, Float]:
         """Slots and positions of a subject."""
@@ -277,28 +269,47 @@ def _distances(offset: Any, slot: Any, x: Any, y: Any, pace: Any, one: Any, othe
 
 @_kernel
 def _match(offset: Any, slot: Any, x: Any, y: Any, cluster: Any, pivot: Any) -> Any:
-    """Give every member a sample in each of the pivot's slots: t, x, y and whether it was created, [n, slots].
+    """Give every member a sample in each of the pivot's slots: which (-1: made up), x and y, [n, slots].
 
     Also how many samples of each member went nowhere.
     """
     n, c = len(cluster), len(pivot)
-    t, to_x, to_y = np.empty((n, c), np.int64), np.empty((n, c)), np.empty((n, c))
-    made, deleted = np.ones((n, c), np.bool_), np.zeros(n, np.int64)
+    source, to_x, to_y = np.full((n, c), -1, np.int64), np.empty((n, c)), np.empty((n, c))
+    deleted = np.zeros(n, np.int64)
     for row in range(n):
-        begin, end, p = offset[cluster[row]], offset[cluster[row] + 1], 0
-        for i in range(begin, end):
-            while p + 1 < c and abs(pivot[p + 1] - slot[i]) < abs(pivot[p] - slot[i]):
-                p += 1
-            if made[row, p] or abs(slot[i] - pivot[p]) < abs(t[row, p] - pivot[p]):
-                deleted[row] += not made[row, p]
-                t[row, p], to_x[row, p], to_y[row, p], made[row, p] = slot[i], x[i], y[i], False
-            else:
-                deleted[row] += 1
+        begin, end = offset[cluster[row]], offset[cluster[row] + 1]
+        if end - begin <= c:
+            for i, p in enumerate(_aligned(slot[begin:end], pivot)):
+                source[row, p] = begin + i
+        else:
+            source[row] = begin + _aligned(pivot, slot[begin:end])
+            deleted[row] = end - begin - c
         at = begin
         for p in range(c):
             while at < end and slot[at] < pivot[p]:
                 at += 1
-            if made[row, p]:
+            if source[row, p] >= 0:
+                to_x[row, p], to_y[row, p] = x[source[row, p]], y[source[row, p]]
+            else:
                 to_x[row, p], to_y[row, p], _ = _line(slot, x, y, begin, end, at, pivot[p])
-                t[row, p] = pivot[p]
-    return t, to_x, to_y, made, deleted
+    return source, to_x, to_y, deleted
+
+
+@_kernel
+def _aligned(short: Any, long: Any) -> Any:
+    """Find which of the longer each of the shorter is matched with, in order, at the least sum of differences."""
+    spare = len(long) - len(short)
+    # Kept true: `least[e]` is what those so far cost, where they leave out at most e of the longer; `last` says
+    # whether that is because the last of them leaves out e.
+    least, last = np.zeros(spare + 1, np.int64), np.empty((len(short), spare + 1), np.bool_)
+    for i in range(len(short)):
+        for e in range(spare + 1):
+            cost = least[e] + abs(short[i] - long[i + e])
+            last[i, e] = e == 0 or cost < least[e - 1]
+            least[e] = cost if last[i, e] else least[e - 1]
+    chosen, e = np.empty(len(short), np.int64), spare
+    for i in range(len(short) - 1, -1, -1):
+        while not last[i, e]:
+            e -= 1
+        chosen[i] = i + e
+    return chosen

@@ -1,0 +1,116 @@
+"""A day of San Francisco's taxis, k = 2: from table to published release with k-merge, beside glove on the same input.
+
+484,789 fixes of 500 cabs; commands are processes of their own, on an embedded server of its own (what was published
+once cannot be deleted again). Cold: with an empty Numba cache. `glove` is run and verified, not published: beside the
+other's groups it would leave people alone. "rest" is what a command does beside the phases: it starts, and publishes.
+
+What is covered is counted here by SQL, not by the attack: every fix must lie in a row of the records of its trajectory.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._measure import Cost, dbanon, server_cpu_s
+from dbanon import server
+from dbanon.database import Database, open_database
+
+CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
+PHASES = ("load", "compile", "compute", "write", "verify")
+SEED = 2017
+
+ROWS = """CREATE TEMPORARY TABLE own AS
+SELECT c.run_id, c.record_id, lower(c.period) AS since, upper(c.period) AS until, c.region, c.crowd
+FROM dbanon.cloak c WHERE c.run_id = ANY (%(runs)s);
+CREATE INDEX ON own (run_id, record_id, since);
+ANALYZE own"""
+# Rows of a record do not overlap: that which holds a fix is the last that began before it. Members of a group have a
+# record each, of which all are members, so a fix has several.
+COVERED = """SELECT count(*), count(*) FILTER (WHERE covered) FROM (
+    SELECT coalesce(bool_and(o.until > f.t AND ST_Covers(o.region, f.position)), false) AS covered
+    FROM dbanon.fix f
+    LEFT JOIN dbanon.membership m ON m.run_id = %(run)s AND m.trajectory_id = f.trajectory_id
+    LEFT JOIN LATERAL (SELECT o.until, o.region FROM own o
+                       WHERE o.run_id = m.run_id AND o.record_id = m.record_id AND o.since <= f.t
+                       ORDER BY o.since DESC LIMIT 1) o ON true
+    GROUP BY f.trajectory_id, f.seq) each"""
+SPANS = """SELECT count(*), min(o.crowd),
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY ST_Distance(ST_Point(ST_XMin(o.region), ST_YMin(o.region)),
+                                                            ST_Point(ST_XMax(o.region), ST_YMax(o.region)))),
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM o.until - o.since)),
+    avg(extract(epoch FROM o.until - o.since))
+FROM own o WHERE o.run_id = %(run)s"""
+
+
+def printed(what: str, cost: Cost, server_s: float, timings: dict[str, float]) -> None:
+    phases = [timings.get(f"{phase}_s", 0.0) for phase in PHASES]
+    cells = "".join(f"{seconds:>9.1f}" for seconds in (*phases, cost.seconds - sum(phases), cost.seconds))
+    memory = f"{cost.client_mb:>8.0f}{cost.server_mb:>8.0f}"
+    print(f"{what:<14}{cells}{cost.cpu_s:>9.1f}{server_s:>9.1f}{memory}", flush=True)
+
+
+def command(what: str, *words: str, cache: str | None = None) -> dict[str, Any]:
+    began = server_cpu_s()
+    cost = dbanon("--json", *words, environment={"NUMBA_CACHE_DIR": cache} if cache else None)
+    told = json.loads(cost.printed)
+    printed(what, cost, server_cpu_s() - began, told.get("timings", {}))
+    return dict(told)
+
+
+def report(database: Database, told: dict[str, Any], name: str) -> None:
+    run = {"run": told["run_id"]}
+    fixes, covered = database.connection.execute(COVERED, run).fetchone()
+    rows, crowd, diagonal, median_s, mean_s = database.connection.execute(SPANS, run).fetchone()
+    left_out = sum(told["suppressed"]["samples"].values())
+    print(
+        f"{name:<9}{told['status']:>10}{fixes:>9,}{covered:>9,}{left_out:>9,}{crowd:>7}{rows:>9,}{diagonal:>11,.0f}"
+        f"{median_s:>9.0f}{mean_s:>9.0f}"
+    )
+
+
+def measure(cache: str) -> None:
+    with open_database():
+        pass  # the server and its schema are there before anything is timed
+    heads = "".join(f"{name:>9}" for name in (*PHASES, "rest", "seconds", "its CPU", "srv CPU"))
+    print(f"{'':<14}{heads}{'MB':>8}{'srv MB':>8}")
+    file = ("--dataset", "cabs", "--subject", "cab_id", "--time", "t", "--x", "lon", "--y", "lat", "--drop-outliers")
+    loaded = command("file to table", "load", "trajectories", str(CABS), *file)
+    words = ("run", "kte", "--dataset", "cabs", "-p", "k=2", "--seed", str(SEED), "--algorithm")
+    command("k-merge cold", *words, "k-merge", "--publish", "cabs_cold", cache=cache)
+    merged = command("k-merge", *words, "k-merge", "--publish", "cabs_k2", cache=cache)
+    glove = command("glove", *words, "glove", cache=cache)
+    print(f"\n{loaded['read']:,} fixes read, {loaded['kept']:,} in the table; a row a person")
+    names = ("status", "fixes", "covered", "left out", "crowd", "rows", "median m", "med. s", "mean s")
+    widths = (10, 9, 9, 9, 7, 9, 11, 9, 9)
+    print(f"{'':<9}" + "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)))
+    with open_database() as database:
+        database.connection.execute("SET search_path = pg_catalog, public")
+        for statement in ROWS.split(";"):
+            runs = {"runs": [merged["run_id"], glove["run_id"]]}
+            database.connection.execute(statement, runs if "%(" in statement else None)
+        report(database, merged, "k-merge")
+        report(database, glove, "glove")
+        published = database.connection.execute("SELECT count(*) FROM published.cabs_k2").fetchone()[0]
+        print(f"published.cabs_k2 has {published:,} rows")
+
+
+def main() -> None:
+    if not CABS.is_file():
+        print("The taxi data do not lie beside the repository; there is nothing to measure.")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place)
+        directory.chmod(0o755)  # the server's user has to find its way through
+        os.environ["DBANON_HOME"] = str(directory / "server")
+        try:
+            measure(str(directory / "cache"))
+        finally:
+            server.EmbeddedServer().stop()
+
+
+if __name__ == "__main__":
+    main()
