@@ -129,7 +129,7 @@ def test_the_adversary_at_sensitive_sites_finds_nothing_to_object_to(cases, algo
             assert verdict.figures["cloaked"] == cloaks.metrics["users_cloaked"]
             assert verdict.figures["exact"] == cloaks.metrics["users_left_exact"]
             runs += 1
-    assert runs >= len(cases(12))
+    assert runs >= len(cases(60)) // 4
 
 
 @pytest.mark.parametrize("told", ["secure", "2-by-2"])
@@ -173,7 +173,7 @@ def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
         if verdict is not None:
             assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
             runs += 1
-    assert runs >= len(cases(12))
+    assert runs >= len(cases(60)) // 4
 
 
 @pytest.mark.parametrize("algorithm", ["static", "w4m"])

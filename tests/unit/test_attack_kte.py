@@ -84,7 +84,7 @@ def test_right_releases_pass(cases, k, params):
             assert broken(release) == set()
             assert found(release, beyond=True) == set()
             passed += 1
-    assert passed >= len(cases(10))
+    assert passed >= len(cases(25)) // 2
 
 
 @pytest.mark.parametrize("algorithm", ["k-merge", "glove"])
