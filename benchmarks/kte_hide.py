@@ -4,10 +4,13 @@ Phone records are those of ``dbanon synth --calls-per-day`` for a day of the str
 and person as in the paper; taxis are snapped to the nearest cell tower and a minute, each cab-day a subject. k = 2 and
 tau = leak = 30 min unless another is named.
 
-Printed are first the whole way on an embedded server of its own: a table imported, a run, its attack, its release.
-Then, computed alone: figures 6 and 8 of the paper (granularity and suppression against tau) and 9 (by the hour of the
-day); `improve` on and off; costs of candidates against all pairs. Space is the sum of the spans of a generalised
-sample, and time its length. ``python benchmarks/kte_hide.py [PEOPLE]``: 10,000, or as many; the last two take a tenth.
+``python benchmarks/kte_hide.py [PEOPLE] [PART...]``; 10,000 people and all parts by default. The parts:
+way: an embedded server of its own, a table imported, a run, its attack, its release.
+improve: `improve` on and off, of a tenth of the people and of the taxis.
+pairs: costs of all pairs against those of near ones, of a tenth of the people.
+tau: figures 6 and 8 of the paper (granularity and suppression against tau), and 9 (by the hour of the day).
+
+Space is the sum of the spans of a generalised sample in km, and time its length in minutes; `improve` is on.
 """
 
 import json
@@ -35,7 +38,7 @@ from dbanon.database import open_database
 from dbanon.load import Columns
 from dbanon.methods import METHODS
 from dbanon.methods.kte import _samples
-from dbanon.methods.kte._hide import REASONS, Hidden, _clusters, hide
+from dbanon.methods.kte._hide import REASONS, Hidden, _clusters, _draw, hide
 from dbanon.methods.kte._samples import Samples
 from dbanon.reading import open_reader
 from dbanon.trajectory import Trajectories
@@ -45,6 +48,7 @@ DAY = {"instants": 1440, "start": "2026-01-05T00:00:00Z", "whole_share": 1.0, "r
 CALLS_PER_DAY = 30
 ZONE = "America/Los_Angeles"
 WEDNESDAY = "2008-06-04"
+PARTS = "way", "improve", "pairs", "tau"
 TAU_MIN = 10, 20, 30, 60, 120, 240
 QUARTERS = 0.25, 0.5, 0.75
 
@@ -184,41 +188,54 @@ def _means(hour: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def improved(name: str, samples: Samples) -> None:
-    """Print what `improve` adds; cost is that of the paper, slots times cells, a published sample."""
+    """Print what `improve` adds."""
     print(f"\n{name}\n{'k':>3} {'improve':<8}{SPENT}{HEADS}{'cost':>9}")
-    for k in (2, 3, 5):
+    for k in (2, 5):
         for improve in (False, True):
-            found, spent, figures = hidden(samples, k=k, improve=improve)
-            box, merged = found.merged.box, found.merged
-            cost = (merged.last - merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)
-            mean = cost.sum() / (found.run_end - found.run_begin)[found.kept].sum()
-            print(f"{k:>3} {'on' if improve else 'off':<8}{spent}{figures}{mean:>9.1f}", flush=True)
+            print(f"{k:>3} {'on' if improve else 'off':<8}{_line(samples, k=k, improve=improve)}", flush=True)
+
+
+def _line(samples: Samples, **given: object) -> str:
+    """Seconds, figures, and the paper's cost, slots times cells, of a published sample."""
+    found, spent, figures = hidden(samples, **given)
+    box, merged = found.merged.box, found.merged
+    cost = (merged.last - merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)
+    return f"{spent}{figures}{cost.sum() / (found.run_end - found.run_begin)[found.kept].sum():>9.1f}"
 
 
 def pairs_missed(name: str, samples: Samples) -> None:
-    """Print what hiding by the costs of all pairs of an epoch differs from that by those of candidates."""
-    print(f"\n{name}, the paper's way, clusters from\n{'':<12}{SPENT}{HEADS}")
-    usual = _clusters.ALL_PAIRS
-    for what, all_pairs in (("all pairs", 10**9), ("candidates", 0)):
-        _clusters.ALL_PAIRS = all_pairs
-        print(f"{what:<12}{''.join(hidden(samples, improve=False)[1:])}", flush=True)
-    _clusters.ALL_PAIRS = usual
+    """Print what hiding by the costs of all pairs differs from that by those of near ones."""
+    print(f"\n{name}\n{'costs of':<34}{SPENT}{HEADS}{'cost':>9}")
+    usual = _clusters.ALL_PAIRS, _draw.PART
+    for what, all_pairs, part, improve in (
+        ("all pairs, the paper's way", 10**9, 10**9, False), ("candidates, the paper's way", 0, usual[1], False),
+        ("all pairs, improve", 10**9, 10**9, True), ("candidates, parts of 100, improve", 0, 100, True),
+    ):  # fmt: skip
+        _clusters.ALL_PAIRS, _draw.PART = all_pairs, part
+        print(f"{what:<34}{_line(samples, improve=improve)}", flush=True)
+    _clusters.ALL_PAIRS, _draw.PART = usual
 
 
-def main(people: int) -> None:
+def main(people: int, parts: list[str]) -> None:
+    shown = f"{people:,} people of {CITY} for a day"
     with own_server():
-        data = {f"{people:,} people of {CITY}": phones(people)}
-        print(f"{people:,} people of {CITY} for a day, {len(next(iter(data.values())).t):,} calls and messages")
-        whole_way()
-        data["taxis of a day"] = taxis()
-        few = _samples.samples(phones(people // 10), GRID_S, GRID_M)
-    whole = {name: _samples.samples(each, GRID_S, GRID_M) for name, each in data.items()}
-    for name, samples in whole.items():
-        against_tau(f"{name}: {len(samples.subject):,} subjects, {len(samples.slot):,} samples", samples)
-    improved(f"{people // 10:,} people, {len(few.slot):,} samples", few)
-    improved("taxis of a day", whole["taxis of a day"])
-    pairs_missed(f"{people // 10:,} people", few)
+        few, many = (_samples.samples(phones(number), GRID_S, GRID_M) for number in (people // 10, people))
+        print(f"{shown}, {len(many.slot):,} samples; of a tenth as many {len(few.slot):,}", flush=True)
+        if "way" in parts:
+            whole_way()
+        cabs = _samples.samples(taxis(), GRID_S, GRID_M)
+        print(f"taxis: {len(cabs.subject):,} subjects, {len(cabs.slot):,} samples", flush=True)
+    hidden(few, k=3)  # compiles
+    if "improve" in parts:
+        improved(f"{people // 10:,} people", few)
+        improved("taxis of a day", cabs)
+    if "pairs" in parts:
+        pairs_missed(f"{people // 10:,} people", few)
+    if "tau" in parts:
+        against_tau("taxis of a day", cabs)
+        against_tau(shown, many)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    words = sys.argv[1:]
+    main(int(next(filter(str.isdigit, words), 10_000)), [word for word in words if not word.isdigit()] or list(PARTS))

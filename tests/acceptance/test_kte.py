@@ -94,11 +94,10 @@ TAMPERINGS = {
     ),
     "a suppressed window filled again": (
         """INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
-           SELECT 3, record_id, (SELECT max(seq) FROM dbanon.cloak WHERE run_id = 3) + row_number() OVER (ORDER BY slot),
+           SELECT 3, record_id,
+               (SELECT max(seq) FROM dbanon.cloak WHERE run_id = 3) + row_number() OVER (ORDER BY slot),
                tstzrange(to_timestamp(60 * slot), to_timestamp(60 * slot + 60)),
-               public.ST_SetSRID(public.ST_MakeBox2D(public.ST_Point(min(x), min(y)),
-                                                     public.ST_Point(max(x) + 100, max(y) + 100))::public.geometry, srid),
-               3, 1
+               public.ST_MakeEnvelope(min(x), min(y), max(x) + 100, max(y) + 100, srid), 3, 1
            FROM (SELECT m.record_id, floor(extract(epoch FROM f.t) / 60) AS slot, public.ST_SRID(f.position) AS srid,
                      100 * floor(public.ST_X(f.position) / 100) AS x, 100 * floor(public.ST_Y(f.position) / 100) AS y,
                      min(m.record_id) OVER () AS least

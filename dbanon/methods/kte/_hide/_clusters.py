@@ -17,8 +17,8 @@ from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.trajectory import Float, Int
 
 PEOPLE = 50  # of a cluster, on average, where their number is not given
-ALL_PAIRS = 300  # subjects of an epoch up to which the costs of all pairs are computed
-CANDIDATES = 20
+ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
+CANDIDATES = 60  # near ones of each, where they are more
 _DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
 _DENSE = 300  # rows of a matrix of which all eigenvectors are computed
 _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
