@@ -101,8 +101,8 @@ def hide(
 
     Notes
     -----
-    With m samples an epoch: O(m) costs of candidates an epoch, then those of all pairs within parts of at most 300
-    people; memory for one index a subject and epoch or window, and the costs within parts.
+    In each epoch the costs of all pairs of up to 1,000 people, or of near ones; then in each window those of all pairs
+    within parts of at most 300. Memory for one index a subject and epoch or window, and the costs within parts.
     """
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
@@ -116,11 +116,14 @@ def hide(
 
 
 def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
-    """Find hiding sets of all windows; `better` may leave out less or merge at less cost, and neither is ever more."""
+    """Find hiding sets of all windows.
+
+    With `better`, no more samples are left out than without, and a published sample costs no more.
+    """
     plain = _close(runs, history, rules, progress)
     if not better:
         return plain
-    # Across clusters: the parts in which sets are drawn hold near people, and clusters cut them smaller.
+    # Clusters would only cut the parts, of near people each, in which sets are drawn.
     anyone = np.where(history < 0, history, 0)
     across = _close(runs, anyone, replace(rules, join=True), progress)
     if across.presence.suppressed() <= plain.presence.suppressed():
