@@ -52,13 +52,13 @@ def cluster(
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
         wanted = clusters or max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
-            affinity = _affinity(*candidates(runs, nodes), runs, nodes)
+            affinity = _affinity(*_candidates(runs, nodes), runs, nodes)
             label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
         progress("clusters", epoch + 1, runs.epochs)
     return label
 
 
-def candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
+def _candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
     """Pairs i < j of nodes that are near each other in place and time; all of them where they are few."""
     n = len(nodes)
     if n <= ALL_PAIRS:
