@@ -1,109 +1,241 @@
-"""kte-hide on generated phone records: time, memory, what is suppressed, granularity; candidates against all pairs.
+"""kte-hide on phone records and taxis: what it costs from table to release, how coarse it is, what `improve` adds.
 
-Records of a day: calls and messages at the towers of a grid near homes and work, in bursts, few at night. tau = leak =
-30 min, k = 2. "km" is the sum of the spans of a generalised sample, "min" its minutes: median and mean. Each runs once.
-``python benchmarks/kte_hide.py [PEOPLE...]`` runs 1,000 and 10,000 people, or those named.
+Phone records are those of ``dbanon synth --calls-per-day`` for a day of the streets of San Francisco, about one an hour
+and person as in the paper; taxis are snapped to the nearest cell tower and a minute, each cab-day a subject. k = 2 and
+tau = leak = 30 min unless another is named.
+
+``python benchmarks/kte_hide.py [PEOPLE] [PART...]``; 10,000 people and all parts by default. The parts:
+way: an embedded server of its own, a table imported, a run, its attack, its release.
+improve: `improve` on and off, of a tenth of the people and of the taxis.
+pairs: costs of all pairs against those of near ones, of a tenth of the people.
+tau: figures 6 and 8 of the paper (granularity and suppression against tau), and 9 (by the hour of the day).
+
+Space is the sum of the spans of a generalised sample in km, and time its length in minutes; `improve` is on.
 """
 
+import json
+import os
 import sys
+import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyproj import Transformer
+from scipy.spatial import cKDTree
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from benchmarks._data import CITY, NETWORK
+from benchmarks._measure import dbanon
+from benchmarks.table2 import GRID_M, GRID_S, TAXIS, base_stations
+from dbanon import server
+from dbanon.database import open_database
+from dbanon.load import Columns
+from dbanon.methods import METHODS
 from dbanon.methods.kte import _samples
-from dbanon.methods.kte._hide import Hidden, _clusters, hide
+from dbanon.methods.kte._hide import REASONS, Hidden, _clusters, _draw, hide
 from dbanon.methods.kte._samples import Samples
+from dbanon.reading import open_reader
 from dbanon.trajectory import Trajectories
 
 SEED = 2017
-HOURS = np.array([1, 0.6, 0.4, 0.3, 0.3, 0.6, 2, 4, 6, 7, 8, 9, 9, 8, 7, 7, 8, 9, 10, 10, 8, 6, 4, 2])
+DAY = {"instants": 1440, "start": "2026-01-05T00:00:00Z", "whole_share": 1.0, "requests_per_subject": 0}
+CALLS_PER_DAY = 30
+ZONE = "America/Los_Angeles"
+WEDNESDAY = "2008-06-04"
+PARTS = "way", "improve", "pairs", "tau"
+TAU_MIN = 10, 20, 30, 60, 120, 240
+QUARTERS = 0.25, 0.5, 0.75
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What `hide` is asked for."""
-
-    k: int = 2
-    tau_s: int = 1800
-    leak_s: int = 1800
-    clusters: int | None = None
-    reuse: str = "never"
-    consistency: str = "k-pick"
-    improve: bool = True
-
-
-def records(people: int, rng: np.random.Generator) -> Samples:
-    """About 1 burst an hour by day, each of 1 to 4 events within minutes, at home, at work, or between."""
-    side, apart = 20, 1000.0
-    home, work = (rng.normal(side / 2, side / 5, (people, 2)).clip(0, side - 1) for _ in range(2))
-    active = rng.gamma(2, 12, people)
-    bursts = rng.poisson(active)
-    who = np.repeat(np.arange(people), bursts)
-    hour = rng.choice(24, len(who), p=HOURS / HOURS.sum())
-    begin = hour * 3600 + rng.random(len(who)) * 3600
-    at_work = (hour >= 9) & (hour < 17) & (rng.random(len(who)) < 0.8)
-    tower = np.where(at_work[:, None], work[who], home[who])
-    moving = rng.random(len(who)) < 0.2
-    share = rng.random(len(who))[:, None]
-    tower = np.where(moving[:, None], share * home[who] + (1 - share) * work[who], tower)
-    events = rng.integers(1, 5, len(who))
-    who, begin, tower = np.repeat(who, events), np.repeat(begin, events), np.repeat(tower, events, axis=0)
-    t = np.minimum(86_399, np.floor(begin + rng.exponential(120, len(who))))
-    x, y = (np.round(tower + rng.normal(0, 0.3, tower.shape)).clip(0, side - 1) * apart).T
-    order = np.lexsort((t, who))
-    who, t, x, y = who[order], t[order], x[order], y[order]
-    new = np.ones(len(who), bool)
-    new[1:] = (who[1:] != who[:-1]) | (t[1:] != t[:-1])
-    who, t, x, y = who[new], t[new], x[new], y[new]
-    codes, first = np.unique(who, return_index=True)
-    data = Trajectories(
-        trajectory_id=codes + 1, subject=codes, offset=np.append(first, len(who)), t=t + 1.5e9 // 86_400 * 86_400,
-        x=x, y=y, srid=32630, grid_m=100.0, grid_s=60,
-    )  # fmt: skip
-    return _samples.samples(data, 60, 100.0)
+@contextmanager
+def own_server() -> Iterator[None]:
+    """Use an embedded server in a directory that is removed at the end."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)  # the server's user has to find its way through
+        os.environ["DBANON_HOME"] = str(Path(place) / "server")
+        try:
+            yield
+        finally:
+            server.EmbeddedServer().stop()
 
 
-def measure(samples: Samples, setting: Setting) -> tuple[str, Hidden]:
-    people = int(samples.subject.max()) + 1
-    rank = np.random.default_rng(SEED).permutation(people)
-    began = time.perf_counter()
-    hidden = hide(samples, setting, rank, np.random.default_rng(SEED))
-    seconds = time.perf_counter() - began
-    number = hidden.run_end - hidden.run_begin
-    merged, box = hidden.merged, hidden.merged.box
-    spatial = (box[:, 2] - box[:, 0] + box[:, 3] - box[:, 1] + 2) * samples.grid_m / 1000
-    temporal = (merged.last - merged.first + 1) * samples.grid_s / 60
-    left_out = 100 * number[~hidden.kept].sum() / number.sum()
-    cost = (spatial * temporal).sum() / number[hidden.kept].sum()
-    figures = f"{seconds:>8.1f} {_memory.peak_mb():>8,.0f} {left_out:>8.2f} {np.median(spatial):>8.2f}"
-    figures += f" {spatial.mean():>8.2f} {np.median(temporal):>8.1f} {temporal.mean():>8.1f} {cost:>9.1f}"
-    return figures, hidden
+# ---- data ------------------------------------------------------------------------------------------------------------
 
 
-def main(sizes: list[int]) -> None:
-    names = ("s", "MB", "out %", "km", "mean km", "min", "mean min", "km min/n")
-    print(f"{'people':>7} {'samples':>9} {'':<22}" + " ".join(f"{name:>8}" for name in names))
-    measure(records(60, np.random.default_rng(1)), Setting())  # compiles
-    for people in sizes:
-        samples = records(people, np.random.default_rng(SEED))
-        plain = Setting(improve=False)
-        runs = {"plain": plain, "improve": Setting()}
-        if people <= 1000:
-            runs |= {"full": replace(plain, consistency="full"), "k = 5": replace(plain, k=5),
-                     "k = 5, improve": Setting(k=5), "k = 5, apart": replace(plain, k=5, reuse="apart")}  # fmt: skip
-        for name, setting in runs.items():
-            print(f"{people:>7} {len(samples.slot):>9,} {name:<22}{measure(samples, setting)[0]}", flush=True)
-        if people <= 1000:
-            for pairs in (10**9, 0):
-                kept, _clusters.ALL_PAIRS = _clusters.ALL_PAIRS, pairs
-                name = "plain, all pairs" if pairs else "plain, candidates"
-                print(f"{people:>7} {len(samples.slot):>9,} {name:<22}{measure(samples, plain)[0]}", flush=True)
-                _clusters.ALL_PAIRS = kept
+def phones(people: int) -> Trajectories:
+    """Generate a day of phone records; leave them in the table ``public.calls`` too."""
+    with open_database() as database:
+        database.synth("made", objects=people, calls_per_day=CALLS_PER_DAY, seed=SEED, **DAY, **NETWORK)
+        database.connection.execute("DROP TABLE IF EXISTS public.calls")
+        database.connection.execute(
+            "CREATE TABLE public.calls AS SELECT subject, t, position FROM dbanon.fix JOIN dbanon.dataset d "
+            "USING (dataset_id) WHERE d.name = 'made'"
+        )
+    data = read("made")
+    with open_database() as database:
+        database.connection.execute("DELETE FROM dbanon.dataset WHERE name = 'made'")
+    return data
+
+
+def taxis() -> Trajectories:
+    """Load a day of taxis, each fix at its nearest tower, and what a cab does there in a minute once."""
+    table = pq.read_table(TAXIS, columns=["cab_id", "t", "lon", "lat"])
+    local = pc.assume_timezone(pc.strptime(pa.array([WEDNESDAY]), "%Y-%m-%d", "s"), ZONE)
+    midnight = local.cast(pa.int64())[0].as_py()
+    cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
+    degrees, metres = base_stations()
+    inside = (t >= midnight) & (t < midnight + 86_400)
+    for values, axis in ((lon, 0), (lat, 1)):
+        inside &= (values >= degrees[:, axis].min()) & (values <= degrees[:, axis].max())
+    there = Transformer.from_crs(4326, 32610, always_xy=True).transform(lon[inside], lat[inside])
+    tower = cKDTree(metres).query(np.column_stack(there))[1]
+    once = np.unique(np.column_stack([cab[inside], t[inside] // GRID_S * GRID_S, tower]), axis=0)
+    snapped = {"subject": once[:, 0], "time": once[:, 1], "x": degrees[once[:, 2], 0], "y": degrees[once[:, 2], 1]}
+    with tempfile.TemporaryDirectory() as place, open_database() as database:
+        file = Path(place) / "snapped.parquet"
+        pq.write_table(pa.table(snapped), file)
+        database.load_trajectories([file], dataset="taxis", columns=Columns(), tz=ZONE, subject_per_day=True)
+    return read("taxis")
+
+
+def read(dataset: str) -> Trajectories:
+    with open_database() as database, open_reader(database.target.url) as reader:
+        query = "SELECT dataset_id FROM dbanon.dataset WHERE name = %s"
+        return reader.trajectories(database.connection.execute(query, [dataset]).fetchone()[0])
+
+
+# ---- from table to release -------------------------------------------------------------------------------------------
+
+
+def whole_way() -> None:
+    """Import the table, hide, attack and publish: each command a process of its own."""
+    print(f"{'':<8}{'seconds':>9}{'its CPU':>9}{'client MB':>11}{'server MB':>11}")
+    columns = ("--subject", "subject", "--time", "t", "--geom", "position")
+    imported = dbanon("import", "public.calls", "--dataset", "phones", "--grid-s", str(GRID_S), *columns)
+    ran = dbanon("run", "kte", "--dataset", "phones", "--publish", "phones_day", "--json")
+    for name, cost in (("import", imported), ("run", ran)):
+        print(f"{name:<8}{cost.seconds:>9.1f}{cost.cpu_s:>9.1f}{cost.client_mb:>11.0f}{cost.server_mb:>11.0f}")
+    told = json.loads(ran.printed.splitlines()[0])
+    print(f"status {told['status']}; " + ", ".join(f"{name} {spent:.1f}" for name, spent in told["timings"].items()))
+    metrics = told["metrics"]
+    print(f"{metrics['records']:,} records, {metrics['rows']:,} rows, {metrics['suppressed_percent']:.2f} % left out\n")
+
+
+# ---- what is published -----------------------------------------------------------------------------------------------
+
+
+def hidden(samples: Samples, **given: object) -> tuple[Hidden, str, str]:
+    """Hide all; give what came out, what it took, and its figures."""
+    params = METHODS["kte"].parse(given, "kte-hide")
+    rank = np.random.default_rng(SEED).permutation(int(samples.subject.max()) + 1)
+    began, used = time.perf_counter(), time.process_time()
+    found = hide(samples, params, rank, np.random.default_rng(SEED))
+    spent = f"{time.perf_counter() - began:>8.1f}{time.process_time() - used:>8.1f}"
+    return found, spent, _figures(found, samples)
+
+
+SPENT = f"{'s':>8}{'CPU s':>8}"
+HEADS = "".join(f"{f'{unit} {name}':>9}" for unit in ("km", "min") for name in ("mean", "25 %", "50 %", "75 %"))
+HEADS += "".join(f"{name:>11}" for name in (*REASONS, "out %"))
+
+
+def _figures(found: Hidden, samples: Samples) -> str:
+    number = found.run_end - found.run_begin
+    out = [100 * number[found.reason == reason].sum() / number.sum() for reason in range(len(REASONS))]
+    figures = [value for values in spans(found, samples) for value in (values.mean(), *np.quantile(values, QUARTERS))]
+    cells = [f"{value:>9.2f}" for value in figures[:4]] + [f"{value:>9.1f}" for value in figures[4:]]
+    return "".join(cells) + "".join(f"{share:>11.2f}" for share in (*out, sum(out)))
+
+
+def spans(found: Hidden, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Kilometres and minutes of each generalised sample."""
+    merged, box = found.merged, found.merged.box
+    km = (box[:, 2] - box[:, 0] + box[:, 3] - box[:, 1] + 2) * samples.grid_m / 1000
+    return km, (merged.last - merged.first + 1) * samples.grid_s / 60
+
+
+def against_tau(name: str, samples: Samples) -> None:
+    """Print figures 6 and 8: granularity and suppression against tau."""
+    print(f"\n{name}, tau = leak\n{'tau min':>7}{SPENT}{HEADS}")
+    for tau in TAU_MIN:
+        found, spent, figures = hidden(samples, tau_s=60 * tau, leak_s=60 * tau)
+        print(f"{tau:>7}{spent}{figures}", flush=True)
+        if tau == 30:
+            day = by_hour(found, samples)
+    print(f"\n{name}, tau = leak = 30 min, by the hour (UTC) of every second one\n{day}", flush=True)
+
+
+def by_hour(found: Hidden, samples: Samples) -> str:
+    """Figure 9: mean spans of the rows that begin in each hour of the day, and its samples left out."""
+    row_hour, hour = found.merged.first * samples.grid_s // 3600 % 24, samples.slot * samples.grid_s // 3600 % 24
+    out = np.repeat(~found.kept, found.run_end - found.run_begin)
+    means = [_means(row_hour, values) for values in spans(found, samples)] + [_means(hour, 100.0 * out)]
+    lines = [f"{'hour':<9}" + "".join(f"{at:>7}" for at in range(0, 24, 2))]
+    lines += [f"{'samples':<9}" + "".join(f"{count:>7}" for count in np.bincount(hour, minlength=24)[::2])]
+    for name, values in zip(("mean km", "mean min", "out %"), means, strict=True):
+        lines.append(f"{name:<9}" + "".join(f"{value:>7.2f}" for value in values[::2]))
+    return "\n".join(lines)
+
+
+def _means(hour: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.bincount(hour, values, minlength=24) / np.maximum(1, np.bincount(hour, minlength=24))
+
+
+def improved(name: str, samples: Samples) -> None:
+    """Print what `improve` adds."""
+    print(f"\n{name}\n{'k':>3} {'improve':<8}{SPENT}{HEADS}{'cost':>9}")
+    for k in (2, 5):
+        for improve in (False, True):
+            print(f"{k:>3} {'on' if improve else 'off':<8}{_line(samples, k=k, improve=improve)}", flush=True)
+
+
+def _line(samples: Samples, **given: object) -> str:
+    """Seconds, figures, and the paper's cost, slots times cells, of a published sample."""
+    found, spent, figures = hidden(samples, **given)
+    box, merged = found.merged.box, found.merged
+    cost = (merged.last - merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)
+    return f"{spent}{figures}{cost.sum() / (found.run_end - found.run_begin)[found.kept].sum():>9.1f}"
+
+
+def pairs_missed(name: str, samples: Samples) -> None:
+    """Print what hiding by the costs of all pairs differs from that by those of near ones."""
+    print(f"\n{name}\n{'costs of':<34}{SPENT}{HEADS}{'cost':>9}")
+    usual = _clusters.ALL_PAIRS, _draw.PART
+    for what, all_pairs, part, improve in (
+        ("all pairs, the paper's way", 10**9, 10**9, False), ("candidates, the paper's way", 0, usual[1], False),
+        ("all pairs, improve", 10**9, 10**9, True), ("candidates, parts of 100, improve", 0, 100, True),
+    ):  # fmt: skip
+        _clusters.ALL_PAIRS, _draw.PART = all_pairs, part
+        print(f"{what:<34}{_line(samples, improve=improve)}", flush=True)
+    _clusters.ALL_PAIRS, _draw.PART = usual
+
+
+def main(people: int, parts: list[str]) -> None:
+    shown = f"{people:,} people of {CITY} for a day"
+    with own_server():
+        few, many = (_samples.samples(phones(number), GRID_S, GRID_M) for number in (people // 10, people))
+        print(f"{shown}, {len(many.slot):,} samples; of a tenth as many {len(few.slot):,}", flush=True)
+        if "way" in parts:
+            whole_way()
+        cabs = _samples.samples(taxis(), GRID_S, GRID_M)
+        print(f"taxis: {len(cabs.subject):,} subjects, {len(cabs.slot):,} samples", flush=True)
+    hidden(few, k=3)  # compiles
+    if "improve" in parts:
+        improved(f"{people // 10:,} people", few)
+        improved("taxis of a day", cabs)
+    if "pairs" in parts:
+        pairs_missed(f"{people // 10:,} people", few)
+    if "tau" in parts:
+        against_tau("taxis of a day", cabs)
+        against_tau(shown, many)
 
 
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or [1_000, 10_000])
+    words = sys.argv[1:]
+    main(int(next(filter(str.isdigit, words), 10_000)), [word for word in words if not word.isdigit()] or list(PARTS))

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -29,11 +30,12 @@ def done(told: Done) -> Done:
 
 @pytest.fixture(scope="module")
 def phones_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]:
-    """Name of a database with half a day of calls, and two verified runs: everyone hidden, and groups."""
+    """Name of a database with half a day of calls, and verified runs: everyone hidden, groups, hidden for longer."""
     with cloned_database(dbanon_server, dbanon_template) as url:
         done(call(url, "synth", "--dataset", "phones", "--objects", "200", *DAY, "--calls-per-day", "60"))
         done(run(url))
         done(run(url, "--algorithm", "k-merge"))
+        done(run(url, "-p", "tau_s=7200"))  # leaves some out
         yield parse(url)["dbname"]
 
 
@@ -90,6 +92,26 @@ TAMPERINGS = {
            WHERE run_id = 1 AND record_id = 1 AND seq = 1""",
         1, "truth",
     ),
+    "a suppressed window filled again": (
+        """INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
+           SELECT 3, record_id,
+               (SELECT max(seq) FROM dbanon.cloak WHERE run_id = 3) + row_number() OVER (ORDER BY slot),
+               tstzrange(to_timestamp(60 * slot), to_timestamp(60 * slot + 60)),
+               public.ST_MakeEnvelope(min(x), min(y), max(x) + 100, max(y) + 100, srid), 3, 1
+           FROM (SELECT m.record_id, floor(extract(epoch FROM f.t) / 60) AS slot, public.ST_SRID(f.position) AS srid,
+                     100 * floor(public.ST_X(f.position) / 100) AS x, 100 * floor(public.ST_Y(f.position) / 100) AS y,
+                     min(m.record_id) OVER () AS least
+                 FROM dbanon.fix f JOIN dbanon.membership m ON m.run_id = 3 AND m.trajectory_id = f.trajectory_id
+                 WHERE NOT EXISTS (SELECT FROM dbanon.cloak c
+                                   WHERE c.run_id = 3 AND c.record_id = m.record_id AND c.period @> f.t)) f
+           WHERE record_id = least GROUP BY record_id, slot, srid;
+           UPDATE dbanon.record d SET (periods, regions) =
+               (SELECT array_agg(period_no ORDER BY p.period), array_agg(e.region_no ORDER BY p.period)
+                FROM unnest(d.periods, d.regions) e (period_no, region_no) JOIN dbanon.period p USING (period_no)
+                WHERE p.run_id = d.run_id)
+           WHERE d.run_id = 3""",
+        3, "k-pick",
+    ),
     "a record of a group dropped": (
         """WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = 2 AND record_id = 1)
            DELETE FROM dbanon.membership WHERE run_id = 2 AND record_id = 1""",
@@ -124,6 +146,7 @@ def test_what_is_there_for_comparison_is_measured_and_refused(database: str, alg
         (("-p", "k=201"), 4, (201, 200)),
         (("--algorithm", "k-merge", "-p", "tau_s=600"), 2, ("tau_s", "kte-hide")),
         (("-p", "until=2026-01-05T08:00:30Z"), 2, ("until", "grid_s")),
+        (("-p", "since=2026-01-06T08:00:00Z"), 4, ("since", "until", 2)),
     ],
     ids=lambda value: (
         " ".join(value) if isinstance(value, tuple) and value and value[0] in ("-p", "--algorithm") else ""
@@ -131,3 +154,39 @@ def test_what_is_there_for_comparison_is_measured_and_refused(database: str, alg
 )
 def test_what_cannot_be_is_one_sentence(database: str, options: tuple[str, ...], code: int, facts: tuple) -> None:
     refused(call(database, "run", "kte", "--dataset", "phones", *options), code, *facts)
+
+
+HEAD = "subject,time,x,y\n"
+MIDNIGHT = 1_767_571_200
+ALIKE, OFTEN = [f"alike{i}" for i in range(30)], range(0, 2 * 3600, 600)
+
+
+def rows_of(subject: str, times: Iterable[int], place: float = 0.0) -> str:
+    return "".join(f"{subject},{MIDNIGHT + at},{-122.4 + place:.4f},37.75\n" for at in times)
+
+
+CROWD = "".join(rows_of(subject, OFTEN, 2e-4 * i) for i, subject in enumerate(ALIKE))
+BURST = "".join(rows_of("burst", OFTEN[:1], 1e-4 * i) + rows_of("burst", [60 + i // 7]) for i in range(300))
+ODD = {
+    "a subject with one sample": (CROWD + rows_of("odd", [600]), (), 30),
+    "all with one sample": ("".join(rows_of(subject, [600]) for subject in ALIKE), (), 30),
+    "a subject with samples in one epoch alone": (CROWD + rows_of("odd", range(0, 1800, 60)), (), 30),
+    "a burst in a slot": (CROWD + BURST + rows_of("burst", OFTEN[1:]), (), 31),
+    "k greater than a cluster": (CROWD, ("-p", "clusters=15"), 30),
+    "a day with no data": (CROWD + "".join(rows_of(one, (at + 2 * 86_400 for at in OFTEN)) for one in ALIKE), (), 30),
+    "tau longer than the data": (CROWD, ("-p", "tau_s=172800", "-p", "leak_s=86400"), 30),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "options", "published"), ODD.values(), ids=ODD)
+def test_odd_people_are_hidden_or_left_out_and_counted(
+    dbanon_database: str, tmp_path: Path, rows: str, options: tuple[str, ...], published: int
+) -> None:
+    (tmp_path / "odd.csv").write_text(HEAD + rows)
+    done(call(dbanon_database, "load", "trajectories", str(tmp_path / "odd.csv"), "--dataset", "phones"))
+    ended = done(run(dbanon_database, *options, "--publish", "odd", "--json"))
+    told = json.loads(ended.stdout.splitlines()[0])
+    subjects = len({row.split(",")[0] for row in rows.splitlines()})
+    assert told["status"] == "verified"
+    assert told["metrics"]["records"] == published == subjects - sum(told["suppressed"]["subjects"].values())
+    assert (told["metrics"]["suppressed_percent"] > 0) == (subjects > published)

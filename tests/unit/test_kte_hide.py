@@ -172,11 +172,13 @@ def cost(hidden):
     return int(((hidden.merged.last - hidden.merged.first + 1) * (box[:, 2:] - box[:, :2] + 1).sum(axis=1)).sum())
 
 
-def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases):
+@pytest.mark.parametrize(("k", "reuse"), [(2, "never"), (3, "never"), (3, "apart")])
+def test_improving_leaves_out_no_more_and_costs_no_more_a_sample(cases, k, reuse):
     rng = random.Random(SEED)
     for _ in cases(40):
         samples = instance(rng)
-        plain, better = (run(samples, 2, improve=improve) for improve in (False, True))
+        clusters = rng.choice([None, 2, 3])
+        plain, better = (run(samples, k, reuse=reuse, improve=improve, clusters=clusters) for improve in (False, True))
         numbers = [int((h.run_end - h.run_begin)[h.kept].sum()) for h in (plain, better)]
         assert numbers[1] >= numbers[0]
         assert cost(better) * numbers[0] <= cost(plain) * numbers[1]

@@ -10,7 +10,7 @@ Trajectory Data, INFOCOM 2017, Algorithm 2. Departures: costs of candidates inst
 of Hamiltonian cycles; suppression closed over all windows and silences.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +101,8 @@ def hide(
 
     Notes
     -----
-    With m samples an epoch: O(m) costs of candidates an epoch, then those of all pairs within parts of at most 300
-    people; memory for one index a subject and epoch or window, and the costs within parts.
+    In each epoch the costs of all pairs of up to 1,000 people, or of near ones; then in each window those of all pairs
+    within parts of at most 300. Memory for one index a subject and epoch or window, and the costs within parts.
     """
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
@@ -116,21 +116,20 @@ def hide(
 
 
 def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Progress = silent) -> _Found:
-    """Find hiding sets of all windows; `better` may leave out less or merge at less cost, and neither is ever more."""
-    costs: dict[bytes, NDArray[np.float32]] = {}
-    plain = _close(runs, history, rules, costs, progress)
+    """Find hiding sets of all windows.
+
+    With `better`, no more samples are left out than without, and a published sample costs no more.
+    """
+    plain = _close(runs, history, rules, progress)
     if not better:
         return plain
-    before = _mean_cost(runs, plain)
-    if plain.presence.suppressed():
-        joined = Rules(k=rules.k, apart=rules.apart, full=rules.full, join=True, rank=rules.rank)
-        other = _close(runs, history, joined, costs, progress)
-        costs.clear()
-        if other.presence.suppressed() < plain.presence.suppressed():
-            _improved(runs, other, joined, progress)
-            if _mean_cost(runs, other) <= before:
-                return other
-    costs.clear()
+    # Clusters would only cut the parts, of near people each, in which sets are drawn.
+    anyone = np.where(history < 0, history, 0)
+    across = _close(runs, anyone, replace(rules, join=True), progress)
+    if across.presence.suppressed() <= plain.presence.suppressed():
+        _improved(runs, across, rules, progress)
+        if _mean_cost(runs, across) <= _mean_cost(runs, plain):
+            return across
     _improved(runs, plain, rules, progress)
     return plain
 
@@ -140,11 +139,9 @@ def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> No
         improve(runs, found.presence, found.others, rules, progress)
 
 
-def _close(
-    runs: Runs, history: Int, rules: Rules, costs: dict[bytes, NDArray[np.float32]], progress: Progress
-) -> _Found:
+def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
-    presence = Presence(runs)
+    presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
     while True:
         close(presence, runs.windows, rules.k, rules.rank)
         drawing = Drawing(runs, rules, costs)

@@ -17,8 +17,8 @@ from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.trajectory import Float, Int
 
 PEOPLE = 50  # of a cluster, on average, where their number is not given
-ALL_PAIRS = 300  # subjects of an epoch up to which the costs of all pairs are computed
-CANDIDATES = 20
+ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
+CANDIDATES = 60  # near ones of each, where they are more
 _DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
 _DENSE = 300  # rows of a matrix of which all eigenvectors are computed
 _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than that two are far apart
@@ -52,13 +52,13 @@ def cluster(
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
         wanted = clusters or max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
-            affinity = _affinity(*candidates(runs, nodes), runs, nodes)
+            affinity = _affinity(*_candidates(runs, nodes), runs, nodes)
             label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
         progress("clusters", epoch + 1, runs.epochs)
     return label
 
 
-def candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
+def _candidates(runs: Runs, nodes: Int) -> tuple[Int, Int]:
     """Pairs i < j of nodes that are near each other in place and time; all of them where they are few."""
     n = len(nodes)
     if n <= ALL_PAIRS:
