@@ -303,15 +303,19 @@ def by_hour(
     hour, of = np.unique(np.asarray(start_s, np.int64) // 3600, return_inverse=True)
     names = np.datetime_as_string((hour * 60).astype("datetime64[m]")).tolist()
 
-    def total(counts: NDArray[Any], at: int) -> int:
-        return int(np.asarray(counts)[of == at].sum())
+    def total(counts: NDArray[Any]) -> list[int]:
+        sums = np.zeros(len(hour), np.int64)
+        np.add.at(sums, of, np.asarray(counts))
+        return [int(number) for number in sums]
 
+    all_seen, all_published = total(seen), total(published)
+    reasons = {reason: total(counts) for reason, counts in left_out.items()}
     return [
         {
             "hour": f"{name}Z",
-            "seen": total(seen, at),
-            "published": total(published, at),
-            "left_out": {reason: total(counts, at) for reason, counts in left_out.items()},
+            "seen": all_seen[at],
+            "published": all_published[at],
+            "left_out": {reason: numbers[at] for reason, numbers in reasons.items()},
         }
         for at, name in enumerate(names)
     ]

@@ -1,6 +1,7 @@
 """What every algorithm computes, as its adversary reads it: written from one text by two hands, they must agree."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,8 +149,9 @@ def test_the_adversary_at_sensitive_sites_objects_to_local_wherever_a_user_has_t
 
 
 def generalised(rng, algorithm):
-    """Run an algorithm on a random town; the verdict on it, None where none can be hidden."""
+    """Run an algorithm on a random town, of 1970 or of now; the verdict on it, None where none can be hidden."""
     data, family = town(rng), METHODS["kte"]
+    data = replace(data, t=data.t + rng.choice([0, 1_767_600_000]))
     grid_s = data.grid_s * rng.choice([1, 2, 3])
     given = {"k": rng.randint(2, 4), "grid_s": grid_s, "grid_m": data.grid_m * rng.choice([1, 2, 10])}
     if algorithm == "kte-hide":
@@ -174,6 +176,16 @@ def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
             assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
             runs += 1
     assert runs >= len(cases(60)) // 4
+
+
+def test_one_wild_time_is_not_counted_hour_by_hour():
+    data, family = town(random.Random(1)), METHODS["kte"]
+    t = data.t + 1_767_600_000
+    t[0] = 0
+    data, params = replace(data, t=t), family.parse({"k": 2, "grid_s": 60, "grid_m": data.grid_m}, "kte-hide")
+    cloaks = family.anonymise(data, "kte-hide", params, np.random.default_rng(0))
+    assert len(cloaks.suppressed["by_hour"]) <= 3
+    assert attacked(family, "kte-hide", params, data, cloaks).passed
 
 
 @pytest.mark.parametrize("algorithm", ["static", "w4m"])

@@ -236,3 +236,13 @@ def test_covers_are_found_if_and_only_if_there_are_any(d):
         if chosen is not None:
             assert all(sorted(chosen[:, c]) == list(range(n)) for c in range(d))
             assert all(len(set(row)) == d and allowed[i, row].all() for i, row in enumerate(chosen.tolist()))
+
+
+def test_windows_begin_where_they_do_before_1970_too():
+    """Times are whole numbers of either sign: none of them stands for an epoch without samples."""
+    own = {(slot, x, 0) for x, slot in enumerate((-9, -8, -1, 2, 40))}
+    for early in (0, -3000):
+        hidden = run(samples_of([{(slot + early, x, y) for slot, x, y in own} for _ in range(6)]), 2)
+        first = early // PER - 3
+        starts = {int(s) // (GRID_S * PER) - first for s in hidden.start_s}
+        assert starts == {0, 1, 2, 3, 15}

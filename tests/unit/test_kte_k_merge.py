@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte import _k_merge
+from dbanon.methods.kte._samples import FURTHEST, LATEST
 from tests.unit import oracles_kte as oracle
 from tests.unit.kte_instances import inputs_at_random, inputs_in_runs, samples_of
 
@@ -173,3 +174,14 @@ def test_costs_beyond_what_a_float_counts_are_exact():
     far = 2**29
     rows = merge_one([[(0, -far, -far), (far, far, far)], [(far, far, far - 1)]])
     assert cost_of(rows) == oracle.least_cost([[(0, -far, -far), (far, far, far)], [(far, far, far - 1)]])
+
+
+def test_costs_at_the_furthest_slots_and_cells_are_exact():
+    """From one end of all slots and cells to the other, in long runs too: nothing overflows."""
+    t, c = LATEST - 1, FURTHEST - 1
+    ends = [(-t, -c, -c), (t, c, c)]
+    for own in ([], [(i, c, -c) for i in range(200)]):
+        assert merge_one([[ends[0], *own], [ends[1]]]) == [(-t, t, -c, -c, c, c)]
+    many = [(-t + i, -c, -c) for i in range(500)]
+    both = merge_one([[*many, ends[1]], [(s + 1, c, c) for s, _, _ in many] + [(t - 1, c, c)]])
+    assert both[-1] == (t - 1, t, c, c, c, c)

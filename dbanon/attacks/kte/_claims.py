@@ -29,7 +29,7 @@ _MALFORMED = (
     "it is not."
 )
 _REASON = re.compile(r"[a-z][a-z_]{0,39}")
-_FURTHEST = 1 << 30  # spans of cells and slots, and sums of them, stay exact
+_LATEST, _FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells, as many as a run may have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +118,9 @@ def _grid_m(params: Mapping[str, Any], grid_m: float) -> float:
 
 def _demand_near(data: Trajectories, grid_s: int, grid_m: float) -> None:
     """Demand that the slots and cells of all fixes can be numbered."""
-    for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m)):
-        near = max(-float(values.min()), float(values.max())) / side < _FURTHEST
-        must(near, "Every fix must lie within 2^30 slots and cells of the run; some do not.")
+    for values, side, far in ((data.t, grid_s, _LATEST), (data.x, grid_m, _FURTHEST), (data.y, grid_m, _FURTHEST)):
+        near = max(-float(values.min()), float(values.max())) / side < far
+        must(near, "Every fix must lie within 2^32 slots and 2^26 cells of the run; some do not.")
 
 
 def read_stated(suppressed: Mapping[str, Any]) -> Stated:

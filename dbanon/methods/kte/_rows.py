@@ -211,9 +211,9 @@ def _hidden_people(known: Samples, params: Parameters, rank: Int, rng: np.random
 def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]:
     """Count samples and people left out by reason, and people by epoch."""
     length = found.run_end - found.run_begin
-    first = int(found.run_epoch.min())
-    epochs = int(found.run_epoch.max()) - first + 1
-    kept, epoch = found.kept, found.run_epoch - first
+    # Not the epochs in which nobody is: one wild time makes millions of them.
+    started, epoch = np.unique(found.run_epoch, return_inverse=True)
+    epochs, kept = len(started), found.kept
     out = {name: ~kept & (found.reason == number) for number, name in enumerate(_hide.REASONS)}
     silent = record < 0
     # A subject of whom nothing is published counts under the reason for its first samples.
@@ -222,7 +222,7 @@ def _suppressed(found: _hide.Hidden, record: Int, leak_s: int) -> dict[str, Any]
         "samples": {name: int(length[which].sum()) for name, which in out.items()},
         "subjects": {name: int(which[begin].sum()) for name, which in out.items()},
         "by_hour": by_hour(
-            (first + np.arange(epochs)) * leak_s,
+            started * leak_s,
             np.bincount(epoch, minlength=epochs),
             np.bincount(epoch[kept], minlength=epochs),
             {name: np.bincount(epoch[which], minlength=epochs) for name, which in out.items()},

@@ -7,7 +7,7 @@ import numpy as np
 from dbanon.errors import DataError
 from dbanon.trajectory import Int, Trajectories, _freeze
 
-FURTHEST = 1 << 30  # indices of cells and slots: sums and products of spans stay within int64
+LATEST, FURTHEST = 1 << 32, 1 << 26  # slots (of a second: to 2106) and cells: a span of all slots and cells costs 2^61
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,9 +73,9 @@ def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     """
     subject = np.repeat(data.subject, np.diff(data.offset))
     columns = [np.floor(values / side) for values, side in ((data.t, grid_s), (data.x, grid_m), (data.y, grid_m))]
-    if any(np.abs(values).max(initial=0) >= FURTHEST for values in columns):
+    if any(np.abs(v).max(initial=0) >= far for v, far in zip(columns, (LATEST, FURTHEST, FURTHEST), strict=True)):
         raise DataError(
-            f"Fixes must lie within 2^30 slots of {grid_s} s and cells of {grid_m:g} m. Some lie further away."
+            f"Fixes must lie within 2^32 slots of {grid_s} s and 2^26 cells of {grid_m:g} m. Some lie further away."
         )
     slot, x, y = (values.astype(np.int64) for values in columns)
     order = np.lexsort((y, x, slot, subject))

@@ -104,10 +104,10 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     apart = np.minimum(np.diff(distinct), window + 1)
     place = np.concatenate([[0], np.cumsum(apart)])[: len(distinct)]
     epochs = int(place[-1]) + 1 if len(place) else 0
-    started = np.full(epochs, -1, np.int64)
-    started[place] = distinct
+    started, empty = np.zeros(epochs, np.int64), np.ones(epochs, bool)
+    started[place], empty[place] = distinct, False
     # Epochs of a gap come right before its end: a window that reaches beyond one begins where it truly does.
-    for at in np.flatnonzero(started < 0)[::-1]:
+    for at in np.flatnonzero(empty)[::-1]:
         started[at] = started[at + 1] - 1
     return Runs(
         samples=samples, subject=subject[begin], epoch=place[number], begin=begin,
