@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import hypothesis
@@ -18,7 +19,7 @@ os.environ["DBANON_TEST_SEED"] = str(SEED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "run also what is marked stress: it kills, fills disks or memory, or waits"
+    told = "run also what is marked stress (it kills, fills disks or memory, or waits), and all of what is marked many"
     parser.addoption("--all", action="store_true", help=told)
 
 
@@ -44,9 +45,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "dbanon_server" in getattr(item, "fixturenames", ()):
             item.add_marker("db")
     if not config.getoption("--all"):
-        stress = [item for item in items if item.get_closest_marker("stress")]
-        config.hook.pytest_deselected(items=stress)
-        items[:] = [item for item in items if item not in stress]
+        left_out = {item for item in items if item.get_closest_marker("stress")} | _others_of_many(items)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Give three of four cases of each test marked many: those that stay go through the values of every parameter."""
+    number: Counter[str] = Counter()
+    others = set()
+    for item in items:
+        if item.get_closest_marker("many"):
+            test = item.nodeid.split("[")[0]
+            turn, place = divmod(number[test], 4)
+            number[test] += 1
+            if place != turn % 4:
+                others.add(item)
+    return others
 
 
 @pytest.fixture

@@ -71,6 +71,7 @@ def errors(answer: str) -> list[str]:
     return [line for line in found if TOO_LATE not in line]
 
 
+@pytest.mark.stress
 def test_the_session_goes_from_a_raw_table_to_releases_and_back(
     city_url: str, names: dict[str, str], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests import wholeness
 from tests.acceptance.commands import STAGES, Done, Stage, call, finished, held_up, later, start, waiting
 from tests.facts import refused
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.stress]
 
 LOAD = STAGES["a load with its rows staged"]
 APPEND = Stage((*LOAD.arguments, "--append"), "dbanon.trajectory")

@@ -1114,6 +1114,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_one_sentence_with_its_exit_code_and_leaves_nothing(url: str, folder: Path, case: str) -> None:
     arguments, code, facts = CASES[case]
@@ -1204,6 +1205,7 @@ def write(tmp_path: Path) -> Callable[[str, bytes], Path]:
     return make
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", ODD)
 def test_odd_input_is_loaded_run_and_published(database: str, write: Callable[[str, bytes], Path], case: str) -> None:
     loaded = call(database, "load", "trajectories", str(write(*ODD[case])), "--dataset", "odd", "--json")

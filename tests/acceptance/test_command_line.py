@@ -57,6 +57,7 @@ def test_the_whole_way_from_files_to_rows_an_analyst_reads(
     assert [run["status"] for run in listed["runs"]] == ["verified"]
 
 
+@pytest.mark.stress
 def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_none(
     database: str, city_files: tuple[Path, Path], login: Callable[[str], str]
 ) -> None:
@@ -89,6 +90,7 @@ def test_with_min_contents_every_set_an_analyst_reads_has_so_many_contents_or_no
     assert call(database, "verify", str(told["run_id"])).code == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("arguments", "code", "facts"),
     [

@@ -43,6 +43,7 @@ def test_a_generated_dataset_is_told_as_a_table_and_as_json(dbanon: Run) -> None
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.stress
 def test_generated_files_can_be_loaded_as_the_readme_says(dbanon: Run, tmp_path: Path) -> None:
     made = dbanon("synth", "--csv", str(tmp_path / "city"), "--objects", "30", "--json")
     assert made.returncode == 0, made.stderr
@@ -67,6 +68,7 @@ def test_the_guide_names_only_options_that_are_there_and_all_that_need_explainin
     assert there - named <= {"--grid-m", "--grid-s", "--population", "--settle-s"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("arguments", "code", "facts"),
     [

@@ -87,6 +87,7 @@ def _rows(url: str, query: str) -> list[tuple[object, ...]]:
 # ---- what is stored --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("suffix", [".geojson", ".gpkg", ".shp"])
 def test_cells_of_every_kind_of_file_are_stored_as_given(town: str, tmp_path: Path, suffix: str) -> None:
     done = _load(town, "cells", _write(tmp_path / f"cells{suffix}", [*SQUARES, SQUARES[0]]), "--name", "name")
@@ -301,6 +302,7 @@ def _crs(name: object) -> dict[str, object]:
     return {"type": "name", "properties": {"name": name}}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("crs", "code"),
     [
@@ -353,6 +355,7 @@ def test_a_geographic_file_that_is_too_large_is_refused_before_it_is_read(
     assert (done.code, "MB" in done.sentence) == (3, True)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "case",
     [

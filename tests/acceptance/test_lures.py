@@ -234,6 +234,7 @@ def test_lures_are_called_by_those_who_take_no_care(trapped: str) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.stress
 def test_no_command_calls_a_lure(
     trapped: str, logins: dict[str, tuple[str, str]], city_files: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def load_sites(database: Database, folder: Path) -> int:
     return clinics.kept + churches.kept
 
 
+@pytest.mark.stress
 def test_pick_ups_near_clinics_and_churches_are_verified_published_and_read_by_an_analyst(
     database: str, tmp_path: Path, login: Callable[[str], str]
 ) -> None:

@@ -14,6 +14,7 @@ from tests.acceptance.pooler import pooler
 from tests.facts import refusal, refused
 
 
+@pytest.mark.stress
 def test_commands_and_a_worker_work_through_a_pooler(
     city_url: str, city_files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ MAY_NOT = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("role", "arguments"), [(role, arguments) for role, refused in MAY_NOT.items() for arguments in refused]
 )

@@ -363,6 +363,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_tampering_is_refused_by_publish_and_named_by_verify(database: str, tampering: str) -> None:
     statement, clause = TAMPERINGS[tampering]
@@ -460,6 +461,7 @@ ODD: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("algorithm", ["bk", "mk", "knn"])
 @pytest.mark.parametrize("case", ODD)
 def test_odd_places_are_published_and_safe(

@@ -87,6 +87,7 @@ TAMPERINGS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("tampering", TAMPERINGS)
 def test_tampering_is_refused_by_publish_and_named_by_verify(
     tampering: str, verified_city: tuple[Database, int]

@@ -21,6 +21,8 @@ from tests.acceptance.commands import call, finished, json_of, start, waiting
 from tests.acceptance.workers import until
 from tests.facts import names, refused
 
+pytestmark = pytest.mark.stress
+
 SUBMIT = "SELECT dbanon.submit_run('city', 'tp-aware', '{\"k\": 7}')"
 
 

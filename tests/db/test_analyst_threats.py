@@ -213,6 +213,7 @@ def learns(analyst: psycopg.Connection, attack: str) -> bool:
     return row is not None and row[0] is True
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("threat", THREATS.values(), ids=THREATS)
 def test_an_analyst_learns_it_only_where_the_protection_is_gone(
     connection: psycopg.Connection, analyst: psycopg.Connection, threat: Threat, restricted: bool

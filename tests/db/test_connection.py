@@ -153,6 +153,7 @@ def tables(database: str, strange: str) -> str:
     return strange
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "subject"),
     [

@@ -164,6 +164,7 @@ def rows(url: str) -> list[tuple[object, ...]]:
         return connection.execute("SELECT * FROM published.demo_k5 ORDER BY cloak_id").fetchall()
 
 
+@pytest.mark.stress
 @embedded_only
 def test_a_dump_of_the_embedded_server_restores_there_and_on_another_server_and_publishes_again(
     embedded: EmbeddedServer, dbanon_server: "Target", dbanon_template: str

@@ -118,6 +118,7 @@ ONE_STATEMENT = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", ONE_STATEMENT.values(), ids=ONE_STATEMENT.keys())
 def test_no_statement_changes_data_and_publishes(
     crossing: psycopg.Connection, operator: psycopg.Connection, statement: str
@@ -181,6 +182,7 @@ CHANGES: list[Change] = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("change", CHANGES, ids=[c[1] for c in CHANGES])
 def test_no_transaction_changes_anything_and_publishes(
     crossing: psycopg.Connection, both: psycopg.Connection, login: Login, change: Change
@@ -448,6 +450,7 @@ def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(
 # --- a restore ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("way", [[], ["--jobs=2"], ["--disable-triggers"]], ids=str)
 def test_a_restored_database_has_all_guards_on(
     database: str, crossing: psycopg.Connection, login: Login, tmp_path: Path, way: list[str]

@@ -248,6 +248,7 @@ TAMPERINGS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", TAMPERINGS.values(), ids=TAMPERINGS.keys())
 def test_any_change_since_the_verification_is_refused(own: psycopg.Connection, statement: str) -> None:
     own.execute(statement)
@@ -343,6 +344,7 @@ def test_a_release_is_never_changed(connection: psycopg.Connection, run: int, st
     assert refusal(connection, statement).sqlstate == "DA006"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("withdrawn", [False, True])
 @pytest.mark.parametrize(
     "statement",

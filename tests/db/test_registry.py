@@ -184,6 +184,7 @@ def test_sql_and_python_say_the_same_of_methods(reader: psycopg.Connection, name
     assert from_sql(reader, name, None, {}) == from_python(name, None, {})
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("family", "algorithm"), [pytest.param(f, a.name, id=a.name) for f in METHODS.values() for a in f.algorithms]
 )

@@ -65,6 +65,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("layout", [*LAYOUTS, "anywhere"])
 @pytest.mark.parametrize("area", ["", AREA, HOLED])
 def test_cells_tile_the_area_and_hold_their_stations(town, rng, layout, area):

@@ -269,6 +269,7 @@ BUILT = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", [UNPUBLISH, END_READERS, REPLACE, REPLACE_AND_END])
 @pytest.mark.parametrize("built", BUILT.values(), ids=BUILT)
 def test_what_was_made_of_a_release_keeps_nothing_however_it_is_held(
@@ -313,6 +314,7 @@ READING = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", [END_READERS, REPLACE_AND_END])
 @pytest.mark.parametrize("reading", READING.values(), ids=READING)
 def test_who_reads_a_release_in_whatever_way_is_ended(

@@ -98,6 +98,7 @@ def test_fewer_than_k_subjects_are_in_no_group(count):
     assert merged.offset.tolist() == [0]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_the_kernels_do_what_the_plain_statement_does(cases, k):
     rng = random.Random(SEED + k)
@@ -114,6 +115,7 @@ def test_they_do_so_where_many_costs_are_equal(cases):
         agrees(tracks, rng.randint(2, 4), rng.sample(range(len(tracks)), len(tracks)))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("remembered", "block", "threads"), [(1, 1, 1), (1, 20, 2), (2, 7, 3), (3, 1 << 23, 5)])
 def test_they_do_so_with_little_remembered_in_blocks_and_on_any_number_of_threads(
     cases, monkeypatch, remembered, block, threads

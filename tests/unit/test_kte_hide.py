@@ -154,6 +154,7 @@ def adversary(kept, rows, records, starts, length, k):
             assert len(fitting) >= k
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("reuse", "consistency", "improve"), OPTIONS)
 @pytest.mark.parametrize("leaks", [1, 2])
 @pytest.mark.parametrize("k", [2, 3])

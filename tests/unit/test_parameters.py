@@ -64,6 +64,7 @@ def test_limits_are_inclusive_and_what_lies_beyond_them_is_refused(family, field
         names(refused(family, field.name, limit + step), *facts(family, field), limit + step)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("family", "field"), FIELDS)
 @given(value=st.one_of(st.text(), st.booleans(), st.floats(), st.integers(), st.just(10**400), st.lists(st.integers())))
 def test_any_value_is_taken_or_refused_with_the_sentence(family, field, value):

@@ -133,6 +133,7 @@ def restored(
     return url
 
 
+@pytest.mark.stress
 def test_a_dump_restored_beside_the_original_moves_to_roles_of_its_own(
     restored: str, empty: Empty, prefixes: list[str]
 ) -> None:
