@@ -113,7 +113,7 @@ def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) ->
         times = round(value / unit)
         if abs(value / unit - times) > 1e-9 or (times < 1 and name not in ("since", "until")):
             raise ParameterError(
-                f"The '{name}' parameter of kte must be a multiple of {what}, {unit:g}. Got {value:g} instead."
+                f"The '{name}' parameter of kte must be a multiple of {what}, {unit:.12g}. Got {value:.12g} instead."
             )
 
 
