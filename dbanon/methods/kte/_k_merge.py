@@ -73,10 +73,13 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     most = np.minimum.reduceat(lengths, offset[:-1]) if tasks else lengths[:0]
     number = np.zeros(tasks, np.int64)
     parts: dict[int, Any] = {}
+    # Half of the memory, but for seconds after 2038. Cells always fit.
+    far = max(int(samples.slot.max(initial=0)), -int(samples.slot.min(initial=0)))
+    kind = np.int32 if far <= np.iinfo(np.int32).max else np.int64
 
     def task(low: int, high: int) -> None:
-        # Half of int64, since slots and cells are below 2^30. Rows that are not written take no memory.
-        rows = np.empty((int(most[low:high].sum()), 6), np.int32)
+        # Rows that are not written take no memory.
+        rows = np.empty((int(most[low:high].sum()), 6), kind)
         room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         written = _merge(
             samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
