@@ -81,6 +81,7 @@ def nothing_there(database: str) -> bool:
         return connection.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", FILES)
 def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_quoted(
     database: str, load: Callable[..., Done], case: str
@@ -230,6 +231,7 @@ def test_a_subject_that_is_no_number_among_numbers_is_missing(database: str, loa
         assert connection.execute("SELECT reason FROM dbanon.quarantine").fetchall() == [("missing-subject",)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "facts"),
     [

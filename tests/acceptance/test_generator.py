@@ -29,6 +29,7 @@ def dbanon(database: str) -> Run:
     return call
 
 
+@pytest.mark.stress
 def test_a_generated_dataset_is_told_as_a_table_and_as_json(dbanon: Run) -> None:
     told = dbanon("synth", "--dataset", "town", "--objects", "60", "--seed", "5")
     assert told.returncode == 0, told.stderr

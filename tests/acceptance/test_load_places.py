@@ -110,6 +110,7 @@ def test_cells_in_another_reference_system_are_reprojected(town: str, tmp_path: 
     assert _rows(town, "SELECT round(ST_Area(geom)) FROM dbanon.cell") == [(1e6,), (1e6,)]
 
 
+@pytest.mark.stress
 def test_a_layer_is_chosen_by_its_name(town: str, tmp_path: Path) -> None:
     path = tmp_path / "two.gpkg"
     for layer, shapes in (("cells", SQUARES), ("masts", POINTS)):
@@ -336,6 +337,7 @@ def test_a_reference_system_that_a_feature_names_counts_too(unchanged: str, tmp_
     assert (done.code, "'crs'" in done.sentence) == (3, True)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "name", ["/vsicurl/http://127.0.0.1:9/x.geojson", "http://127.0.0.1:9/x.geojson", "GPKG:x.gpkg"]
 )

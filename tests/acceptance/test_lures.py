@@ -211,6 +211,7 @@ def _do(url: str, *commands: tuple[str, ...]) -> None:
         assert done.code == 0, (command, done.stderr)
 
 
+@pytest.mark.stress
 def test_lures_are_called_by_those_who_take_no_care(trapped: str) -> None:
     """Else the other tests would show nothing."""
     with psycopg.connect(trapped, autocommit=True) as careless:

@@ -26,6 +26,7 @@ def opened(database: str) -> Iterator[Database]:
         yield one
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

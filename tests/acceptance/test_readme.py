@@ -80,6 +80,7 @@ def test_the_readme_shows_what_its_commands_print_and_its_programs_run(session: 
     assert session.run(sys.executable, "-W", "error", "-c", program).startswith("verified 0.")
 
 
+@pytest.mark.stress
 def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as_analyst: Callable[..., str]) -> None:
     for _, block in pages.blocks(ANALYST, "sql"):
         answer = as_analyst(*PSQL, "-At", text=block)

@@ -74,6 +74,7 @@ def only_bare_programs(bare_programs: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return bare_programs
 
 
+@pytest.mark.stress
 def test_upgrading_a_server_without_postgis_says_what_to_install(
     only_bare_programs: Path, monkeypatch: pytest.MonkeyPatch, city_files: tuple[Path, Path]
 ) -> None:

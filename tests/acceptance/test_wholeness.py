@@ -62,6 +62,7 @@ def released(dbanon_server: Target, city_template: tuple[str, int], city_files: 
         yield url
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("rule", DAMAGES)
 def test_a_rule_that_is_broken_is_named(released: str, rule: str) -> None:
     with psycopg.connect(released) as connection:

@@ -146,6 +146,7 @@ def test_ties_are_broken_the_same_way_every_time(family, algorithm):
     assert same(cloaks, run(family, algorithm, data))
 
 
+@pytest.mark.many
 @every_algorithm
 @pytest.mark.parametrize(("right", "up"), [(1, 0), (-3, 7), (1000, -1000)])
 def test_moving_everything_by_whole_cells_moves_the_cloaks_and_changes_nothing_else(family, algorithm, right, up):
@@ -257,6 +258,7 @@ def test_joining_inputs_may_join_rows_and_change_no_other(family, algorithm, mon
 # ---- their attacks ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @every_algorithm
 @pytest.mark.parametrize("changed", [{}, {"since": 60}, {"until": 360}, {"since": 60, "until": 301}], ids=str)
 def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
@@ -319,6 +321,7 @@ def with_a_copy(cloaks):
     return remade(cloaks, np.insert(np.arange(cloaks.rows), last + 1, row))
 
 
+@pytest.mark.many
 @every_algorithm
 @pytest.mark.parametrize("mutant", [without_a_member, smaller, of_more, with_a_copy], ids=lambda m: m.__name__)
 def test_a_small_harmful_change_is_refused(family, algorithm, mutant):

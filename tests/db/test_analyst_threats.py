@@ -417,6 +417,7 @@ def test_no_counter_of_a_relation_or_function_is_left_to_everybody(
     assert len(list(analyst.execute(query))) > 50
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("role", ["dbanon_operator", "dbanon_worker", "dbanon_admin", "pg_monitor"])
 def test_who_runs_the_server_still_reads_its_counters(connection: psycopg.Connection, login: Login, role: str) -> None:
     with psycopg.connect(login(role)) as somebody:

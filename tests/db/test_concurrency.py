@@ -100,6 +100,7 @@ def test_who_looked_before_another_published_does_not_miss_it(
     assert caught.value.sqlstate == ("DA010" if isolation == "READ COMMITTED" else "DA015")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize(
     "change", ["UPDATE dbanon.cloak SET crowd = 6", "DELETE FROM dbanon.membership", "DELETE FROM dbanon.trajectory"]

@@ -332,6 +332,7 @@ READ_OTHERWISE = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("change", READ_OTHERWISE.values(), ids=READ_OTHERWISE)
 def test_rows_that_would_be_read_otherwise_than_they_were_verified_are_not_published(
     ten: psycopg.Connection, change: str

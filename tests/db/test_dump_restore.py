@@ -100,6 +100,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
         restored.execute("DELETE FROM dbanon.audit")
 
 
+@pytest.mark.stress
 def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psycopg.Connection) -> None:
     """Regions of cells, members for a stretch and hiding sets among them; and they are guarded as they were."""
     made = {name: write(own, contract) for name, contract in CONTRACTS.items()}

@@ -187,6 +187,7 @@ def test_another_dataset_with_the_same_name_in_it_stays(filled: psycopg.Connecti
     assert forget(filled, dataset="b") == {**EVERYTHING, **there}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("name", "content", "named"),
     [

@@ -390,6 +390,7 @@ GUARDED = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", GUARDED)
 def test_guards_hold_in_a_session_that_is_a_replica(crossing: psycopg.Connection, statement: str) -> None:
     crossing.execute("SET session_replication_role = replica")
@@ -432,6 +433,7 @@ def test_an_upgrade_puts_triggers_right_that_were_switched_on_by_hand(
     assert value(crossing, TRIGGERS) == before
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("table", ["region", "period", "record", "membership", "hiding"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_nothing_is_emptied_on_a_snapshot_that_misses_a_release(

@@ -126,6 +126,7 @@ def test_points_with_swapped_axes_are_refused_with_the_way_to_swap_them(connecti
         _import(connection)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("zone", "expression", "expected"),
     [
@@ -195,6 +196,7 @@ def test_names_are_quoted_and_looked_up_as_in_sql(connection):
     assert (report.kept, report.source) == (1, ['table "my data"."GPS; x"'])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("table", "columns", "error", "facts"),
     [

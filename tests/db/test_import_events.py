@@ -123,6 +123,7 @@ def test_quasi_identifiers_are_added_once_or_replaced(town):
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("kind", "given", "tz", "seconds"),
     [
@@ -144,6 +145,7 @@ def test_times_are_read_as_from_other_sources(town, kind, given, tz, seconds):
     assert everything(town, "SELECT extract(epoch FROM at)::float8 FROM dbanon.quasi_identifier") == [(seconds,)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("kind", "given", "reason"),
     [

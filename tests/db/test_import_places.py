@@ -46,6 +46,7 @@ def test_pois_are_stored_where_postgis_puts_them_and_recorded(town):
     assert everything(town, revision)[0][0] == before + 1
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("kind", "geom", "reason"),
     [
@@ -81,6 +82,7 @@ def test_every_poi_that_cannot_be_used_is_kept_aside_with_a_reason(town, kind, g
     assert everything(town, "SELECT category FROM dbanon.poi ORDER BY poi_id") == [("caf\u00e9",), ("bar",)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("geom", "reason"),
     [

@@ -29,6 +29,7 @@ from tests.importing import (
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("statement", "family", "facts"),
     [

@@ -92,6 +92,7 @@ def test_the_command_line_says_the_same_in_its_own_words(gps):
     assert gps.execute("SHOW client_min_messages").fetchone() == ("notice",)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("arguments", "code", "facts", "hint"),
     [

@@ -46,6 +46,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", [*HOSTILE, None])
 @pytest.mark.parametrize("call", ["dbanon.publish(1, %s)", "dbanon.unpublish(%s)"])
 def test_a_name_that_would_need_quotes_is_refused(

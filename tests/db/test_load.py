@@ -282,6 +282,7 @@ def test_the_default_srid_of_projected_positions_is_a_utm_zone_too(connection, w
     assert _load(connection, write(HEAD + "a,0,1491636,6894701\n"), crs="EPSG:3857").srid == 32633
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "word"),
     [

@@ -124,6 +124,7 @@ def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int
     assert "%" not in told
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("total", "left_out", "k", "told"),
     [

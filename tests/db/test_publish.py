@@ -281,6 +281,7 @@ def test_a_foreign_object_in_published_is_never_replaced(connection: psycopg.Con
 # --- the digest -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "setting",
     [
@@ -320,6 +321,7 @@ def test_the_digest_of_no_run_is_null_and_of_an_empty_one_is_not(connection: psy
 # --- what stays -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "statement",
     [

@@ -177,6 +177,7 @@ def test_a_role_of_any_name_reads_its_release(
     assert value(operator, RIGHTS, sql.Identifier(made).as_string(operator)) == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("readers", "fact"),
     [

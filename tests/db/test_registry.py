@@ -219,6 +219,7 @@ def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection
     assert (told is not None) == (value in SEEN)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["a b", "Ä", *(f"a{character}b" for character in HIDDEN)])
 def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psycopg.Connection, name: str) -> None:
     def accepted(statement: str) -> bool:

@@ -127,6 +127,7 @@ def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_gr
     assert data.t.tolist() == [1, 2] * 5000
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
 def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, connection, dataset, monkeypatch, end):
     """In the middle of it: most of the rows are still to come when the first batch is here."""
@@ -379,6 +380,7 @@ def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, ver
     assert notices[0].startswith("2 ")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["", "Ten", "1st", "a-b", "select", 'a"b', "ü", "a" * 51, "a; drop table x"])
 def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connection, name):
     with pytest.raises(ParameterError, match="letters"):
@@ -401,6 +403,7 @@ def test_an_unknown_dataset_or_run_is_named(connection, dataset):
         runs.run_row(connection, 77)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("state", "kind", "word"),
     [

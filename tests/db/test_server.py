@@ -201,6 +201,7 @@ def test_a_creation_that_was_killed_is_begun_again_and_leaves_no_server(place: P
         embedded.stop()
 
 
+@pytest.mark.stress
 def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) -> None:
     home = place / "raced"
     code = (

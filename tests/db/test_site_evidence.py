@@ -115,6 +115,7 @@ def plain_pairs(rows: list[tuple], corners: list[np.ndarray], ids: list[int], gr
     return found
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("guard_m", [None, 0, 2.5, 3])
 @pytest.mark.parametrize("grid_m", [0.1, 1.0, 7.5])
 def test_the_join_is_that_of_loops(
@@ -165,6 +166,7 @@ def test_a_run_without_rows_or_sites_and_no_run_have_no_pairs(connection: psycop
         assert connection.execute(_PAIRS, [number]).fetchall() == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("extra", "cloaked"),
     [

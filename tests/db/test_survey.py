@@ -51,6 +51,7 @@ def swapped(sample):
     return sample[:, [1, 0, 2]]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("place", [BERLIN, CAIRO, FRISCO])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.3, 0.45])
 def test_the_right_way_round_is_that_of_most(shape, judged, place, share):

@@ -102,6 +102,7 @@ def test_replacing_leaves_nothing_of_what_was_there(opened: Database) -> None:
     assert all_rows(opened, "SELECT DISTINCT srid FROM dbanon.dataset") == [(fresh.srid,)] == [(32610,)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("dataset", "options", "facts"),
     [

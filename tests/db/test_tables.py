@@ -114,6 +114,7 @@ def test_rows_of_something_that_is_not_there_are_refused(connection: psycopg.Con
     assert caught.value.sqlstate == "DA009"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "change",
     [

@@ -63,6 +63,7 @@ def groups(k: int = 3) -> Release:
     return grouped(world, [(0, 1, 2), (3, 4, 5, 6)], rng, k=k)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
     "params",

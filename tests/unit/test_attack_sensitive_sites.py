@@ -282,6 +282,7 @@ def test_an_instant_in_iso_8601_is_understood():
         assert broken(with_params(honest("100"), at=at)) == set()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("at", [None, "100"])
 @pytest.mark.parametrize("name", ALONE)
 def test_a_mutant_breaks_its_clause_and_no_other(name, at):
@@ -289,6 +290,7 @@ def test_a_mutant_breaks_its_clause_and_no_other(name, at):
     assert broken(joined(mutate(honest(at)))) == {clause}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("at", [None, "100"])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_mutant_of_several_clauses_is_refused(name, at):

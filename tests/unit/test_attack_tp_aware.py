@@ -289,6 +289,7 @@ def masked_by(evidence: Evidence, t: int) -> Evidence:
     return put(evidence, "cloak_bounds", row(evidence, A, 1), box)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 @pytest.mark.parametrize("name", ALONE_JOINED)
 def test_a_mutant_of_joined_rows_breaks_its_clause_and_no_other(name, align):
@@ -430,6 +431,7 @@ def test_by_default_instants_begin_max_gap_s_late_or_where_the_data_end_first_wi
         assert broken(with_params(world.evidence(present), start=first)) == set()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("align", ["last", "exact", "linear"])
 @pytest.mark.parametrize("name", ALONE)
 def test_a_mutant_breaks_its_clause_and_no_other(name, align):

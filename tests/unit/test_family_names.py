@@ -21,6 +21,7 @@ CORE = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_core_names_no_family(path: Path) -> None:
     assert NAMES.findall(path.read_text()) == []

@@ -41,6 +41,7 @@ def tabulated(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("improve", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 @pytest.mark.parametrize("n", [5, 6, 11, 40])

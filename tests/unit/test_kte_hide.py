@@ -209,6 +209,7 @@ ODD = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_input_is_hidden_or_suppressed(name, k):

@@ -58,6 +58,7 @@ def test_one_input_gives_its_samples_slot_by_slot():
     assert merge_one([[(5, 1, 1), (7, 2, 2), (7, 4, 3)]]) == [(5, 5, 1, 1, 1, 1), (7, 7, 2, 2, 4, 3)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 @pytest.mark.parametrize("slots", [5, 10])
 def test_the_cost_is_the_least_of_all_partitions(k, slots):
@@ -77,6 +78,7 @@ def test_the_cost_is_the_least_where_one_input_has_many_samples_in_a_row(k):
         assert cost_of(merge_one(inputs)) == oracle.least_cost(inputs) == oracle.least_cost_of_many(inputs), inputs
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("moving", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_the_cost_is_the_least_over_long_runs_of_one_input(k, moving):

@@ -237,6 +237,7 @@ def may_be_meant(other: Person, promise: Promise, releases: Iterable[Release]) -
     return True
 
 
+@pytest.mark.stress
 def test_candidates_are_those_whom_nothing_tells_apart() -> None:
     for drawn in histories()[:600]:
         for promise in Rule().promises(drawn.new):

@@ -20,6 +20,7 @@ def starts(users, sites, k):
     return found.tolist()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_bk_finds_the_same_starts_as_the_matrices(k, shapes):
@@ -45,6 +46,7 @@ def test_bk_with_one_site_takes_the_first_of_the_best_groups():
         assert starts(users, sites, k) == [areas.index(min(areas))]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize("decision_bytes", [1, 40, 2**29])
 def test_bk_is_the_same_however_its_columns_are_cut(monkeypatch, threads, decision_bytes):

@@ -206,6 +206,7 @@ def test_the_same_seed_gives_the_same_files_whatever_the_batches(
     assert one[0] != other[0]
 
 
+@pytest.mark.stress
 def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
     found = []
     for threads in ("1", "2"):
