@@ -213,7 +213,9 @@ class Publisher:
         self.present = {u: {self.epoch(s) for s in own} for u, own in self.world.items()}
         epochs = set().union(*self.present.values())
         self.epochs = range(min(epochs), max(epochs) + 1)
-        self.windows = range(min(epochs), max(min(epochs), max(epochs) - self.width + 1) + 1)
+        # Beyond both ends, so that each epoch is in as many windows; one where it holds all.
+        beyond = self.width - 1 if max(epochs) - min(epochs) >= self.width else 0
+        self.windows = range(min(epochs) - beyond, max(min(epochs), max(epochs) - self.width + 1 + beyond) + 1)
         self.seen = {u: set(own) for u, own in self.present.items()}
         self.why: dict[tuple[int, int], str] = {}
 

@@ -92,7 +92,8 @@ def check(samples, hidden, k, leaks, reuse, consistency):
     if not every:
         return
     length = min(leaks + 1, every[-1] - every[0] + 1)
-    starts = range(every[0], every[-1] - length + 2)
+    beyond = leaks if length <= every[-1] - every[0] else 0
+    starts = range(every[0] - beyond, every[-1] - length + 2 + beyond)
     assert set(rows) == set(kept)  # nothing suppressed appears, and nothing kept is missing
     for m in starts:
         epochs = range(m, m + length)
