@@ -231,9 +231,10 @@ def with_set_of_the_silent(release):
             yield other
 
 
-def picked_less(release):
-    """Give copies in which one of a hiding set is another."""
-    for at, record in itertools.product(range(len(release.hiding)), release.records()):
+def picked_less(release, step=1):
+    """Give copies in which one of a hiding set is another; of those that can be, each `step`-th."""
+    choices = itertools.product(range(len(release.hiding)), release.records())
+    for at, record in itertools.islice(choices, 0, None, step):
         owner, _, _, others = release.hiding[at]
         if record not in (owner, *others):
             other = release.copy()
@@ -391,7 +392,7 @@ def test_every_clause_stands_alone_somewhere():
 def test_a_hiding_set_reused_is_refused():
     release, met = honest(3), 0
     for a, b in itertools.permutations(range(len(release.hiding)), 2):
-        if release.hiding[a][0] == release.hiding[b][0]:
+        if release.hiding[a][0] == release.hiding[b][0] and (a + b) % 3 == 0:
             other = release.copy()
             other.hiding[b] = (*release.hiding[b][:3], list(release.hiding[a][3]))
             clauses = broken(other)
@@ -464,7 +465,7 @@ def test_a_sample_moved_out_of_its_region_is_refused():
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_subject_picked_less_is_refused(k):
-    for release in itertools.islice(picked_less(honest(k)), 0, None, 3 if k == 2 else 20):
+    for release in picked_less(honest(k), step=3 if k == 2 else 17):
         assert "k-pick" in broken(release) or "sets" in broken(release)
     fewer = honest(k)
     fewer.hiding[0][3].pop()
@@ -582,8 +583,8 @@ def test_the_plain_adversary_agrees(share):
         params = {"k": k, "leak_s": leak * GRID_S, "tau_s": leak * ratio * GRID_S}
         if rng.random() < 0.2 and k > 2:
             params["reuse"] = "apart"
-        quiet, epochs = rng.choice([0, 0.1, 0.3]), rng.randint(1, 6 if k == 2 else 4)
-        world = random_world(rng, subjects=rng.randint(2 * k, 5 * k), epochs=epochs, leak=leak, cells=3, quiet=quiet)
+        quiet, epochs = rng.choice([0, 0.1, 0.3]), rng.randint(1, 6 if k == 2 else 3)
+        world = random_world(rng, subjects=rng.randint(2 * k, 4 * k), epochs=epochs, leak=leak, cells=3, quiet=quiet)
         release = Publisher(world, params, rng, *how).publish()
         if release is None:
             continue
