@@ -74,9 +74,12 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
     number = np.zeros(tasks, np.int64)
     parts: dict[int, Any] = {}
 
+    # Half of int64, unless slots are seconds after 2038; cells are below 2^26.
+    wide = np.int32 if np.abs(samples.slot).max(initial=0) < 2**31 else np.int64
+
     def task(low: int, high: int) -> None:
-        # Half of int64, since slots and cells are below 2^30. Rows that are not written take no memory.
-        rows = np.empty((int(most[low:high].sum()), 6), np.int32)
+        # Rows that are not written take no memory.
+        rows = np.empty((int(most[low:high].sum()), 6), wide)
         room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         written = _merge(
             samples.slot, samples.x, samples.y, offset[low : high + 1], begin, end, *room, rows, number[low:high]
