@@ -197,6 +197,8 @@ class Publisher:
         Suppresses and draws window by window, as the paper's Algorithm 2 does, and does not form them anew.
     no_silence
         Lets fewer than k say nothing.
+    no_ends
+        Hides nobody in windows that reach beyond the data: in the first and last epoch in one window alone.
     united
         Draws one set less a window than k - 1, and counts those of the next or previous window as well.
     reckless
@@ -213,7 +215,9 @@ class Publisher:
         self.present = {u: {self.epoch(s) for s in own} for u, own in self.world.items()}
         epochs = set().union(*self.present.values())
         self.epochs = range(min(epochs), max(epochs) + 1)
-        self.windows = range(min(epochs), max(min(epochs), max(epochs) - self.width + 1) + 1)
+        # Beyond both ends, so that each epoch is in as many windows; one where it holds all.
+        beyond = self.width - 1 if max(epochs) - min(epochs) >= self.width and "no_ends" not in careless else 0
+        self.windows = range(min(epochs) - beyond, max(min(epochs), max(epochs) - self.width + 1 + beyond) + 1)
         self.seen = {u: set(own) for u, own in self.present.items()}
         self.why: dict[tuple[int, int], str] = {}
 

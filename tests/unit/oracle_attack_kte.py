@@ -6,10 +6,11 @@ It knows a subject's samples in the stretch and which of them are published, and
 from tests.unit.kte_evidence import GRID_S, Release
 
 
-def found(release: Release, *, beyond: bool) -> set[str]:
+def found(release: Release, *, beyond: bool = False) -> set[str]:
     """Give `hidden` and `silence` where fewer than k subjects' records fit a stretch with or without samples.
 
-    Stretches lie within the epochs of the data, or `beyond` these as well.
+    Stretches begin before the data and end after them; within the epochs of the data where these are no more than a
+    window has, unless `beyond` these as well.
     """
     rows = {release.subject(record): release.of(record) for record in release.records()}
     published = {
@@ -20,7 +21,8 @@ def found(release: Release, *, beyond: bool) -> set[str]:
     slots = [s[0] for own in release.samples().values() for s in own]
     tau, leak = (release.params[name] // GRID_S for name in ("tau_s", "leak_s"))
     low, high = min(slots) // leak * leak, (max(slots) // leak + 1) * leak
-    begins = range(low - tau, high + 1) if beyond else range(low, max(high - tau, low + leak) + 1)
+    beyond = beyond or high - low > tau + leak
+    begins = range(low - tau, high + 1) if beyond else range(low, low + leak + 1)
     guilty = set()
     for begin in begins:
         stretch = range(begin, begin + tau)

@@ -33,11 +33,11 @@ def samples_of(rows):
     return Samples(subject=np.array(codes, np.int64), offset=offset, slot=slot, x=x, y=y, grid_s=GRID_S, grid_m=100.0)
 
 
-def instance(rng):
-    """People who are about in most epochs, some in few; 6 to 14 of them in 4 to 8 epochs."""
-    epochs, presence = rng.randint(4, 8), rng.choice([0.7, 0.9, 1.0])
+def instance(rng, people=(6, 14), epochs=(4, 8)):
+    """People who are about in most epochs, some in few; by default 6 to 14 of them in 4 to 8 epochs."""
+    epochs, presence = rng.randint(*epochs), rng.choice([0.7, 0.9, 1.0])
     rows = []
-    for _ in range(rng.randint(6, 14)):
+    for _ in range(rng.randint(*people)):
         some = set()
         for epoch in range(epochs):
             if rng.random() < presence:
@@ -92,7 +92,8 @@ def check(samples, hidden, k, leaks, reuse, consistency):
     if not every:
         return
     length = min(leaks + 1, every[-1] - every[0] + 1)
-    starts = range(every[0], every[-1] - length + 2)
+    beyond = leaks if length <= every[-1] - every[0] else 0
+    starts = range(every[0] - beyond, every[-1] - length + 2 + beyond)
     assert set(rows) == set(kept)  # nothing suppressed appears, and nothing kept is missing
     for m in starts:
         epochs = range(m, m + length)
@@ -161,11 +162,40 @@ def adversary(kept, rows, records, starts, length, k):
 def test_what_is_published_keeps_every_rule_and_withstands_the_adversary(cases, k, leaks, reuse, consistency, improve):
     rng, published = random.Random(SEED + k * 10 + leaks), 0
     for _ in cases(25):
-        samples = instance(rng)
+        # Groups of three use up twice as many others, and fewer ways are left to part the people.
+        some = {"people": (20, 34), "epochs": (3, 5)} if consistency == "full" and k == 3 else {}
+        samples = instance(rng, **some)
         hidden = run(samples, k, leaks, reuse, consistency, improve, rng.choice([None, 2, 3]))
         check(samples, hidden, k, leaks, reuse, consistency)
         published += int(hidden.kept.sum())
     assert published
+
+
+@pytest.mark.parametrize(("reuse", "consistency", "improve"), OPTIONS)
+@pytest.mark.parametrize("leaks", [1, 2])
+def test_who_knows_a_moment_learns_no_more_than_its_epoch_at_the_ends_too(cases, leaks, reuse, consistency, improve):
+    """The records that hide a person in any window that holds an epoch all carry the person in that epoch alone."""
+    rng, ends = random.Random(SEED + leaks), 0
+    for _ in cases(25):
+        people = (24, 34) if (consistency, reuse) == ("full", "apart") else (12, 20)
+        samples = instance(rng, people, (leaks + 2, 4))
+        hidden = run(samples, 2 if reuse == "never" else 3, leaks, reuse, consistency, improve)
+        kept, _, sets, _ = unpack(samples, hidden)
+        every = sorted({int(e) for e in hidden.run_epoch})
+        if every[-1] - every[0] <= leaks:
+            continue
+        records, carried = {}, {}
+        for (owner, start), others in sets.items():
+            for other in others:
+                records.setdefault((other, start), set()).add(owner)
+                carried.setdefault((owner, other), set()).update(range(start, start + leaks + 1))
+        for person, epoch in kept:
+            starts = range(epoch - leaks, epoch + 1)
+            assert all((person, start) in sets for start in starts)
+            hiding = set().union(*(records[person, start] for start in starts))
+            assert set.intersection(*(carried[record, person] for record in hiding)) == {epoch}
+            ends += epoch in (every[0], every[-1])
+    assert ends
 
 
 def cost(hidden):
@@ -244,7 +274,7 @@ def test_windows_begin_where_they_do_before_1970_too():
     """Times are whole numbers of either sign: none of them stands for an epoch without samples."""
     own = {(slot, x, 0) for x, slot in enumerate((-9, -8, -1, 2, 40))}
     for early in (0, -3000):
-        hidden = run(samples_of([{(slot + early, x, y) for slot, x, y in own} for _ in range(6)]), 2)
+        hidden = run(samples_of([{(slot + early, x, y) for slot, x, y in own} for _ in range(8)]), 2)
         first = early // PER - 3
         starts = {int(s) // (GRID_S * PER) - first for s in hidden.start_s}
-        assert starts == {0, 1, 2, 3, 15}
+        assert starts == {-1, 0, 1, 2, 3, 15, 16}

@@ -35,9 +35,9 @@ class Timetable:
     Attributes
     ----------
     first : int
-        The epoch of the first sample, counted from 1970.
+        The first epoch of the first window, counted from 1970.
     epochs : int
-        To that of the last sample.
+        To the last one of the last window.
     count : int
         Number of windows, at least 1.
     window, leak : int
@@ -118,9 +118,12 @@ class Hidden:
 
 
 def timetable(known: Samples, rules: Rules) -> Timetable:
-    """Lay out the windows over the samples; where there are fewer epochs than a window has, one for all."""
+    """Lay out the windows over the samples and beyond both ends; one for all where it holds all of their epochs."""
     epoch = np.array([known.slot.min(), known.slot.max()]) // rules.leak
     first, epochs = int(epoch[0]), int(epoch[1] - epoch[0]) + 1
+    if epochs > rules.window:
+        # What is known may lie in the first or the last epoch alone.
+        first, epochs = first - rules.window + 1, epochs + 2 * (rules.window - 1)
     count = max(1, epochs - rules.window + 1)
     must(count <= _MOST_WINDOWS, f"A run must have {_MOST_WINDOWS} windows at most; it has more.")
     must(rules.leak <= _MOST_SLOTS, f"The run's parameter 'leak_s' must be {_MOST_SLOTS} slots at most; it is more.")

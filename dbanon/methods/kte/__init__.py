@@ -58,7 +58,8 @@ class Parameters:
     )
     reuse: str = parameter(
         "never",
-        "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without.",
+        "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without; "
+        "with k of 2, apart is never.",
         type="choice",
         choices=("never", "apart"),
         algorithms=_HIDE,
@@ -101,9 +102,11 @@ METHOD = Method(
     module=__name__,
     summary="phone records and other irregular trajectories: time and place generalised until k records fit",
     guarantee=(
-        "An adversary who followed a person for as long as tau_s, and knows all of their positions then, finds at "
-        "least k records that fit, and learns no more than leak_s of the movements before or after; of k-merge and "
-        "glove: an adversary who knows a whole trajectory finds at least k people with the same record."
+        "An adversary who followed a person for at most tau_s, and knows all of their positions then, finds at "
+        "least k records that fit, and learns less than leak_s of the movements before and less than leak_s after "
+        "(leak_s in all, where it was tau_s), except by coincidence, of people who stay together, from a silence of "
+        "few, and of data no longer than tau_s + leak_s, which are k-anonymous; of k-merge and glove: an adversary "
+        "who knows a whole trajectory finds at least k people with the same record."
     ),
     adversary=(
         "A reader who has followed a person for some time, and asks which record is theirs and where else they were."

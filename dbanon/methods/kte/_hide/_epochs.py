@@ -2,7 +2,8 @@
 
 An epoch is `leak_s` long and begins at a multiple of it since 1970. Epochs are numbered from the first that has
 samples; a longer stretch without any than a window counts as long as a window, so that numbers stay few and no two
-windows that are apart come nearer.
+windows that are apart come nearer. Windows reach beyond both ends of the data, so that as many of them hold the first
+and the last epoch as any other: else who knows a moment there would find records that agree for a whole window.
 """
 
 from dataclasses import dataclass
@@ -103,12 +104,15 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     # No subject has samples in the epochs of a long gap: as many are kept as keep windows on its sides apart.
     apart = np.minimum(np.diff(distinct), window + 1)
     place = np.concatenate([[0], np.cumsum(apart)])[: len(distinct)]
-    epochs = int(place[-1]) + 1 if len(place) else 0
+    # Where one window holds everything, there is nothing beyond it to learn.
+    beyond = window - 1 if len(place) and place[-1] >= window else 0
+    place += beyond
+    epochs = int(place[-1]) + 1 + beyond if len(place) else 0
     started, empty = np.zeros(epochs, np.int64), np.ones(epochs, bool)
     started[place], empty[place] = distinct, False
     # Epochs of a gap come right before its end: a window that reaches beyond one begins where it truly does.
     for at in np.flatnonzero(empty)[::-1]:
-        started[at] = started[at + 1] - 1
+        started[at] = started[at + 1] - 1 if at + beyond < epochs else distinct[-1] + at - place[-1]
     return Runs(
         samples=samples, subject=subject[begin], epoch=place[number], begin=begin,
         end=np.append(begin, len(epoch))[1:], per=per, window=min(window, epochs), started=started,
