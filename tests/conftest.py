@@ -19,8 +19,8 @@ os.environ["DBANON_TEST_SEED"] = str(SEED)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "run also what is marked stress (it kills, fills disks or memory, or waits), and all of what is marked many"
-    parser.addoption("--all", action="store_true", help=told)
+    parser.addoption("--stress", action="store_true", help="run also what kills, fills disks or memory, or waits")
+    parser.addoption("--all", action="store_true", help="run that, all of many cases alike and more random ones")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,14 +44,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "dbanon_server" in getattr(item, "fixturenames", ()):
             item.add_marker("db")
-    if not config.getoption("--all"):
-        left_out = {item for item in items if item.get_closest_marker("stress")} | _others_of_many(items)
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = [item for item in items if item not in left_out]
+    if config.getoption("--all"):
+        return
+    left_out = _others_of_many(items)
+    if not config.getoption("--stress"):
+        left_out |= {item for item in items if item.get_closest_marker("stress")}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Give three of four cases of each test marked many: those that stay go through the values of every parameter."""
+    """Give three of four cases of each test marked many: those that stay go through the values of every parameter.
+
+    Which stay depends on the session's seed, so that several sessions try them all.
+    """
     number: Counter[str] = Counter()
     others = set()
     for item in items:
@@ -59,7 +65,7 @@ def _others_of_many(items: list[pytest.Item]) -> set[pytest.Item]:
             test = item.nodeid.split("[")[0]
             turn, place = divmod(number[test], 4)
             number[test] += 1
-            if place != turn % 4:
+            if place != (turn + SEED) % 4:
                 others.add(item)
     return others
 
