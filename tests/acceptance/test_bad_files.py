@@ -126,6 +126,7 @@ def test_a_link_to_a_file_is_that_file(database: str, load: Callable[..., Done],
     assert call(database, "load", "trajectories", str(tmp_path / "link.csv"), "--dataset", "new").code == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("column", ["subject", "time"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_strings_of_parquet_that_are_no_text_are_told_of_the_file(
@@ -139,6 +140,7 @@ def test_strings_of_parquet_that_are_no_text_are_told_of_the_file(
     refused(done, 3, "flipped.parquet", "UTF-8")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("zone", ["right/UTC", "posix/UTC", "Factory", "+02:00"])
 def test_a_zone_that_one_of_the_readers_does_not_know_is_refused(
     database: str, load: Callable[..., Done], zone: str

@@ -1224,6 +1224,7 @@ def test_everybody_at_one_point_is_one_cloak_of_one_cell(url: str) -> None:
     assert row == (1.0, 4)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("named", ['O\'Brien "x"; --', "  blanks  ", "%s {} $1 \\", "été 東京", "d" * 200])
 def test_a_dataset_may_have_any_name(database: str, folder: Path, named: str) -> None:
     assert call(database, "load", "trajectories", str(folder / "good.csv"), "--dataset", named).code == 0

@@ -138,6 +138,7 @@ def test_fewer_than_k_subjects_is_infeasible_and_says_how_many_there_are(databas
     assert status["error"] in done.stderr
 
 
+@pytest.mark.stress
 def test_a_refused_run_ends_with_5_and_is_not_published(dbanon: Run, city_url: str) -> None:
     with psycopg.connect(city_url, autocommit=True) as connection:
         connection.execute("DELETE FROM dbanon.membership WHERE record_id = 1")

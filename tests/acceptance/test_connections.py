@@ -61,6 +61,7 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
 # ---- what the server says --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("changed", "state", "said"),
     [

@@ -36,6 +36,7 @@ def test_importing_twice_adds_nothing_and_replacing_starts_again(city_url: str) 
         assert wholeness.broken(connection) == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("words", "code", "facts"),
     [

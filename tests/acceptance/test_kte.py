@@ -120,6 +120,7 @@ TAMPERINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("change", "number", "clause"), TAMPERINGS.values(), ids=TAMPERINGS)
 def test_a_tampered_run_is_refused(database: str, change: str, number: int, clause: str) -> None:
     with psycopg.connect(database, autocommit=True) as administrator:
@@ -138,6 +139,7 @@ def test_what_is_there_for_comparison_is_measured_and_refused(database: str, alg
     assert told["metrics"]["samples"] > 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "code", "facts"),
     [
@@ -178,6 +180,7 @@ ODD = {
 }  # fmt: skip
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("rows", "options", "published"), ODD.values(), ids=ODD)
 def test_odd_people_are_hidden_or_left_out_and_counted(
     dbanon_database: str, tmp_path: Path, rows: str, options: tuple[str, ...], published: int

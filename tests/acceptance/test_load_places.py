@@ -398,6 +398,7 @@ def test_tables_that_cannot_be_used_are_refused_in_one_sentence(
     assert _rows(unchanged, "SELECT count(*) FROM dbanon.load WHERE kind <> 'trajectories'") == [(0,)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("kind", ["cells", "stations", "pois", "quasi-identifiers"])
 def test_a_dataset_that_is_not_there_is_named(unchanged: str, bad: Path, kind: str) -> None:
     options = ("--category", "name") if kind == "pois" else ()

@@ -222,6 +222,7 @@ UNSOUND: dict[str, attacks.Verdict | None] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("verdict", UNSOUND.values(), ids=UNSOUND)
 def test_a_verdict_that_does_not_follow_from_clauses_is_a_refusal(
     verified_city: tuple[Database, int], monkeypatch: pytest.MonkeyPatch, verdict: attacks.Verdict | None
@@ -324,6 +325,7 @@ def test_an_overlap_is_refused_by_a_run_too_and_allowed_for_a_reason(city_url: s
     assert rows == [(1, None), (2, "one team reads both")]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "facts"),
     [

@@ -104,6 +104,7 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_people_near_sites_are_verified_published_and_read_by_an_analyst(
     database: str, login: Callable[[str], str], options: tuple[str, ...]
@@ -403,6 +404,7 @@ INFEASIBLE = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", INFEASIBLE)
 def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str) -> None:
     algorithm, k, facts = INFEASIBLE[case]
@@ -444,6 +446,7 @@ BAD = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("case", BAD)
 def test_bad_parameters_are_one_sentence_and_exit_code_2(database: str, case: str) -> None:
     options, facts = BAD[case]

@@ -133,6 +133,7 @@ def test_readers_are_ended_as_the_refusal_says(
             reader.execute("SELECT 1")
 
 
+@pytest.mark.stress
 def test_a_replacement_that_was_refused_is_shown_with_its_run_until_it_succeeds(
     published: str, login: Callable[[str], str]
 ) -> None:

@@ -68,6 +68,7 @@ def test_its_page_has_the_fixed_headings():
     assert re.findall(r"^## (.+)$", blocks()[f"docs/methods/{NAME}.md"], re.MULTILINE) == HEADINGS
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "demand",
     [
@@ -83,6 +84,7 @@ def test_it_meets_the_contract(family, demand):
     demand(family) if demand.__name__.startswith("test_the_entry") else demand(family, "west")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "mutant", [contract.without_a_member, contract.smaller, contract.of_more, contract.with_a_copy]
 )

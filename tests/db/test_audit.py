@@ -71,6 +71,7 @@ def last_line(connection: psycopg.Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.many
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(("statement", "role", "line"), ACTIONS, ids=[line[0] for _, _, line in ACTIONS])
 def test_an_action_leaves_its_one_line(
@@ -211,6 +212,7 @@ def counts(connection: psycopg.Connection, operator: psycopg.Connection) -> list
     ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
@@ -345,6 +347,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("change", CHANGES)
 def test_nobody_takes_a_line_back(connection: psycopg.Connection, run: int, login: Login, change: str) -> None:
     for role in ("dbanon_operator", "dbanon_worker", "dbanon_analyst"):

@@ -332,6 +332,7 @@ def test_snapshots_within_seconds_are_compared_however_small_max_gap_s_is(own: p
         names(str(error.diag.message_primary), "first", 1, 5)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("later_s", "max_gap_s", "met"),
     [(301, 300, True), (900, 300, True), (901, 300, False), (901, 1000, True), (1001, 1000, False)],
@@ -439,6 +440,7 @@ def test_releases_without_a_person_in_common_are_both_let_through(own: psycopg.C
     assert publish(own, run, "others") == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("statements", "dataset"),
     [
@@ -536,6 +538,7 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     assert refused(own, run, "again").sqlstate == "DA004"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "facts"),
     [

@@ -180,6 +180,7 @@ def test_a_table_is_looked_up_along_the_logins_own_path(
     assert found == [(subject.format(user=parse(tables)["user"]),)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["hidden", "Mixed Case", "pg_class", '"GPS"', "a.b.c.d", "gps; SELECT 1", ""])
 def test_what_that_path_does_not_lead_to_is_not_there(tables: str, name: str) -> None:
     with connect(tables) as connection:

@@ -47,6 +47,7 @@ def test_the_list_of_tables_is_what_these_tests_look_at(ten: psycopg.Connection)
     assert value(ten, "SELECT dbanon_internal.run_tables()") == list(TABLES)
 
 
+@pytest.mark.many
 @every_contract
 def test_rows_come_back_through_the_view_as_they_were_written(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks = contract.cloaks()
@@ -89,6 +90,7 @@ def stretches(start: np.ndarray | None, end: np.ndarray | None, count: int) -> l
     return [np.where(whole, np.nan, side).tolist() for side in (start, end)]
 
 
+@pytest.mark.many
 @every_contract
 def test_evidence_is_as_compact_and_the_same_as_what_was_written(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
@@ -217,6 +219,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("table", "values"), BROKEN.values(), ids=BROKEN)
 def test_what_a_row_can_never_be_is_refused(scratch: psycopg.Connection, table: str, values: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation):
@@ -270,6 +273,7 @@ INSERTED = """INSERT INTO dbanon.cloak
 GROWN = "UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE (record_id, seq) = (1, 1)"
 
 
+@pytest.mark.many
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("statements", "sqlstate", "rows"),
@@ -356,6 +360,7 @@ def test_words_about_a_method_may_change(ten: psycopg.Connection) -> None:
 # --- from release to nothing ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @every_contract
 def test_it_is_published_with_the_key_first_and_its_own_region_type(
     ten: psycopg.Connection, contract: Contract
@@ -419,6 +424,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.many
 @every_contract
 def test_its_groups_are_known_and_the_same_ones_again_tell_nothing(ten: psycopg.Connection, contract: Contract) -> None:
     run, again = write(ten, contract), write(ten, contract)
@@ -474,6 +480,7 @@ def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Conne
         assert caught.value.sqlstate == "DA005"
 
 
+@pytest.mark.many
 @every_contract
 def test_its_card_tells_hours_reasons_rows_and_time(ten: psycopg.Connection, contract: Contract) -> None:
     cloaks, run = contract.cloaks(), write(ten, contract)
@@ -487,6 +494,7 @@ def test_its_card_tells_hours_reasons_rows_and_time(ten: psycopg.Connection, con
     assert told == [cloaks.periods.min(), cloaks.periods.max()]
 
 
+@pytest.mark.many
 @every_contract
 def test_forgetting_a_person_takes_the_run_and_all_it_wrote(ten: psycopg.Connection, contract: Contract) -> None:
     run = write(ten, contract)
@@ -497,6 +505,7 @@ def test_forgetting_a_person_takes_the_run_and_all_it_wrote(ten: psycopg.Connect
     assert set(counts(ten, run).values()) == {0}
 
 
+@pytest.mark.many
 @every_contract
 def test_dropping_it_takes_all_it_wrote_and_counts_rows(ten: psycopg.Connection, contract: Contract) -> None:
     run = write(ten, contract)

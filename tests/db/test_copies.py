@@ -225,6 +225,7 @@ def test_the_same_people_on_another_evening_are_no_copy(connection, write):
     assert _load(connection, write(later.rows()), "second") == []
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("grid_m", [50, 1000, *(pytest.param(m, marks=pytest.mark.stress) for m in (1, 200, 500))])
 @pytest.mark.parametrize("instants", [1, 50])
 def test_other_people_on_a_coarse_grid_at_the_same_times_are_no_copy(connection, write, grid_m, instants):

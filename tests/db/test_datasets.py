@@ -333,6 +333,7 @@ def test_rejected_rows_and_sources_go_with_the_last_row_of_their_load(
     assert value(connection, "SELECT string_agg(subject, ',' ORDER BY subject) FROM dbanon.trajectory") == "a,b"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("before", [None, "infinity", "-infinity", "2999-01-01 00:00+00"])
 def test_a_time_that_is_not_in_the_past_is_refused(filled: psycopg.Connection, before: str | None) -> None:
     with refusal("DA011", "infinity" if before and "inf" in before else (before or "NULL")[:10]):

@@ -323,6 +323,7 @@ def test_a_release_that_shows_the_subject_as_it_is_is_told_apart(own: psycopg.Co
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "subject",
     ["Nobody 4711", "p", "P1", "", None, "'" * 100_000, "([{" * 300],

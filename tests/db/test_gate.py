@@ -252,6 +252,7 @@ NAMES = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("change", NAMES.values(), ids=NAMES.keys())
 def test_the_names_that_will_be_recorded_are_part_of_what_was_verified(
     connection: psycopg.Connection, run: int, change: str
@@ -262,6 +263,7 @@ def test_the_names_that_will_be_recorded_are_part_of_what_was_verified(
     assert sqlstate(connection, "SELECT dbanon.publish(1, 'ten')") == "DA005"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("change", "unknown"),
     [

@@ -61,6 +61,7 @@ def _outcome(connection, dataset):
     return paths, left_out
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "options", [{}, {"drop_outliers": True}, {"bbox": (-123, 37, -122, 37.8)}, {"split_gap_s": 30}]
 )
@@ -88,6 +89,7 @@ def test_what_was_left_out_is_kept_as_it_was_read(gps):
     assert twin[0] == {"cab": "a", "at": "1212562860", "place": "POINT(-122.41 37.71)"}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("expression", "tz"),
     [

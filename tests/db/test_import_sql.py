@@ -158,6 +158,7 @@ def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, argument
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
 def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
     told = _refused(gps, f"SELECT * FROM dbanon.import_trajectories('public.gps', dataset => {name})")
@@ -314,6 +315,7 @@ def test_sites_are_stored_as_they_are_and_every_other_row_has_its_reason(town, s
     assert town.execute("SELECT kind, source FROM dbanon.load").fetchone() == ("sites", "table public.clinics")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("wild", ["\x01", "\t", "\n", "\x1b", "\x7f", "\x80", "\x9f"])
 def test_names_with_control_characters_are_left_out_of_tables_as_of_files(connection, tmp_path, wild):
     rows = [("good", "t"), (f"wi{wild}ld", "t"), ("good", f"wi{wild}ld"), (f" {wild}wild", "t"), (f"wild{wild} ", "t")]
@@ -379,6 +381,7 @@ def test_sites_are_reprojected_kept_to_a_box_and_left_out_where_far(town):
     assert row[2:] == (1, {"far-position": 1})
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("statement", "code", "facts", "hint"),
     [

@@ -58,6 +58,7 @@ def test_a_name_that_would_need_quotes_is_refused(
     assert len(str(caught.value.diag.message_primary)) < 300
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["a", "ten_2", "a" * 50, "pg_ten", "name", "record_id"])
 def test_plain_names_are_accepted(connection: psycopg.Connection, run: int, name: str) -> None:
     connection.execute("SELECT dbanon.publish(1, %s)", [name])
@@ -80,6 +81,7 @@ def test_texts_of_runs_and_methods_are_only_texts(own: psycopg.Connection, verif
     assert row == (NASTY,)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "kind", ["text); DROP TABLE dbanon.run; --", "text NOT NULL", "no_such_type", "text DEFAULT now()"]
 )

@@ -151,6 +151,7 @@ def test_quasi_identifiers_are_those_of_the_set_that_a_parameter_names(database,
         inputs(database, dataset, "quasi_identifiers", qid_set="night")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["", " day", "x" * 61, "a\nb"])
 def test_the_name_of_a_set_is_one_that_a_parameter_can_have(connection, name):
     dataset = new_dataset(connection)

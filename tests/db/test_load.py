@@ -186,6 +186,7 @@ def test_a_file_named_twice_is_refused_whatever_it_is_called(connection, write, 
     assert _stored(connection) == [0] * 5
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("more", "facts"),
     [
@@ -312,6 +313,7 @@ def test_a_load_without_files_is_refused(connection):
         _load(connection)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("text", ["", HEAD, HEAD + "a,0,1\n", "subject,time,lon,lat\na,0,1,1\n"])
 def test_a_second_file_that_is_no_table_undoes_the_first(connection, write, text):
     with pytest.raises(DataError) as refused:

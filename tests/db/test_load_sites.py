@@ -224,6 +224,7 @@ def test_sites_are_the_same_to_the_millimetre(plane, write):
 # ---- where the users are ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(("at", "far"), [((3990, 500), 0), ((4010, 500), 1), ((500, -2990), 0), ((500, -3010), 1)])
 def test_far_is_further_from_the_users_than_three_times_their_extent(plane, write, at, far):
     report = _metres(plane, write(HEAD + f"{at[0]},{at[1]},a\n"))
@@ -301,6 +302,7 @@ def test_adding_keeps_what_is_there_and_replacing_does_not(plane, write):
     assert [name for name, _ in _sites(plane)] == ["b", "c"]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("rows", ["", "x,y,name\n", "x,y,name\nnowhere,1,a\n", "x,y\n1,1\n"])
 def test_a_file_that_cannot_be_used_replaces_nothing(plane, write, rows):
     _metres(plane, write(HEAD + "1,1,a\n"))

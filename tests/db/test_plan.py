@@ -56,6 +56,7 @@ def test_a_plan_counts_what_each_family_reads_and_joins(scratch, family):
     assert all(name in plan["exit_code"].note for name in missing[:1])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("method", "params", "seconds"),
     [
@@ -71,6 +72,7 @@ def test_the_time_a_run_may_cover_follows_from_its_parameters(scratch, method, p
     assert planned(scratch, method, {"k": 2, **params})["span_s"].value == seconds
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("method", "params", "compared"),
     [
@@ -151,6 +153,7 @@ def test_a_plan_is_made_by_an_operator_and_writes_nothing(connection, run, login
         analyst.execute("SELECT * FROM dbanon.plan_run('ten', 'tp-aware')")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("arguments", "state", "word"),
     [

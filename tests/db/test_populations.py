@@ -85,6 +85,7 @@ def test_all_ways_of_making_a_dataset_name_its_population(database, connection, 
         assert _people(connection, dataset) == ("fleet-b", 60, False)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("options", "facts"),
     [

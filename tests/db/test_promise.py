@@ -115,6 +115,7 @@ def test_what_was_left_out_is_told_as_a_share(own: psycopg.Connection) -> None:
     names(told, "seen: 48 %.")  # 9 of 19
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("count", range(5))
 def test_counts_below_k_cannot_be_told_apart(own: psycopg.Connection, count: int) -> None:
     left_out = {**SUPPRESSED, "subjects": {"absent_at_some_instant": count}, "requests": {"outside_windows": count}}

@@ -143,6 +143,7 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
     assert firsts == {0.0, 70.0}
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("figure", "sentence"), [(f, text) for family in METHODS.values() for f, text in family.notices.items()]
 )
@@ -171,6 +172,7 @@ def test_a_run_that_does_not_exist_is_refused(connection: psycopg.Connection) ->
     assert refusal(connection, "SELECT dbanon.publish(NULL, 'ten')").sqlstate == "DA001"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("status", ["queued", "running", "computed", "refused", "failed", "cancelled"])
 def test_only_verified_runs_are_published(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])
@@ -470,6 +472,7 @@ def test_a_run_nobody_holds_is_failed_without_rows(connection: psycopg.Connectio
     assert value(connection, "SELECT count(*) FROM dbanon.membership") == 0
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("status", ["queued", "verified", "refused", "failed", "cancelled"])
 def test_runs_that_wait_or_are_done_are_left_alone(connection: psycopg.Connection, run: int, status: str) -> None:
     connection.execute("UPDATE dbanon.run SET status = %s", [status])

@@ -285,6 +285,7 @@ def test_the_extended_protocol_is_no_transaction_block(connection: psycopg.Conne
     assert caught.value.sqlstate == "DA017"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("changed", "state"),
     [

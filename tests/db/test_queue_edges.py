@@ -123,6 +123,7 @@ def test_neither_operators_nor_workers_read_the_key_or_make_a_seed(
 # ---- cancelling ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("status", ["running", "computed", "verified", "refused"])
 def test_a_run_that_somebody_cancelled_does_not_move_on(
     connection: psycopg.Connection, database: str, run: int, status: str
@@ -187,6 +188,7 @@ def lines(connection: psycopg.Connection) -> Iterator[list[tuple[object, ...]]]:
     added += connection.execute(query, [since]).fetchall()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("what", ["a waiting run", "a running one", "a waiting verification", "a running one's"])
 def test_cancelling_leaves_one_line_with_the_login(
     connection: psycopg.Connection, database: str, login: Login, run: int, what: str

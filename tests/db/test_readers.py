@@ -165,6 +165,7 @@ def test_an_operator_sees_as_analyst_what_analysts_see(
     assert not reads(operator, "ten")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", ["Aud\"it'or; DROP SCHEMA dbanon", "PUBLIC", "CURRENT_USER", "ü %s %I $$"])
 def test_a_role_of_any_name_reads_its_release(
     operator: psycopg.Connection, role: Callable[..., str], login: Login, name: str

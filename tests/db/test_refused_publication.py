@@ -16,6 +16,7 @@ KEPT = """SELECT r.publish_error, (
     FROM dbanon.audit a WHERE a.action = 'publish_refused' AND a.run_id = r.run_id) FROM dbanon.runs r"""
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("noted", "kept"),
     [

@@ -208,6 +208,7 @@ HIDDEN = "\x1b\x1f\x7f\x85\x9b\xa0\xad\u061c\u1680\u2000\u200f\u2028\u202e\u202f
 NAMES = [*SEEN, "x" * 61, "", " ", " a", "a ", "a\n", *(f"a{character}b" for character in HIDDEN)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("value", [*NAMES, 5, True, None, [], {}])
 def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection, value: Any) -> None:
     about = {"type": "name", "choices": (), "minimum": None, "maximum": None}
@@ -291,6 +292,7 @@ def test_every_parameter_comes_back_in_its_own_type(reader: psycopg.Connection) 
     }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("params", "shown"),
     [(None, "null"), ([], "a list"), (5, "5"), ("k=5", "'k=5'"), (True, "true")],

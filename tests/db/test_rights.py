@@ -183,6 +183,7 @@ def test_operators_and_workers_alone_call_what_runs_with_their_own_rights(cast: 
     assert sorted(rows) == sorted((user, True) for user in cast.users.values())
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("role", ROLES)
 def test_a_login_may_do_just_that(cast: Cast, role: str) -> None:
     table = expected()

@@ -216,6 +216,7 @@ def test_two_processes_that_start_it_at_once_get_the_same_server(place: Path) ->
         EmbeddedServer(home).stop()
 
 
+@pytest.mark.stress
 def test_a_home_too_deep_for_a_socket_works(place: Path) -> None:
     embedded = EmbeddedServer(place / ("deep" * 30), settings=FORGETFUL)
     try:

@@ -149,6 +149,7 @@ def test_regions_an_analyst_can_tell_apart_are_not_one(connection: psycopg.Conne
     assert sorted(row[8] for row in connection.execute(_PAIRS, [run]).fetchall()) == [1, 1, 2]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("guard", ["9", -1, True, [9], {"m": 9}])
 def test_a_guard_that_is_no_length_reaches_nowhere(connection: psycopg.Connection, guard: object) -> None:
     dataset = new_dataset(connection)
@@ -313,6 +314,7 @@ TAMPERED = {
 }
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("clause", TAMPERED)
 def test_rows_that_were_tampered_with_are_refused(database: str, connection: psycopg.Connection, clause: str) -> None:
     small = world()

@@ -161,6 +161,7 @@ def test_stations_are_refused_where_there_are_cells_unless_these_are_replaced(to
     assert town.execute("SELECT count(*) FROM dbanon.cell").fetchone() == (2,)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "area",
     [

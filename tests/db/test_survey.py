@@ -100,6 +100,7 @@ def test_one_wild_fix_among_few_is_found_on_either_side(judged, where):
         assert judged(sample)["far"].tolist() == [i == n // 2 for i in range(n)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("other", [(18.4, -33.9), (-58.4, -34.6), (36.8, -1.3), (139.7, 35.7)])
 def test_towns_on_either_side_of_the_diagonal_are_both_right(judged, other):
     told = judged(np.vstack([town(BERLIN, 600), town(other, 400)]))
@@ -139,6 +140,7 @@ def test_far_is_three_times_the_extent_of_the_middle(judged, extents, wild):
     assert judged(sample)["far"][0] == wild
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("lon", "lat", "srid"), [(-180, 1, 32601), (180, -1, 32760), (6, 0, 32632), (5.99, -0.1, 32731)]
 )

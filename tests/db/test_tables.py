@@ -68,6 +68,7 @@ def test_a_load_leaves_the_revision_of_other_datasets(connection: psycopg.Connec
     assert revision(connection, 1) == before
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "path",
     [
@@ -95,6 +96,7 @@ def test_a_path_in_another_srid_is_refused(connection: psycopg.Connection, datas
     assert caught.value.sqlstate == "DA008"
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     "statement",
     [
@@ -144,6 +146,7 @@ def test_a_cloak_is_finite_half_open_and_never_empty(connection: psycopg.Connect
         connection.execute(f"UPDATE dbanon.cloak SET {change} WHERE record_id = 1 AND seq = 1")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("srid", "facts"),
     [
@@ -219,6 +222,7 @@ def test_evidence_gives_the_stored_rows_as_numbers(connection: psycopg.Connectio
     ]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("region", "rectangle"),
     [
@@ -257,6 +261,7 @@ def test_keys_of_extra_that_no_column_takes_are_counted(connection: psycopg.Conn
     assert rows == [(0,), (0,), (2,), (2,)]
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("value", ['{"poi": "pharmacy"}', '"pharmacy"', "null", "1"])
 def test_requests_that_are_no_array_look_like_no_request(connection: psycopg.Connection, run: int, value: str) -> None:
     connection.execute(

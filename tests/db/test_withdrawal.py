@@ -810,6 +810,7 @@ def test_a_run_dropped_while_its_publication_waits_is_named(
             publishing.result()
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("statement", [END_READERS, REPLACE_AND_END], ids=["withdrawn", "replaced"])
 @pytest.mark.parametrize(
     "opened",
@@ -850,6 +851,7 @@ def test_no_view_on_a_withdrawn_release_shows_a_row_whatever_it_is_called(
             assert caught.value.sqlstate in ("42501", "42P01")
 
 
+@pytest.mark.stress
 def test_an_upgrade_closes_what_could_not_be_dropped_yet(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection, database: str
 ) -> None:

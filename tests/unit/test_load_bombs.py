@@ -80,6 +80,7 @@ def test_a_long_text_that_many_rows_have_takes_little_memory(tmp_path: Path, cas
     assert said == [str(rows)] or named(said[0], "1,000 times")
 
 
+@pytest.mark.stress
 def test_a_page_that_would_not_fit_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     path = _write(
         tmp_path / "page.parquet",

@@ -255,6 +255,7 @@ def common_time(drawn: History) -> bool:
     )
 
 
+@pytest.mark.stress
 def test_a_fifth_of_the_histories_each_is_refused_let_through_with_common_time_and_has_what_stands_alone() -> None:
     passed = [v for v, drawn in zip(verdicts(), histories(), strict=True) if not v.refused and common_time(drawn)]
     stands_alone = [d for d in histories() if any(release.stands_alone for release in (d.new, *d.earlier))]

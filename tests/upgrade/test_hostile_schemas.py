@@ -97,6 +97,7 @@ def test_a_helper_that_was_planted_beforehand_is_called_by_nobody(empty: Empty, 
     assert schema.upgrade(url, share_roles=True) == schema.EXPECTED_REVISION
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("attribute", ["LOGIN", "SUPERUSER", "CREATEROLE", "BYPASSRLS"])
 def test_a_role_of_other_people_is_no_role_of_dbanons(empty: Empty, attribute: str) -> None:
     url, prefix = empty(), f"t{secrets.token_hex(4)}"

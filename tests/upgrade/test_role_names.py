@@ -103,6 +103,7 @@ def test_roles_left_by_a_dropped_database_let_their_members_in_only_if_asked(emp
         drop_login(url, f"{prefix}_analyst")
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("prefix", ["", "Dbanon", "1a", "a-b", "a;DROP", "x" * 41])
 def test_a_prefix_must_be_a_plain_name(empty: Empty, prefix: str) -> None:
     with pytest.raises(ParameterError, match="--role-prefix"):

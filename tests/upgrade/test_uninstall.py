@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 
 import psycopg
+import pytest
 
 from dbanon import schema
 from dbanon.testing import database_url
@@ -96,6 +97,7 @@ def test_what_is_built_on_releases_is_listed_before_anything_goes(
     assert call(database, "db", "uninstall", "--yes").stdout.startswith("Nothing")
 
 
+@pytest.mark.stress
 def test_rights_taken_from_everybody_are_given_back_when_asked(empty: Empty) -> None:
     url = empty()
     everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"
