@@ -159,6 +159,7 @@ def test_a_name_that_a_terminal_would_obey_is_in_quarantine(database: str, load:
     assert "quarantined: control-characters      4" in done.stdout
 
 
+@pytest.mark.stress
 def test_no_name_reaches_a_terminal_as_it_is(city_url: str, city_template: tuple[str, int], tmp_path: Path) -> None:
     wild, run = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b2J\nrun", str(city_template[1])
     with psycopg.connect(city_url, autocommit=True) as superuser:

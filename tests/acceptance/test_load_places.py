@@ -148,6 +148,7 @@ def test_stations_far_from_the_trajectories_are_reported_and_left_out_when_asked
     assert (told["kept"], told["far"], told["quarantined"]) == (3, {}, {"far-position": 2})
 
 
+@pytest.mark.stress
 def test_stations_divide_the_area_of_a_file(town: str, tmp_path: Path) -> None:
     area = _write(tmp_path / "area.gpkg", SQUARES[:2])
     done = _load(town, "stations", _write(tmp_path / "masts.gpkg", POINTS[:3]), "--area", str(area))
@@ -160,6 +161,7 @@ def test_stations_divide_the_area_of_a_file(town: str, tmp_path: Path) -> None:
     assert sums[0][0] == sums[0][1]
 
 
+@pytest.mark.stress
 def test_points_of_interest_and_sites_come_from_geographic_files_too(town: str, tmp_path: Path) -> None:
     path = _write(tmp_path / "places.geojson", POINTS)
     assert json_of(_load(town, "pois", path, "--category", "name"))["kept"] == 6

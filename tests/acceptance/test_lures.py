@@ -283,6 +283,7 @@ def test_no_command_calls_a_lure(
     assert _bites(trapped) == []
 
 
+@pytest.mark.stress
 def test_no_command_through_a_pooler_calls_a_lure(trapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pooler(trapped) as pool:
         _do(pool.own_url, ("import", "gps", "--dataset", "pooled", *_NAMED), ("runs",))

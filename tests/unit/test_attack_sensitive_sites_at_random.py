@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -69,6 +70,7 @@ def changed(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dic
     }
 
 
+@pytest.mark.stress
 @settings(max_examples=80, deadline=None)
 @given(publications())
 def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):

@@ -171,6 +171,7 @@ def test_those_farthest_from_the_median_are_passed_up():
     assert any({5, 6, 7} <= set(g.tolist()) for g in groups)
 
 
+@pytest.mark.stress
 def test_more_instants_than_fit_a_word_give_the_same_tree():
     rng = random.Random(SEED + 8)
     for instants in (63, 64, 65, 130):

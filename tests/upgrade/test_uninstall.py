@@ -37,6 +37,7 @@ def state(url: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
         return set(connection.execute(_RIGHTS).fetchall()), set(connection.execute(_OBJECTS).fetchall())
 
 
+@pytest.mark.stress
 def test_rights_and_objects_are_as_they_were_before(empty: Empty) -> None:
     url = empty()
     with psycopg.connect(url, autocommit=True) as connection:
