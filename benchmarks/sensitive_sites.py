@@ -15,7 +15,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import _pickups
 from dbanon import _memory, methods
-from dbanon.methods.sensitive_sites import _bichromatic, _hilbert
+from dbanon.methods.kernels import hilbert
+from dbanon.methods.sensitive_sites import _bichromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Sites, Trajectories
 from tests.unit import oracles_sensitive_sites as oracle
@@ -56,7 +57,7 @@ def against_the_paper() -> None:
 
 def in_order(cells: np.ndarray) -> np.ndarray:
     """Cells along the curve as rectangles: int64[n, 4]."""
-    order = np.argsort(_hilbert.index(cells[:, 0], cells[:, 1], 11), kind="stable")
+    order = np.argsort(hilbert.index(cells[:, 0], cells[:, 1], 11), kind="stable")
     return np.hstack([cells[order], cells[order]])
 
 

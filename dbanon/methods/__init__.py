@@ -99,6 +99,33 @@ def until() -> Any:
     return parameter(None, help, type="instant")
 
 
+def step_s() -> Any:
+    """Describe the parameter `step_s` of families whose rows are about instants, as are the three below."""
+    help = "Time between two instants; a multiple of grid_s."
+    return parameter(60, help, type="integer", unit="s", minimum=1, maximum=604_800)
+
+
+def start() -> Any:
+    """Describe the parameter `start`."""
+    help = (
+        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
+        "by default max_gap_s after the data's first time (last), rounded up to step_s."
+    )
+    return parameter(None, help, type="instant")
+
+
+def align() -> Any:
+    """Describe the parameter `align`."""
+    help = "Where a subject is at an instant: its last fix, a fix of exactly that instant, or between its neighbours."
+    return parameter("last", help, type="choice", choices=("last", "exact", "linear"))
+
+
+def max_gap_s() -> Any:
+    """Describe the parameter `max_gap_s`."""
+    help = "Oldest fix that still counts as a subject's position (last), widest gap to interpolate (linear)."
+    return parameter(300, help, type="integer", unit="s", minimum=0, maximum=604_800)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """One family: where its code is, what it promises, who attacks it, and what core functions ask of it.

@@ -14,7 +14,6 @@ import numpy as np
 
 from dbanon.cloaks import Cloaks
 from dbanon.methods import Algorithm, Column, Method, parameter, since, until
-from dbanon.methods.sensitive_sites._hilbert import LARGEST_ORDER
 from dbanon.trajectory import Sites, Trajectories
 
 
@@ -42,7 +41,7 @@ class Parameters:
         "Order of the Hilbert curve that users and sites are put on; by default the least that separates all cells.",
         type="integer",
         minimum=1,
-        maximum=LARGEST_ORDER,
+        maximum=31,
     )
     guard_m: float = parameter(
         0.0,

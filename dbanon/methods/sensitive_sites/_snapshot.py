@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import DataError, ParameterError
-from dbanon.methods.kernels import align
-from dbanon.methods.sensitive_sites import _hilbert
+from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Float, Int, Sites, Trajectories
 
@@ -155,7 +154,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
             f"Users and sites must lie within 2^30 cells of one another. Got {sides.max():.3g} cells. Keep wild "
             "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
-    order = _hilbert.order_for(int(sides.max()))
+    order = hilbert.order_for(int(sides.max()))
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
     by_curve = _along(user_cells, user_rank, order, curve_order)
@@ -176,5 +175,5 @@ def _along(cells: Int, last: Int, order: int, wanted: int | None) -> NDArray[np.
     """Order rectangles by their middles on a curve, by default one that separates all cells; ties by x, y, `last`."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
     coarser = 0 if wanted is None else max(0, order - wanted)
-    curve = _hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
+    curve = hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
     return np.lexsort((last, y, x, curve))

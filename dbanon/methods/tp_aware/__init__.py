@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.cloaks import Cloaks
-from dbanon.methods import Algorithm, Column, Method, parameter, since, until
+from dbanon.methods import Algorithm, Column, Method, align, max_gap_s, parameter, since, start, step_s, until
 from dbanon.trajectory import Requests, Trajectories
 
 
@@ -21,32 +21,13 @@ class Parameters:
     """What a run of tp-aware can be asked for."""
 
     k: int = parameter(5, "Least number of subjects in a bundle.", type="integer", minimum=2)
-    step_s: int = parameter(
-        60, "Time between two instants; a multiple of grid_s.", type="integer", unit="s", minimum=1, maximum=604_800
-    )
+    step_s: int = step_s()
     instants: int = parameter(
         30, "Instants in a window: the length of a published trajectory.", type="integer", minimum=1, maximum=10_000
     )
-    start: int | None = parameter(
-        None,
-        "First instant, ISO 8601 with a zone or unix seconds, a multiple of grid_s; "
-        "by default max_gap_s after the data's first time (last), rounded up to step_s.",
-        type="instant",
-    )
-    align: str = parameter(
-        "last",
-        "Where a subject is at an instant: its last fix, a fix of exactly that instant, or between its neighbours.",
-        type="choice",
-        choices=("last", "exact", "linear"),
-    )
-    max_gap_s: int = parameter(
-        300,
-        "Oldest fix that still counts as a subject's position (last), widest gap to interpolate (linear).",
-        type="integer",
-        unit="s",
-        minimum=0,
-        maximum=604_800,
-    )
+    start: int | None = start()
+    align: str = align()
+    max_gap_s: int = max_gap_s()
     cloak: str = parameter(
         "mbr",
         "Publish minimum bounding rectangles, or the quadrants of the tree that holds them.",

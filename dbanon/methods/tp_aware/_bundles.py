@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.errors import DataError, InfeasibleError
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
+from dbanon.methods.kernels.instants import instants
 from dbanon.methods.tp_aware import Parameters, _binary_us_tree
 from dbanon.trajectory import Float, Int, Trajectories
 
@@ -131,59 +132,21 @@ def _cell_m(params: Parameters, grid_m: float) -> float:
 
 
 def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
-    if params.step_s % data.grid_s:
-        raise ParameterError(
-            f"The 'step_s' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            f"Got {params.step_s} instead."
-        )
     if not data.fixes:
         return []
-    start = next(s for s in (params.start, params.since, _first_start(data, params)) if s is not None)
-    if start % data.grid_s:
-        raise ParameterError(
-            f"The 'start' parameter of tp-aware must be a multiple of the dataset's grid_s, {data.grid_s} s. "
-            f"Got {params.start} instead."
-        )
-    if params.since is not None and start < params.since:
-        raise ParameterError(
-            f"The 'start' parameter of tp-aware must not lie before 'since'. Got {start} and {params.since}."
-        )
-    total = _instants_from(start, data, params)
-    windows = -(-total // params.instants)
+    whole = instants("tp-aware", data, params)
+    windows = -(-whole.count // params.instants)
     if windows > MOST_WINDOWS:
         raise DataError(
             f"The data must span at most {MOST_WINDOWS} windows of {params.instants} instants. Got {windows}. "
             "Remove fixes at wild times, or raise step_s or instants."
         )
     return [
-        align.Instants(
-            start=start + w * params.instants * params.step_s,
-            step_s=params.step_s,
-            count=min(params.instants, total - w * params.instants),
-            mode=align.MODES[params.align],
-            max_gap_s=params.max_gap_s,
+        dataclasses.replace(
+            whole, start=whole.start + first * params.step_s, count=min(params.instants, whole.count - first)
         )
-        for w in range(windows)
+        for first in range(0, whole.count, params.instants)
     ]
-
-
-def _first_start(data: Trajectories, params: Parameters) -> int:
-    """Find where windows begin by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
-    if params.align == "last":
-        # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the whole first window.
-        slot = math.floor(float(data.t.min()) / data.grid_s) * data.grid_s
-        start = -(-(slot + params.max_gap_s) // params.step_s) * params.step_s
-        if _instants_from(start, data, params):
-            return start
-    return math.floor(float(data.t.min()) / params.step_s) * params.step_s
-
-
-def _instants_from(start: int, data: Trajectories, params: Parameters) -> int:
-    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
-    total = (last - start) // params.step_s + 1
-    if params.until is not None:
-        total = min(total, (params.until - start) // params.step_s)
-    return max(0, total)
 
 
 def _surveys(line: align.Timeline, windows: list[align.Instants], cell_m: float, k: int) -> list[_Survey]:

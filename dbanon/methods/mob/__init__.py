@@ -1,0 +1,181 @@
+"""Moving objects with quasi-identifiers of their own: at instants an adversary knows, k objects share a rectangle.
+
+Decides which objects hide which, by nearness along a Hilbert curve at the instants of each object's own
+quasi-identifier, and publishes at each instant one rectangle for all that are linked there. Invariant: hiding sets are
+symmetric, or generalised at the instants of all their members, so that every published object may be any of k
+individuals.
+
+Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.cloaks import Cloaks
+from dbanon.methods import (
+    Algorithm,
+    Column,
+    Method,
+    align,
+    max_gap_s,
+    parameter,
+    since,
+    start,
+    step_s,
+    until,
+)
+from dbanon.trajectory import QuasiIdentifiers, Trajectories
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a run of mob can be asked for."""
+
+    k: int = parameter(5, "Least number of objects that any known person may be.", type="integer", minimum=2)
+    qid_set: str = parameter(
+        "default", "The set of quasi-identifiers: what an adversary may know of whom.", type="name"
+    )
+    qid_only: bool = parameter(
+        False,
+        "Whether only the generalised instants are published; exact rows of the instants between them are left out.",
+        type="switch",
+    )
+    step_s: int = step_s()
+    start: int | None = start()
+    align: str = align()
+    max_gap_s: int = max_gap_s()
+    curve_order: int | None = parameter(
+        None,
+        "Order of the Hilbert curve that positions are put on; by default the least that separates all cells.",
+        type="integer",
+        minimum=1,
+        maximum=24,
+    )
+    speed_m_s: float = parameter(
+        50.0,
+        "Top speed by which it is counted whom an adversary tells apart who also reads exact rows an instant away.",
+        type="number",
+        unit="m/s",
+        minimum=0,
+        maximum=100_000,
+    )
+    improve: bool = parameter(
+        True,
+        "Whether to search for hiding sets that lose less information, by means that are not in the paper.",
+        type="switch",
+        algorithms=("symmetric",),
+    )
+    since: int | None = since()
+    until: int | None = until()
+
+
+METHOD = Method(
+    name="mob",
+    module=__name__,
+    summary="moving objects hidden at the instants at which an adversary may know each: k share a rectangle",
+    guarantee=(
+        "An adversary who knows where people were at all instants of their quasi-identifiers, and nothing else, finds "
+        "at least k objects that each of them may be, whatever is concluded from all the others."
+    ),
+    adversary=(
+        "A reader who knows where everybody was at the instants of everybody's own quasi-identifier, and asks which "
+        "object is whom."
+    ),
+    row_meaning=(
+        "Each row is one person at one instant: somewhere in this region, with at least k people in the same one, "
+        "where cloaked is true; exactly there where it is false. Rows with one record_id are the same person."
+    ),
+    left_out=(
+        "People who are never seen at an instant are left out, and people whom fewer than k - 1 others can hide at the "
+        "instants of their quasi-identifiers."
+    ),
+    paper=("Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009"),
+    attack="dbanon.attacks.mob",
+    algorithms=(
+        Algorithm(
+            name="symmetric",
+            summary="people hide one another, each at the instants of its own quasi-identifier",
+            stands_alone=True,
+        ),
+        Algorithm(
+            name="extreme-union",
+            summary="each person's group is generalised at the instants of all its members; coarser",
+            stands_alone=True,
+        ),
+    ),
+    columns=(
+        Column(
+            name="cloaked",
+            sql_type="boolean",
+            default="false",
+            comment="Whether the region hides several people; else it is where the one person is.",
+        ),
+    ),
+    reads=("quasi_identifiers",),
+    hides="place",
+    hidden_by="region",
+    begins=("start", "since"),
+    notices={
+        "below_k_at_speed": (
+            "%s people are told apart from all but fewer than k by readers who also know the top speed and look at "
+            "exact rows an instant away: qid_only leaves these rows out."
+        ),
+    },
+    totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
+    reasons={
+        "never_seen": "Without a position at any instant.",
+        "few_partners": "Fewer than k - 1 others are present at the same instants and can hide them.",
+        "absent": "Quasi-identifiers at instants at which their own subject has no position.",
+        "outside": "Quasi-identifiers before the first instant or after the last.",
+        "without_subject": "Quasi-identifiers of subjects without a position at any instant.",
+    },
+    example={"k": 4, "step_s": 60},
+)
+
+
+def anonymise(
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    *,
+    algorithm: str = "symmetric",
+    quasi_identifiers: QuasiIdentifiers,
+) -> Cloaks:
+    """Hide objects at the instants of their quasi-identifiers.
+
+    Parameters
+    ----------
+    data : Trajectories
+    params : Parameters
+    rng : numpy.random.Generator
+        Orders people where the choice between them is free.
+    algorithm : str
+        A name from ``METHODS["mob"].algorithms``.
+    quasi_identifiers : QuasiIdentifiers
+        At which times the adversary knows where each subject was.
+
+    Returns
+    -------
+    Cloaks
+        One record a subject, a row an instant, and the hiding set of each record that has a quasi-identifier.
+
+    Raises
+    ------
+    ParameterError
+        If times do not fit the dataset's grid.
+    DataError
+        If there is no position at any instant, there are too many, or they lie too far apart.
+    InfeasibleError
+        If there are fewer than k subjects, or nobody is left to publish.
+    """
+    from dbanon.methods.mob import _rows  # with Numba, which is slow to import
+
+    return _rows.publish(data, params, rng, algorithm, quasi_identifiers)
+
+
+def prepare(params: Parameters, *, algorithm: str = "symmetric") -> None:
+    """Compile all that `anonymise` calls, or load it from Numba's cache."""
+    from dbanon.methods.mob import _rows
+
+    _rows.prepare(params, algorithm)

@@ -1,0 +1,234 @@
+"""Where every subject is at every instant, and the instants at which an adversary is taken to know it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.errors import DataError
+from dbanon.methods.kernels import align, hilbert
+from dbanon.methods.kernels.instants import instants
+from dbanon.methods.mob import Parameters
+from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories, _freeze
+
+Words = NDArray[np.uint64]
+
+MOST_POSITIONS = 400_000_000
+FURTHEST = 2**30
+LARGEST_ORDER = 24
+"""Of a curve: deviations at a million instants still add up in int64."""
+
+_BATCH = 1 << 22  # positions found at a time
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Positions:
+    """The aligned cells of subjects that have any, and their quasi-identifiers.
+
+    Attributes
+    ----------
+    subject : int64[n]
+        Codes of the subjects, ascending.
+    rank : int64[n]
+        Place of each in the run's order, distinct.
+    x, y : int32[n, T]
+        Cells, from (0, 0) for the least; 0 where a subject is absent.
+    there : uint64[n, W]
+        At which instants each is present: instant t is bit ``t % 64`` of word ``t // 64``.
+    own : uint64[n, W]
+        At which instants of these each has a quasi-identifier.
+    offset : int64[n + 1]
+    instant : int32[q]
+        The same as a list: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending.
+    instants : Instants
+        The T instants.
+    origin : (int, int)
+        The least cell, in cells of the dataset's grid.
+    """
+
+    subject: Int
+    rank: Int
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    there: Words
+    own: Words
+    offset: Int
+    instant: NDArray[np.int32]
+    instants: align.Instants
+    origin: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """How many quasi-identifiers are not used, by reason."""
+
+    absent: int
+    outside: int
+    without_position: int
+
+
+def find(
+    data: Trajectories, params: Parameters, rank: Int, quasi_identifiers: QuasiIdentifiers
+) -> tuple[Positions, Dropped]:
+    """Align subjects to instants, and quasi-identifiers to those whose slot holds them.
+
+    Parameters
+    ----------
+    data : Trajectories
+        What the run considers.
+    params : Parameters
+    rank : int64
+        Place of each subject in the run's order, by its code.
+    quasi_identifiers : QuasiIdentifiers
+
+    Raises
+    ------
+    ParameterError
+        If `step_s` or `start` does not fit the data's grid.
+    DataError
+        If there is no instant with a position, or there are too many, or positions lie too far apart.
+    """
+    align.demand_sane_times(data)
+    line, when = align.merge(data), instants("mob", data, params)
+    _demand_instants(len(line.subject), when)
+    seen, cells, there = _cells(line, when, data.grid_m)
+    x, y, origin = _from_least(cells, there)
+    owner, instant, dropped = _slots(quasi_identifiers, line.subject[seen], there, when)
+    own = np.zeros_like(there)
+    own[owner, instant] = True
+    return Positions(
+        subject=line.subject[seen],
+        rank=rank[line.subject[seen]],
+        x=x,
+        y=y,
+        there=_words(there),
+        own=_words(own),
+        offset=np.searchsorted(owner, np.arange(len(there) + 1)),
+        instant=instant.astype(np.int32),
+        instants=when,
+        origin=origin,
+    ), dropped
+
+
+def places(positions: Positions, order: int | None) -> NDArray[np.integer]:
+    """Number the cells of all positions along the Hilbert curve: int32 or int64[n, T]; arbitrary where absent.
+
+    The curve is of the order given, by default of the least that separates all cells; of a lesser order, neighbouring
+    cells share a place.
+    """
+    least = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
+    wanted = min(least if order is None else order, LARGEST_ORDER)
+    coarser = max(least - wanted, 0)
+    x, y = (positions.x >> coarser, positions.y >> coarser) if coarser else (positions.x, positions.y)
+    return hilbert.index(x, y, wanted)
+
+
+def taken(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
+    """Keep some subjects."""
+    which = np.flatnonzero(kept)
+    length = np.diff(positions.offset)
+    return replace(
+        positions,
+        subject=positions.subject[which],
+        rank=positions.rank[which],
+        x=positions.x[which],
+        y=positions.y[which],
+        there=positions.there[which],
+        own=positions.own[which],
+        offset=np.concatenate([[0], np.cumsum(length[which])]),
+        instant=positions.instant[np.repeat(kept, length)],
+    )
+
+
+def present(positions: Positions) -> NDArray[np.bool_]:
+    """Say of each subject at which instants it is present: bool[n, T]."""
+    return _flags(positions.there, positions.instants.count)
+
+
+def _demand_instants(subjects: int, when: align.Instants) -> None:
+    if not when.count:
+        raise DataError("The data must hold a fix at or after the first instant. None is; set start within the data.")
+    if subjects * when.count > MOST_POSITIONS:
+        raise DataError(
+            f"A run of mob must have at most {MOST_POSITIONS:,} positions: subjects times instants. Got {subjects:,} "
+            f"times {when.count:,}; remove fixes at wild times, raise step_s or choose since and until."
+        )
+
+
+def _cells(
+    line: align.Timeline, when: align.Instants, cell_m: float
+) -> tuple[Int, list[NDArray[np.float64]], NDArray[np.bool_]]:
+    """Find who has a position at all, and their cells, in float64: two of [n, T]; NaN where there is none."""
+    batch = max(1, _BATCH // when.count)
+    found, seen = [], []
+    for first in range(0, len(line.subject), batch):
+        who = np.arange(first, min(first + batch, len(line.subject)), dtype=np.int32)
+        both = np.floor(np.stack(align.positions(line, when, who)) / cell_m)
+        any_there = ~np.isnan(both[0]).all(axis=1)
+        found.append(both[:, any_there])
+        seen.append(who[any_there])
+    x, y = (np.concatenate([part[axis] for part in found]) for axis in (0, 1))
+    return np.concatenate(seen), [x, y], ~np.isnan(x)
+
+
+def _from_least(
+    cells: list[NDArray[np.float64]], there: NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
+    """Count cells from the least one, and empty `cells`, which are large."""
+    if not there.any():
+        raise DataError(
+            "At least one subject must have a position at an instant. None has; raise max_gap_s, or choose another "
+            "start or step_s."
+        )
+    counted, origin = [], []
+    while cells:
+        along = cells.pop(0)
+        least, greatest = float(np.nanmin(along)), float(np.nanmax(along))
+        if greatest - least >= FURTHEST:
+            raise DataError(
+                f"Positions must lie within 2^30 cells of one another. Got {greatest - least + 1:.3g} cells. "
+                "Keep wild fixes out when loading."
+            )
+        along -= least
+        along[~there] = 0
+        counted.append(along.astype(np.int32))
+        origin.append(int(least))
+    return counted[0], counted[1], (origin[0], origin[1])
+
+
+def _slots(
+    quasi_identifiers: QuasiIdentifiers, subject: Int, there: NDArray[np.bool_], when: align.Instants
+) -> tuple[Int, Int, Dropped]:
+    """Find the distinct pairs of a subject and an instant that quasi-identifiers are of, sorted, and count the rest."""
+    owner = np.searchsorted(subject, quasi_identifiers.subject)
+    owner[owner == len(subject)] = 0
+    known = subject[owner] == quasi_identifiers.subject
+    instant = np.floor((quasi_identifiers.t - when.start) / when.step_s)
+    inside = (instant >= 0) & (instant < when.count)
+    at = np.where(inside, instant, 0).astype(np.int64)
+    seen = known & inside & there[owner, at]
+    key = np.unique(owner[seen] * when.count + at[seen])
+    return (
+        key // when.count,
+        key % when.count,
+        Dropped(
+            absent=int((known & inside & ~seen).sum()),
+            outside=int((known & ~inside).sum()),
+            without_position=int((~known).sum()),
+        ),
+    )
+
+
+def _words(flags: NDArray[np.bool_]) -> Words:
+    """Pack bool[n, T] into words: uint64[n, W]."""
+    packed = np.packbits(flags, axis=1, bitorder="little")
+    padded = np.zeros((len(flags), -(-flags.shape[1] // 64) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
+
+
+def _flags(words: Words, count: int) -> NDArray[np.bool_]:
+    return np.unpackbits(words.view(np.uint8), axis=1, count=count, bitorder="little").astype(bool)
