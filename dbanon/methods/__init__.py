@@ -36,6 +36,7 @@ def parameter(
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
     algorithms: tuple[str, ...] = (),
+    multiple_of: str | None = None,
 ) -> Any:
     """Describe one parameter of a method, once.
 
@@ -56,9 +57,13 @@ def parameter(
         For ``type="choice"``.
     algorithms : tuple of str
         With which algorithms it may be given; empty: with all.
+    multiple_of : str, optional
+        The integer parameter of which this one must be a multiple, with the algorithms that use it.
     """
-    described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum}
-    return dataclasses.field(default=default, metadata={**described, "choices": choices, "algorithms": algorithms})
+    described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum, "choices": choices}
+    return dataclasses.field(
+        default=default, metadata={**described, "algorithms": algorithms, "multiple_of": multiple_of}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +226,8 @@ class Method:
         Raises
         ------
         ParameterError
-            For an unknown name, a value outside its limits, or one the algorithm (by default the first) would not use.
+            For an unknown name, a value outside its limits or that does not fit another's, or one the algorithm (by
+            default the first) would not use.
         """
         chosen = self.algorithm(algorithm)
         items = dataclasses.fields(self.parameters)
@@ -242,6 +248,13 @@ class Method:
                 raise ParameterError(
                     f"The '{item.name}' parameter of {self.name} must go with {' or '.join(only)}. "
                     f"Got it for {algorithm}; leave it out."
+                )
+            unit = item.metadata["multiple_of"] if not only or algorithm in only else None
+            value, one = getattr(params, item.name), getattr(params, unit) if unit else 1
+            if unit and value % one:
+                raise ParameterError(
+                    f"The '{item.name}' parameter of {self.name} must be a multiple of {unit}, {one}. "
+                    f"Got {value} instead."
                 )
 
     def prepare(self, algorithm: str, params: Any) -> None:
@@ -384,8 +397,8 @@ def describe(family: Method) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``name, type, unit, default, default_text, minimum, maximum, choices, requirement, help, algorithms`` of each,
-        in order.
+        ``name, type, unit, default, default_text, minimum, maximum, choices, requirement, help, algorithms,
+        multiple_of`` of each, in order.
     """
     return [
         {
@@ -400,6 +413,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "requirement": requirement(item.metadata),
             "help": item.metadata["help"],
             "algorithms": list(item.metadata["algorithms"]),
+            "multiple_of": item.metadata["multiple_of"],
         }
         for item in dataclasses.fields(family.parameters)
     ]

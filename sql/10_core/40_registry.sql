@@ -220,6 +220,7 @@ DECLARE
     known text[] := ARRAY(SELECT i.value ->> 'name' FROM jsonb_array_elements(items) i);
     unknown text;
     item jsonb;
+    unit text;
     checked jsonb := '{}';
 BEGIN
     IF jsonb_typeof(given) <> 'object' THEN
@@ -243,6 +244,13 @@ BEGIN
             RAISE EXCEPTION 'The ''%'' parameter of % must go with %. Got it for %; leave it out.', item ->> 'name', method,
                     (SELECT string_agg(a.value, ' or ' ORDER BY a.ord)
                      FROM jsonb_array_elements_text(item -> 'algorithms') WITH ORDINALITY a (value, ord)), chosen
+                USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', item ->> 'help', item ->> 'default_text');
+        END IF;
+        unit := CASE WHEN item -> 'algorithms' = '[]' OR item -> 'algorithms' ? chosen THEN item ->> 'multiple_of' END;
+        CONTINUE WHEN unit IS NULL;
+        IF mod((checked ->> (item ->> 'name'))::numeric, (checked ->> unit)::numeric) <> 0 THEN
+            RAISE EXCEPTION 'The ''%'' parameter of % must be a multiple of %, %. Got % instead.', item ->> 'name', method, unit,
+                    checked ->> unit, checked ->> (item ->> 'name')
                 USING ERRCODE = 'DA011', DETAIL = format('%s Default: %s.', item ->> 'help', item ->> 'default_text');
         END IF;
     END LOOP;

@@ -157,6 +157,16 @@ def test_sql_and_python_say_the_same_at_the_edges(reader: psycopg.Connection, na
             assert from_sql(reader, name, algorithm, params) == from_python(name, algorithm, params), value
 
 
+def test_a_parameter_that_is_no_multiple_of_another_is_refused_before_anything_is_read(
+    reader: psycopg.Connection,
+) -> None:
+    for params, told in (({"tau_s": 2000}, ("tau_s", "leak_s", "1800", "2000")), ({"grid_s": 7}, ("leak_s", "grid_s"))):
+        refusal = from_sql(reader, "kte", "kte-hide", params)
+        assert refusal == from_python("kte", "kte-hide", params)
+        names(refusal, *told)
+        assert isinstance(from_sql(reader, "kte", "k-merge", params), dict) == ("grid_s" in params)
+
+
 @settings(max_examples=50)
 @given(known=st.sets(st.text("aAb-é,", min_size=1, max_size=3), max_size=30))
 def test_a_refusal_lists_the_names_that_python_lists(reader: psycopg.Connection, known: set[str]) -> None:

@@ -32,6 +32,7 @@ class Parameters:
         minimum=1,
         maximum=604_800,
         algorithms=_HIDE,
+        multiple_of="leak_s",
     )
     leak_s: int = parameter(
         1800,
@@ -41,6 +42,7 @@ class Parameters:
         minimum=1,
         maximum=604_800,
         algorithms=_HIDE,
+        multiple_of="grid_s",
     )
     grid_s: int = parameter(
         60, "Slots of time; a multiple of the dataset's grid_s.", type="integer", unit="s", minimum=1, maximum=86_400

@@ -48,7 +48,7 @@ class _Published:
 
 def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, algorithm: str) -> Cloaks:
     """Generalise trajectories; see `dbanon.methods.kte.anonymise`."""
-    _demand_multiples(params, data, algorithm)
+    _demand_multiples(params, data)
     rank = run_order(data, rng)
     data = considered("kte", data, params.since, params.until)
     align.demand_sane_times(data)
@@ -97,15 +97,10 @@ def prepare(params: Parameters, algorithm: str) -> None:
         _groups.prepare(samples(data, few.grid_s, few.grid_m), few.k)
 
 
-def _demand_multiples(params: Parameters, data: Trajectories, algorithm: str) -> None:
+def _demand_multiples(params: Parameters, data: Trajectories) -> None:
     """Raise `ParameterError` where a grid or time is not a multiple of the one that it is counted in."""
     demanded: list[tuple[str, float, str, float]] = [("grid_s", params.grid_s, "the dataset's grid_s", data.grid_s)]
     demanded += [("grid_m", params.grid_m, "the dataset's grid_m", data.grid_m)]
-    if algorithm == "kte-hide":
-        demanded += [
-            ("leak_s", params.leak_s, "grid_s", params.grid_s),
-            ("tau_s", params.tau_s, "leak_s", params.leak_s),
-        ]
     for name in ("since", "until"):
         given = getattr(params, name)
         demanded += [(name, given, "grid_s", params.grid_s)] if given is not None else []
