@@ -25,9 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # What a test says of its own cases stays; of the others --all tries as many as Hypothesis does by default.
-    hypothesis.settings.register_profile("some", max_examples=25)
-    if not config.getoption("--all"):
-        hypothesis.settings.load_profile("some")
+    # A test is not timed: a busy machine may take any time for an example.
+    hypothesis.settings.register_profile("all", deadline=None)
+    hypothesis.settings.register_profile("some", deadline=None, max_examples=25)
+    hypothesis.settings.load_profile("all" if config.getoption("--all") else "some")
     if config.getoption("--hypothesis-seed", None) is None:
         hypothesis.core.global_force_seed = SEED
 

@@ -25,7 +25,7 @@ import numpy as np
 from numba.core import event
 from dbanon.methods import METHODS
 from tests.contract.evidence import people, run
-data = people(1500, side=3000.0)
+data = people(600, side=2000.0)
 data = dataclasses.replace(data, x=np.round(data.x / 20) * 20, y=np.round(data.y / 20) * 20)
 family = METHODS[sys.argv[1]]
 family.prepare(sys.argv[2], family.parse(family.example))

@@ -15,7 +15,7 @@ def rectangles(draw, most: int = 40) -> np.ndarray:
     return np.concatenate((low, low + rng.integers(0, draw(st.integers(1, 9)), low.shape)), axis=1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(rectangles(), rectangles())
 def test_meeting_counts_what_shares_a_cell(those, others):
     found = meeting(those, others)
@@ -26,7 +26,7 @@ def test_meeting_counts_what_shares_a_cell(those, others):
     assert found.tolist() == plain
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(rectangles(), rectangles(), st.sampled_from([1, 5, 1 << 20]))
 def test_holding_finds_every_pair_whatever_is_looked_at_together(outer, inner, pairs):
     with pytest.MonkeyPatch.context() as patch:
@@ -71,7 +71,7 @@ def plainly_served(serves: dict[int, list[int]], room: list[int]) -> int:
     return best
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32))
 def test_as_many_sites_are_served_as_can_be(seed):
     rng = np.random.default_rng(seed)

@@ -71,7 +71,7 @@ def changed(evidence: SiteEvidence, where: int, rng: np.random.Generator) -> dic
 
 
 @pytest.mark.stress
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(publications())
 def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
     world, groups, rng = drawn
@@ -85,7 +85,7 @@ def test_plain_publications_pass_and_each_change_of_a_row_is_refused(drawn):
         assert broken(joined(tampered)), name
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(publications())
 def test_publications_of_groups_below_k_or_without_their_guards_are_refused(drawn):
     world, groups, _ = drawn

@@ -327,7 +327,7 @@ def test_contents_that_few_subjects_sent_or_that_leave_few_over_windows_are_coun
     assert figures["requests_of_few_over_windows"] == 2  # one and two leave {0, 1}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from([1, 20, 1 << 22]))
 def test_subjects_common_to_all_windows_of_a_content_are_those_of_plain_sets(seed, elements):
     rng = np.random.default_rng(seed)
@@ -614,7 +614,7 @@ def bundled(world: World, rng: np.random.Generator) -> dict:
     return groups
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds())
 def test_random_bundles_pass_and_a_group_of_k_without_a_member_is_refused(drawn):
     world, rng = drawn
@@ -632,7 +632,7 @@ def test_random_bundles_pass_and_a_group_of_k_without_a_member_is_refused(drawn)
                 assert {"crowd-size", "completeness"} <= broken(world.evidence(fewer, requests))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(worlds(), st.sampled_from([1, 7, 1 << 17]))
 def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements):
     world, _ = drawn

@@ -300,7 +300,6 @@ def test_no_requests_leave_every_extra_null():
 SENT = st.lists(st.tuples(st.integers(-1, 29), st.floats(-100, 700, allow_nan=False), st.integers(0, 2)), max_size=40)
 
 
-@settings(deadline=None)
 @given(sent=SENT)
 def test_example_11_requests_never_change_who_is_with_whom(sent):
     data = walkers(30, 10)
@@ -378,7 +377,7 @@ def test_a_bundle_with_fewer_contents_in_all_loses_them_and_no_other_bundle_does
 
 
 @pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sent=SENT, least=st.integers(1, 4))
 def test_joined_rows_are_those_of_the_plain_rule(cloak, sent, least):
     data = walkers(30, 10)
@@ -402,7 +401,7 @@ def test_joined_rows_are_those_of_the_plain_rule(cloak, sent, least):
     assert row == joined.rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sent=SENT, least=st.integers(2, 4), shuffle=st.randoms(use_true_random=False))
 def test_joining_does_not_depend_on_which_member_of_a_bundle_sent_what(sent, least, shuffle):
     data = walkers(30, 10)
