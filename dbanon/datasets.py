@@ -248,6 +248,9 @@ class Datasets:
         whole_share: float = 0.8,
         requests_per_subject: float = 2.0,
         calls_per_day: float | None = None,
+        quasi_identifiers: str | None = None,
+        quasi_identifier_size: int = 10,
+        quasi_identifier_overlap: int = 1,
         destinations: int = 1000,
         blocks: int = 16,
         nodes: Path | None = None,
@@ -268,7 +271,8 @@ class Datasets:
         Parameters
         ----------
         dataset : str
-        objects, instants, step_s, seed, whole_share, requests_per_subject, calls_per_day, destinations, blocks
+        objects, instants, step_s, seed, whole_share, requests_per_subject, calls_per_day, destinations, blocks, \
+        quasi_identifiers, quasi_identifier_size, quasi_identifier_overlap
             As for `dbanon.synth.Plan`.
         start : str or int
             First position: ISO 8601 with a zone, or unix seconds.
@@ -290,7 +294,8 @@ class Datasets:
         plan = synth.Plan(
             objects=objects, instants=instants, step_s=step_s, start_s=synth.start_seconds(start), seed=seed,
             whole_share=whole_share, requests_per_subject=requests_per_subject, calls_per_day=calls_per_day,
-            destinations=destinations,
+            quasi_identifiers=quasi_identifiers, quasi_identifier_size=quasi_identifier_size,
+            quasi_identifier_overlap=quasi_identifier_overlap, destinations=destinations,
             blocks=blocks, nodes=nodes, edges=edges, srid=srid, lon=lon, lat=lat, limits_kmh=limits_kmh,
         )  # fmt: skip
         with errors_translated():

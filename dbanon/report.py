@@ -173,6 +173,8 @@ def synth_text(report: "SynthReport") -> str:
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
+    if report.quasi_identifiers:
+        rows += [("quasi-identifiers", report.quasi_identifiers)]
     listing = table([f"generated on {report.network} into {where}", "count"], rows)
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())

@@ -364,6 +364,16 @@ def generate(
             help="Phone records instead of all positions: so many calls and messages a day on average, at towers."
         ),
     ] = None,
+    quasi_identifiers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Quasi-identifiers, at which an adversary may know each; how they are linked: random, disjoint, chain "
+            "or forest.",
+        ),
+    ] = None,
+    quasi_identifier_size: Annotated[int, typer.Option(help="Most such instants of one person or vehicle.")] = 10,
+    quasi_identifier_overlap: Annotated[int, typer.Option(help="How many of them linked ones share.")] = 1,
     destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
     blocks: Annotated[int, typer.Option(help="Blocks (120 m) along each side of the built-in city.")] = 16,
     nodes: Annotated[
@@ -410,7 +420,9 @@ def generate(
         raise ParameterError("Either --dataset NAME or --csv DIR must be given. Got both or neither; choose one.")
     plan: dict[str, Any] = {
         "objects": objects, "instants": instants, "step_s": step_s, "seed": seed, "whole_share": whole_share,
-        "requests_per_subject": requests_per_subject, "calls_per_day": calls_per_day, "destinations": destinations,
+        "requests_per_subject": requests_per_subject, "calls_per_day": calls_per_day,
+        "quasi_identifiers": quasi_identifiers, "quasi_identifier_size": quasi_identifier_size,
+        "quasi_identifier_overlap": quasi_identifier_overlap, "destinations": destinations,
         "blocks": blocks, "nodes": nodes, "edges": edges, "srid": srid, "lon": lon, "lat": lat,
         "limits_kmh": None if limits is None else synth.limits_kmh(limits),
     }  # fmt: skip

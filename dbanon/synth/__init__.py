@@ -5,7 +5,7 @@ Same plan, same rows: what an object does depends on the seed and its number alo
 and no place except the given streets.
 
 Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`, phone
-records in `_phones`.
+records in `_phones`, quasi-identifiers in `_quasi_identifiers`.
 """
 
 import time
@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import psycopg
@@ -30,7 +30,7 @@ from dbanon.connection import errors_translated, one
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
 from dbanon.reading import DatasetRow
-from dbanon.synth import _journeys, _network, _phones, _requests
+from dbanon.synth import _journeys, _network, _phones, _quasi_identifiers, _requests
 from dbanon.synth._journeys import Int
 from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
@@ -52,6 +52,16 @@ T = TypeVar("T")
 CSV_COLUMNS = {"subject": "subject", "time": "time", "x": "lon", "y": "lat"}
 """The columns of ``trajectories.csv`` by the names that `dbanon.load.Columns` has for them."""
 
+LOADED = {
+    "trajectories": "dbanon.trajectory (dataset_id, load_id, subject, path)",
+    "requests": "dbanon.request (dataset_id, load_id, subject, sent_at, content)",
+    "quasi-identifiers": "dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)",
+}
+"""What is written into a dataset, by kind of load: the table and its columns."""
+
+SET_NAME = "default"
+"""The set that generated quasi-identifiers are in."""
+
 BATCH_FIXES = 1_000_000
 """So many fixes are made and written at a time, about 100 MB with all copies."""
 
@@ -71,11 +81,20 @@ class SynthReport:
     trajectories: int
     fixes: int
     requests: int
+    quasi_identifiers: int = 0
     timings: Mapping[str, float] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
 
 
 # ---- making ----------------------------------------------------------------------------------------------------------
+
+
+class Made(NamedTuple):
+    """Some objects."""
+
+    fixes: _journeys.Fixes
+    sent: _requests.Sent
+    known: _quasi_identifiers.Known
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +114,19 @@ class Scenario:
         rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
         return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
 
-    def made(self, numbers: Int) -> tuple[_journeys.Fixes, _requests.Sent]:
-        """Generate some objects: their positions and their requests."""
-        plan = self.plan
+    def made(self, numbers: Int) -> "Made":
+        """Generate some objects: their positions, their requests, and when they are known."""
+        plan, known = self.plan, _quasi_identifiers.Known(numbers[:0], numbers[:0])
         times = _journeys.Timetable(
             start_s=plan.start_s, instants=plan.instants, step_s=plan.step_s, whole_share=plan.whole_share
         )
         fixes = _journeys.walk(self.routes, times, plan.seed, numbers)
+        if plan.quasi_identifiers is not None:
+            known = _quasi_identifiers.quasi_identifiers(
+                fixes, plan.seed, kind=plan.quasi_identifiers, size=plan.quasi_identifier_size,
+                overlap=plan.quasi_identifier_overlap, objects=plan.objects,
+                start_s=plan.start_s, step_s=plan.step_s, instants=plan.instants,
+            )  # fmt: skip
         if plan.calls_per_day is not None:
             fixes = _phones.phone_records(
                 fixes, self.network, plan.seed,
@@ -110,9 +135,10 @@ class Scenario:
         mean = plan.requests_per_subject
         sent = _requests.requests(fixes, self.districts, plan.seed, step_s=plan.step_s, mean=mean)
         if mean == 0:
-            return fixes, sent
+            return Made(fixes, sent, known)
         rare = _requests.rare_requests(fixes, plan.seed, step_s=plan.step_s, objects=plan.objects)
-        return fixes, _requests.Sent(*(np.concatenate([getattr(sent, n), getattr(rare, n)]) for n in vars(sent)))
+        sent = _requests.Sent(*(np.concatenate([getattr(sent, n), getattr(rare, n)]) for n in vars(sent)))
+        return Made(fixes, sent, known)
 
 
 def _numbers(plan: Plan, first: int) -> Iterator[Int]:
@@ -149,6 +175,7 @@ class _Tally:
     trajectories: int = 0
     fixes: int = 0
     requests: int = 0
+    quasi_identifiers: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: {"routes_s": 0.0, "making_s": 0.0, "writing_s": 0.0})
 
     def timed(self, phase: str, call: Callable[..., T], *arguments: Any) -> T:
@@ -157,10 +184,11 @@ class _Tally:
         self.seconds[phase] += time.perf_counter() - began
         return result
 
-    def count(self, trajectories: int, fixes: int, requests: int) -> None:
+    def count(self, trajectories: int, made: "Made") -> None:
         self.trajectories += trajectories
-        self.fixes += fixes
-        self.requests += requests
+        self.fixes += len(made.fixes.xym)
+        self.requests += len(made.sent.number)
+        self.quasi_identifiers += len(made.known.number)
 
     def report(self, scenario: Scenario, **columns: Any) -> SynthReport:
         network = scenario.network
@@ -174,6 +202,7 @@ class _Tally:
             trajectories=self.trajectories,
             fixes=self.fixes,
             requests=self.requests,
+            quasi_identifiers=self.quasi_identifiers,
             timings={**self.seconds, "total_s": time.perf_counter() - self.began},
             peak_rss_mb=_memory.peak_mb(),
             **columns,
@@ -227,11 +256,14 @@ def into_database(
         )
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
+            connection.execute(
+                "DELETE FROM dbanon.quasi_identifier WHERE dataset_id = %s AND set_name = %s", [dataset_id, SET_NAME]
+            )
         first = 0
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _first_number(connection, dataset_id)
-        numbers = [one(connection, "SELECT dbanon_internal.draw_load()") for _ in ("trajectories", "requests")]
+        numbers = [one(connection, "SELECT dbanon_internal.draw_load()") for _ in LOADED]
         _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
         _write_loads(connection, dataset_id, numbers, plan.source(network, first), tally)
     return tally.report(scenario, dataset=dataset, files=())
@@ -284,28 +316,29 @@ def _write(
     progress("generating trajectories", 0, total)
     make = partial(tally.timed, "making_s", _encoded, dataset_id, loads, scenario)
     with closing(_ahead(partial(make, numbers) for numbers in _numbers(scenario.plan, first))) as batches:
-        for trajectories, requests, fixes in batches:
-            tally.timed("writing_s", _copy, connection, trajectories, requests)
-            tally.count(trajectories[0], fixes, requests[0])
+        for made, tables in batches:
+            tally.timed("writing_s", _copy, connection, tables)
+            tally.count(len(made.fixes.number), made)
             progress("generating trajectories", tally.trajectories, total)
 
 
-_Rows = tuple[int, list[Any]]
+_Rows = list[memoryview]
 
 
-def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int) -> tuple[_Rows, _Rows, int]:
-    """Make some objects, as rows of both tables for COPY; returns them with their counts, and the number of fixes."""
-    fixes, sent = scenario.made(numbers)
+def _encoded(dataset_id: int, loads: Sequence[int], scenario: Scenario, numbers: Int) -> tuple[Made, list[_Rows]]:
+    """Make some objects, and of them the rows of the tables of `LOADED` for COPY."""
+    made = scenario.made(numbers)
+    fixes, sent, known = made
     paths = binary_copy.paths(fixes.xym, fixes.offset, scenario.network.srid)
-    trajectories = [*_of(dataset_id, loads[0], len(numbers)), _names(numbers), paths]
     contents = pa.array([f'{{"poi": "{poi}"}}' for poi in POIS])
-    requests = [
-        *_of(dataset_id, loads[1], len(sent.number)),
-        _names(sent.number),
-        binary_copy.timestamps(sent.t),
-        binary_copy.jsonb(contents.take(pa.array(sent.poi))),
+    tables = [
+        [_names(numbers), paths],
+        [_names(sent.number), binary_copy.timestamps(sent.t), binary_copy.jsonb(contents.take(pa.array(sent.poi)))],
+        [pa.array([SET_NAME]).take(pa.array(known.number * 0)), _names(known.number), binary_copy.timestamps(known.t)],
     ]
-    return _rows(trajectories), _rows(requests), len(fixes.xym)
+    return made, [
+        _rows([*_of(dataset_id, load, len(columns[0])), *columns]) for load, columns in zip(loads, tables, strict=True)
+    ]
 
 
 def _of(dataset_id: int, load: int, count: int) -> list[Int]:
@@ -315,27 +348,26 @@ def _of(dataset_id: int, load: int, count: int) -> list[Int]:
 def _rows(columns: list[Any]) -> _Rows:
     count = len(columns[0])
     parts = [[column[part.start : part.stop] for column in columns] for part in binary_copy.batches(count)]
-    return count, [memoryview(binary_copy.rows(part)) for part in parts]
+    return [memoryview(binary_copy.rows(part)) for part in parts] if count else []
 
 
-def _copy(connection: Connection, trajectories: _Rows, requests: _Rows) -> None:
-    with writing.copying(connection, "dbanon.trajectory (dataset_id, load_id, subject, path)") as copy:
-        for rows in trajectories[1]:
-            copy.write(rows)
-    if requests[0]:
-        with writing.copying(connection, "dbanon.request (dataset_id, load_id, subject, sent_at, content)") as copy:
-            for rows in requests[1]:
-                copy.write(rows)
+def _copy(connection: Connection, tables: list[_Rows]) -> None:
+    for target, rows in zip(LOADED.values(), tables, strict=True):
+        if rows:
+            with writing.copying(connection, target) as copy:
+                for part in rows:
+                    copy.write(part)
 
 
 def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], source: str, tally: _Tally) -> None:
-    counted = [("trajectories", tally.fixes)] + [("requests", tally.requests)] * (tally.requests > 0)
-    for load, (kind, rows) in zip(loads, counted, strict=False):
-        connection.execute(
-            "INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) "
-            "VALUES (%s, %s, %s, %s, %s, %s)",
-            [load, dataset_id, kind, source, rows, rows],
-        )
+    counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
+    for load, kind, rows in zip(loads, LOADED, counts, strict=True):
+        if rows:
+            connection.execute(
+                "INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) "
+                "VALUES (%s, %s, %s, %s, %s, %s)",
+                [load, dataset_id, kind, source, rows, rows],
+            )
 
 
 # ---- into files ------------------------------------------------------------------------------------------------------
@@ -343,6 +375,8 @@ def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], 
 
 def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = silent) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
+
+    Where the plan has quasi-identifiers, ``quasi-identifiers.csv`` (subject, time) as well.
 
     Parameters
     ----------
@@ -358,7 +392,10 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     ParameterError
         If there is such a file already and it is not to be replaced.
     """
-    names = [directory / "trajectories.csv", directory / "requests.csv"]
+    headers = {"trajectories": ",".join(CSV_COLUMNS.values()), "requests": "subject,time,poi"}
+    if plan.quasi_identifiers is not None:
+        headers["quasi-identifiers"] = "subject,time"
+    names = [directory / f"{name}.csv" for name in headers]
     taken = next((name for name in names if name.exists()), None)
     if taken is not None and not replace:
         raise ParameterError(
@@ -374,15 +411,15 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
         )
     progress("finding the quickest ways", 0, None)
     scenario = tally.timed("routes_s", Scenario.of, plan, network)
-    with _replacing(names) as (trajectories, requests):
-        trajectories.write((",".join(CSV_COLUMNS.values()) + "\n").encode())
-        requests.write(b"subject,time,poi\n")
+    with _replacing(names) as files:
+        for file, header in zip(files, headers.values(), strict=True):
+            file.write(f"{header}\n".encode())
         make = partial(tally.timed, "making_s", _tables, scenario)
         with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
-            for objects, positions, contents in batches:
-                tally.timed("writing_s", _append_csv, trajectories, positions)
-                tally.timed("writing_s", _append_csv, requests, contents)
-                tally.count(objects, len(positions), len(contents))
+            for made, tables in batches:
+                for file, table in zip(files, tables, strict=False):
+                    tally.timed("writing_s", _append_csv, file, table)
+                tally.count(len(made.fixes.number), made)
                 progress("generating trajectories", tally.trajectories, plan.objects)
     return tally.report(scenario, dataset=None, files=tuple(map(str, names)))
 
@@ -410,8 +447,9 @@ def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.unlink(missing_ok=True)
 
 
-def _tables(scenario: Scenario, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
-    fixes, sent = scenario.made(numbers)
+def _tables(scenario: Scenario, numbers: Int) -> tuple[Made, list[pa.Table]]:
+    made = scenario.made(numbers)
+    fixes, sent, known = made
     lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], scenario.network.srid)
     row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
     positions = {
@@ -422,7 +460,8 @@ def _tables(scenario: Scenario, numbers: Int) -> tuple[int, pa.Table, pa.Table]:
         "lat": np.round(lat, 7),
     }
     contents = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
-    return len(numbers), pa.table(positions), pa.table(contents)
+    times = {"subject": _names(known.number), "time": _iso(known.t)}
+    return made, [pa.table(positions), pa.table(contents), pa.table(times)]
 
 
 def _iso(t: Int) -> pa.Array:

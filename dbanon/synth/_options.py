@@ -10,6 +10,7 @@ import numpy as np
 
 from dbanon.errors import ParameterError
 from dbanon.synth import _network
+from dbanon.synth._quasi_identifiers import KINDS
 
 MORNING_S = 1_767_600_000
 """2026-01-05 08:00 UTC."""
@@ -39,6 +40,11 @@ class Plan:
         Mean number of requests; 0 for none.
     calls_per_day : float, optional
         Phone records instead of all positions: the mean number of calls and messages a day, each at a tower.
+    quasi_identifiers : str, optional
+        At which instants an adversary may know each object, by how objects are linked: one of
+        `dbanon.synth._quasi_identifiers.KINDS`.
+    quasi_identifier_size, quasi_identifier_overlap : int
+        Most such instants of an object, and how many of them linked objects share.
     destinations : int
         How many destinations are drawn.
     blocks : int
@@ -59,6 +65,9 @@ class Plan:
     whole_share: float = 0.8
     requests_per_subject: float = 2.0
     calls_per_day: float | None = None
+    quasi_identifiers: str | None = None
+    quasi_identifier_size: int = 10
+    quasi_identifier_overlap: int = 1
     destinations: int = 1000
     blocks: int = 16
     nodes: Path | None = None
@@ -78,6 +87,14 @@ class Plan:
         _check_number("requests-per-subject", self.requests_per_subject, 1000)
         if self.calls_per_day is not None:
             _check_number("calls-per-day", self.calls_per_day, 10_000)
+        if self.quasi_identifiers not in (None, *KINDS):
+            raise ParameterError(
+                f"--quasi-identifiers must be one of {', '.join(KINDS)}. Got {self.quasi_identifiers!r} instead."
+            )
+        _check_whole("quasi-identifier-size", self.quasi_identifier_size, 1, 10_000)
+        _check_whole(
+            "quasi-identifier-overlap", self.quasi_identifier_overlap, 0, max(1, self.quasi_identifier_size // 2)
+        )
         if not _FIRST_S <= self.start_s <= self.start_s + self.instants * self.step_s <= _LAST_S:
             raise ParameterError(
                 "All instants must lie in the years 1 to 9999. Got others; change --start or --step-s."
@@ -108,6 +125,10 @@ class Plan:
         }  # fmt: skip
         if self.nodes is None:
             fields["blocks"] = self.blocks
+        if self.quasi_identifiers is not None:
+            fields["quasi_identifiers"] = self.quasi_identifiers
+            fields["quasi_identifier_size"] = self.quasi_identifier_size
+            fields["quasi_identifier_overlap"] = self.quasi_identifier_overlap
         place = {
             "calls_per_day": self.calls_per_day,
             "srid": self.srid,

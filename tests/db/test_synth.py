@@ -37,7 +37,7 @@ def counts(opened: Database) -> list[int]:
 def test_what_is_generated_is_stored_as_it_was_made(opened: Database) -> None:
     report = opened.synth("d", objects=50, seed=4)
     plan = Plan(objects=50, seed=4)
-    fixes, sent = Scenario.of(plan, plan.network()).made(np.arange(50))
+    fixes, sent, _ = Scenario.of(plan, plan.network()).made(np.arange(50))
     stored = all_rows(
         opened,
         "SELECT subject, x, y, t, srid FROM (SELECT subject, ST_SRID(path) AS srid, (ST_DumpPoints(path)).geom g "
@@ -74,6 +74,22 @@ def test_each_kind_has_its_row_of_the_load_with_its_source(opened: Database) -> 
     assert all_rows(opened, "SELECT name, grid_m, grid_s FROM dbanon.dataset") == [("d", 5, 60)]
     opened.synth("quiet", objects=5, requests_per_subject=0)
     assert counts(opened) == [2, 25, report.requests, 3]
+
+
+def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Database) -> None:
+    chosen = {"objects": 50, "seed": 4, "quasi_identifiers": "chain", "quasi_identifier_size": 6}
+    query = "SELECT subject, extract(epoch FROM at)::bigint FROM dbanon.quasi_identifier WHERE set_name = 'default'"
+    for mode in ("create", "replace"):
+        report = opened.synth("d", mode=mode, **chosen)
+        plan = Plan(**chosen)
+        known = Scenario.of(plan, plan.network()).made(np.arange(50)).known
+        expected = [(f"s{n + 1:07d}", t) for n, t in zip(known.number.tolist(), known.t.tolist(), strict=True)]
+        assert sorted(all_rows(opened, query)) == expected
+        assert report.quasi_identifiers == len(expected) > 50
+    opened.synth("d", mode="replace", objects=20)
+    assert all_rows(opened, query) == []
+    kinds = all_rows(opened, "SELECT kind, rows_kept FROM dbanon.load WHERE kind NOT IN ('trajectories', 'requests')")
+    assert kinds == [("quasi-identifiers", len(expected))] * 2
 
 
 def test_a_run_on_generated_data_is_verified(opened: Database) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Plan, Scenario, _journeys, _network, _requests, limits_kmh, start_seconds
+from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _requests, limits_kmh, start_seconds
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from tests.facts import refusal
 
@@ -35,7 +35,7 @@ def scenario() -> Scenario:
 
 
 @pytest.fixture(scope="module")
-def made(scenario: Scenario) -> tuple[_journeys.Fixes, _requests.Sent]:
+def made(scenario: Scenario) -> Made:
     return scenario.made(np.arange(400))
 
 
@@ -60,6 +60,9 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
         ({"whole_share": float("nan")}, ("--whole-share", "nan")),
         ({"requests_per_subject": -1}, ("--requests-per-subject", -1)),
         ({"calls_per_day": -1}, ("--calls-per-day", -1)),
+        ({"quasi_identifiers": "ring"}, ("--quasi-identifiers", "random", "forest", "'ring'")),
+        ({"quasi_identifier_size": 0}, ("--quasi-identifier-size", 1, 0)),
+        ({"quasi_identifier_overlap": 6}, ("--quasi-identifier-overlap", "0 to 5", 6)),
         ({"start": "253402300700", "instants": 10}, ("1 to 9999", "--start", "--step-s")),
         ({"start": "yesterday"}, ("2026-01-05T08:00:00Z", "'yesterday'")),
         ({"start": "2026-01-05T08:00:00"}, ("zone", "'2026-01-05T08:00:00'")),
@@ -98,7 +101,7 @@ def test_the_source_of_a_load_names_all_that_rows_depend_on() -> None:
 def test_requests_are_sent_while_their_sender_is_there_and_rare_ones_once(
     made: tuple[_journeys.Fixes, _requests.Sent],
 ) -> None:
-    fixes, sent = made
+    fixes, sent, _ = made
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     there = set(zip(number.tolist(), fixes.xym[:, 2].astype(int).tolist(), strict=True))
     start = synth.Plan().start_s
@@ -160,7 +163,7 @@ def test_a_city_has_all_districts_its_centre_in_the_middle_and_draws_people_ther
 def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     plan = Plan(objects=3000, seed=1, requests_per_subject=4)
     scenario = Scenario.of(plan, plan.network())
-    fixes, sent = scenario.made(np.arange(3000))
+    fixes, sent, _ = scenario.made(np.arange(3000))
     number = np.repeat(fixes.number, np.diff(fixes.offset))
     at = np.searchsorted(number * 10**6 + (fixes.xym[:, 2] - plan.start_s).astype(int) // 60,
                          sent.number * 10**6 + (sent.t - plan.start_s) // 60)  # fmt: skip
@@ -274,7 +277,7 @@ def test_a_network_in_one_street_has_a_centre_and_requests() -> None:
         "street", x, y, np.array([0], np.int32), np.array([1], np.int32), limit_mps=np.array([10.0]), srid=32632
     )
     scenario = Scenario.of(Plan(objects=20), street)
-    fixes, sent = scenario.made(np.arange(20))
+    fixes, sent, _ = scenario.made(np.arange(20))
     assert np.isfinite(fixes.xym).all()
     assert len(sent.number) > 10
 
@@ -286,7 +289,7 @@ def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _j
     plan = Plan(objects=objects, instants=1440, start_s=1_767_571_200, calls_per_day=30, **options)  # midnight
     scenario = Scenario.of(plan, plan.network())
     every = replace(plan, calls_per_day=None)
-    walked, _ = Scenario(every, scenario.network, scenario.districts, scenario.routes).made(np.arange(objects))
+    walked = Scenario(every, scenario.network, scenario.districts, scenario.routes).made(np.arange(objects)).fixes
     return scenario, walked, scenario.made(np.arange(objects))[0]
 
 
@@ -321,3 +324,57 @@ def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> Non
     scenario, _, calls = a_day(50)
     alone = scenario.made(np.array([17]))[0]
     assert np.array_equal(alone.xym, calls.xym[calls.offset[17] : calls.offset[18]])
+
+
+# ---- quasi-identifiers
+
+
+def known(kind: str, *, objects: int = 300, instants: int = 60, part: int = 300) -> dict:
+    """Generate quasi-identifiers in parts: the instants of each object, beside those at which it is there."""
+    plan = Plan(
+        objects=objects, instants=instants, seed=7, quasi_identifiers=kind, quasi_identifier_size=12,
+        quasi_identifier_overlap=3, requests_per_subject=0, blocks=6, destinations=20,
+    )  # fmt: skip
+    scenario, found = Scenario.of(plan, plan.network()), {}
+    for low in range(0, objects, part):
+        made = scenario.made(np.arange(low, min(low + part, objects)))
+        there = np.split((made.fixes.xym[:, 2].astype(int) - plan.start_s) // plan.step_s, made.fixes.offset[1:-1])
+        for number, instants_there in zip(made.fixes.number.tolist(), there, strict=True):
+            own = made.known.t[made.known.number == number]
+            found[number] = ({*((own - plan.start_s) // plan.step_s).tolist()}, {*instants_there.tolist()})
+    return found
+
+
+@pytest.mark.parametrize("kind", ["random", "disjoint", "chain", "forest"])
+def test_quasi_identifiers_are_of_instants_at_which_their_object_is_there(kind: str) -> None:
+    found = known(kind)
+    sizes = [len(own) for own, _ in found.values()]
+    assert all(own and own <= there for own, there in found.values())
+    assert max(sizes) == 12
+    assert known(kind, part=70) == found  # by their numbers alone
+    whole = [len(own) for own, there in found.values() if len(there) == 60]
+    assert min(whole) >= (1 if kind == "disjoint" else 3)  # what is borrowed may be one's own already
+
+
+def linked(kind: str, number: int) -> int:
+    return number - 1 if kind == "chain" else number - number % 63 + (number % 63 - 1) // 2
+
+
+@pytest.mark.parametrize("kind", ["chain", "forest"])
+def test_linked_objects_share_instants_and_others_do_by_chance(kind: str) -> None:
+    found = {number: own for number, (own, there) in known(kind, instants=2000).items() if len(there) == 2000}
+    pairs = [(i, linked(kind, i)) for i in found if linked(kind, i) in found and (kind == "chain" or i % 63)]
+    assert len(pairs) > 100
+    assert all(len(found[i] & found[j]) >= 3 for i, j in pairs if j >= 0)
+    assert sum(len(found[i] & found[j]) for i in found for j in found if i < j) < 5 * len(pairs) + 0.1 * len(found) ** 2
+
+
+def test_disjoint_quasi_identifiers_share_nothing_while_instants_last() -> None:
+    found = [own for own, there in known("disjoint", objects=40, instants=600).values() if len(there) == 600]
+    assert len(set().union(*found)) == sum(map(len, found))
+
+
+def test_any_object_may_be_linked_with_any_other_at_random() -> None:
+    found = {i: own for i, (own, there) in known("random", instants=2000).items() if len(there) == 2000}
+    shared = [len(found[i] & found[j]) for i in found for j in found if i < j]
+    assert 0.5 * len(found) < sum(s >= 3 for s in shared) < 1.5 * len(found)

@@ -1,0 +1,105 @@
+"""Draws quasi-identifiers: at which instants an adversary is taken to know where each object is.
+
+Objects are linked in a graph, and linked ones share instants: section 6.2 of Yarovoy, Bonchi, Lakshmanan, Wang
+(Anonymizing Moving Objects, 2009). Like journeys, they depend on nothing but the plan and the number of their object.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.synth._journeys import Fixes, Int, hashed
+
+KINDS = ("random", "disjoint", "chain", "forest")
+"""Each linked with any other; none, instants dealt out in turn; with the one before; with its parent in a tree."""
+
+TREE = 63
+"""Objects of a tree of a forest, in which each has two children."""
+
+_SIZE, _PARENT, _ORDER = range(2**62, 2**62 + 3)  # no object has such a number
+
+
+@dataclass(frozen=True)
+class Known:
+    """Quasi-identifiers: the number of the object and unix seconds, sorted."""
+
+    number: Int
+    t: Int
+
+
+def quasi_identifiers(
+    fixes: Fixes,
+    seed: int,
+    *,
+    kind: str,
+    size: int,
+    overlap: int,
+    objects: int,
+    start_s: int,
+    step_s: int,
+    instants: int,
+) -> Known:
+    """Draw the quasi-identifiers of some objects.
+
+    Parameters
+    ----------
+    fixes : Fixes
+        Every object at every instant at which it is there, one after the other.
+    seed : int
+    kind : str
+        One of `KINDS`.
+    size : int
+        Most instants of an object; each has twice `overlap` or more, but for those of which it is there at fewer.
+    overlap : int
+        How many instants linked objects share, where both are there.
+    objects : int
+        How many there are in all, from which a random one is linked.
+    start_s, step_s, instants : int
+        When fixes were recorded.
+    """
+    number = fixes.number
+    linked = kind != "disjoint"
+    least = min(size, max(1, 2 * overlap)) if linked else 1
+    wanted = _sizes(seed, number, least, size)
+    row = np.arange(len(number))[:, None]
+    flags = np.zeros((len(number), instants), bool)
+    if linked:
+        parent = _parents(kind, seed, number, objects)
+        has = parent >= 0
+        own = np.arange(instants) < (wanted - np.where(has, min(overlap, size // 2), 0))[:, None]
+        flags[row, _shuffled(seed, number, instants)] = own
+        # The first in their parent's own order: it has these too, unless it is away then.
+        flags[row[has], _shuffled(seed, parent[has], instants)[:, : min(overlap, size // 2)]] = True
+    else:
+        sizes = _sizes(seed, np.arange(number.max(initial=-1) + 1), least, size)
+        begin = np.cumsum(sizes)[number] - sizes[number]
+        flags[row, (begin[:, None] + np.arange(instants)) % instants] = np.arange(instants) < wanted[:, None]
+    early = np.round((fixes.xym[fixes.offset[:-1], 2] - start_s) / step_s).astype(np.int64)[:, None]
+    late = early + np.diff(fixes.offset)[:, None] - 1
+    flags &= (np.arange(instants) >= early) & (np.arange(instants) <= late)
+    nothing = ~flags.any(axis=1)
+    flags[nothing, early[nothing, 0]] = True
+    which, instant = np.nonzero(flags)
+    return Known(number[which], start_s + step_s * instant)
+
+
+def _sizes(seed: int, number: Int, least: int, most: int) -> Int:
+    drawn = hashed(seed, np.full(len(number), _SIZE), number)
+    return least + np.floor(drawn * (most - least + 1)).astype(np.int64)
+
+
+def _shuffled(seed: int, number: Int, instants: int) -> Int:
+    """Order all instants at random, for each object in its own way: int64[n, instants]."""
+    shape = (len(number), instants)
+    parts = (np.broadcast_to(part, shape).ravel() for part in (_ORDER, number[:, None], np.arange(instants)))
+    return np.asarray(hashed(seed, *parts).reshape(shape).argsort(axis=1))
+
+
+def _parents(kind: str, seed: int, number: Int, objects: int) -> Int:
+    """Give the number of the object that each borrows instants from; -1 for none."""
+    if kind == "chain":
+        return number - 1
+    if kind == "forest":
+        in_tree = number % TREE
+        return np.where(in_tree == 0, -1, number - in_tree + (in_tree - 1) // 2)
+    return np.floor(hashed(seed, np.full(len(number), _PARENT), number) * objects).astype(np.int64)
