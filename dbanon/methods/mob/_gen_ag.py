@@ -39,6 +39,8 @@ class _Candidates(NamedTuple):
     row: Int  # [m]
     column: NDArray[np.int32]  # [T], -1 where nobody asks
     quantised: NDArray[np.uint16]  # [blocks, columns, lanes]
+    own: Words  # [blocks, W, lanes]
+    somebody: Words  # [W], instants that are own ones of any of them
     shift: int
     levels: int  # a power of two, above all quantised places
 
@@ -176,7 +178,11 @@ def _candidates(positions: Positions, place: NDArray[np.integer], who: Int, amon
         _quantise(positions.there, place, row, asked, shift, quantised, low, high)
 
     cores.share(np.full(blocks, lanes * len(asked)), task, _LEAST)
-    return _Candidates(row, column, quantised, shift, 1 << (levels.bit_length() - 1))
+    own = np.zeros((blocks * lanes, words := positions.own.shape[1]), np.uint64)
+    own[: len(row)] = positions.own[row]
+    own = np.ascontiguousarray(own.reshape(blocks, lanes, words).swapaxes(1, 2))
+    somebody = np.bitwise_or.reduce(positions.own[row], axis=0)
+    return _Candidates(row, column, quantised, own, somebody, shift, 1 << (levels.bit_length() - 1))
 
 
 @_kernel
@@ -194,34 +200,78 @@ def _quantise(there: Any, place: Any, row: Any, asked: Any, shift: Any, quantise
 @_kernel
 def _sweep(
     offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, row: Any, column: Any, quantised: Any,
-    shift: Any, levels: Any, total: Any, which: Any, low: Any, high: Any,
+    known: Any, somebody: Any, shift: Any, levels: Any, total: Any, which: Any, low: Any, high: Any,
 ) -> None:  # fmt: skip
     """Compare subjects low..high with all candidates, block by block, and sort what was found."""
     lanes = quantised.shape[2]
     bound, within = np.empty(lanes, np.uint16), np.empty(lanes, np.uint8)
-    eight = within.view(np.uint64)
+    # Kept true: each heap holds the nearest among the candidates of earlier blocks.
     for block in range(len(quantised)):
-        first = block * lanes
+        candidates = row[block * lanes : (block + 1) * lanes]
         for w in range(low, high):
             i = who[w]
-            limit = _limit(total[w, 0], offset[i + 1] - offset[i], shift, levels)
-            if limit < 0:
+            own_instants = offset[i + 1] - offset[i]
+            least, most = 0, _limit(total[w, 0], own_instants, shift, levels)
+            if most < 0:
                 continue
             _add_up(offset[i], offset[i + 1], instant, column, place[i], quantised[block], shift, bound)
-            most = np.uint16(limit)
-            for lane in range(lanes):
-                within[lane] = bound[lane] <= most
-            for group in range(len(eight)):
-                if eight[group] == 0:
-                    continue
-                for lane in range(8 * group, min(8 * group + 8, len(row) - first)):
-                    # The limit may have come down since, which the exact sum is then compared with.
-                    if within[lane]:
-                        _take(
-                            offset, instant, there, own, place, i, row[first + lane], first + lane, total[w], which[w]
-                        )
+            _leave_out(there[i], known[block], somebody, bound)
+            if block == 0 and total.shape[1] <= lanes:
+                # Those who seem nearest first: few of the others then come within the limit.
+                soon = np.int64(np.partition(bound, total.shape[1] - 1)[total.shape[1] - 1])
+                _select(bound, least, min(soon, most), within)
+                _take(
+                    offset, instant, there, own, place, i, candidates, 0, bound, within, shift, levels,
+                    total[w], which[w],
+                )  # fmt: skip
+                # The others do not come after them in the run's order, and may tie with them.
+                worst = total[w, 0] if total[w, 0] == _NEVER else total[w, 0] + 1
+                least, most = soon + 1, _limit(worst, own_instants, shift, levels)
+            _select(bound, least, most, within)
+            _take(
+                offset, instant, there, own, place, i, candidates, block * lanes, bound, within, shift, levels,
+                total[w], which[w],
+            )  # fmt: skip
     for w in range(low, high):
         _sort(total[w], which[w])
+
+
+@_kernel
+def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
+    first, last = np.uint16(least), np.uint16(max(most, 0))
+    for lane in range(len(bound)):
+        within[lane] = (bound[lane] >= first) & (bound[lane] <= last)
+    if most < least:
+        within[:] = 0
+
+
+@_kernel
+def _leave_out(there: Any, known: Any, somebody: Any, bound: Any) -> None:
+    """Put out of reach those with an own instant at which the subject is absent."""
+    for word in range(len(there)):
+        absent = somebody[word] & ~there[word]
+        if absent:
+            for lane in range(len(bound)):
+                if known[word, lane] & absent:
+                    bound[lane] = _FAR
+
+
+@_kernel
+def _take(
+    offset: Any, instant: Any, there: Any, own: Any, place: Any, i: Any, candidates: Any, first: Any, bound: Any,
+    within: Any, shift: Any, levels: Any, total: Any, which: Any,
+) -> None:  # fmt: skip
+    """Take those within the limit whose exact sum is as small; the limit comes down meanwhile."""
+    eight = within.view(np.uint64)
+    most = np.int64(_FAR)
+    for group in range(len(eight)):
+        if eight[group] == 0:
+            continue
+        for lane in range(8 * group, min(8 * group + 8, len(candidates))):
+            if within[lane] and bound[lane] <= most:
+                taken = _take_one(offset, instant, there, own, place, i, candidates[lane], first + lane, total, which)
+                if taken and total[0] != _NEVER:
+                    most = _limit(total[0] + 1, offset[i + 1] - offset[i], shift, levels)
 
 
 @_kernel
@@ -257,15 +307,17 @@ def _add_up(begin: Any, end: Any, instant: Any, column: Any, mine: Any, quantise
 
 
 @_kernel
-def _take(
+def _take_one(
     offset: Any, instant: Any, there: Any, own: Any, place: Any, i: Any, j: Any, index: Any, total: Any, which: Any
-) -> None:
-    """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken."""
+) -> Any:
+    """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
     if i == j or not _both_ways(there, own, i, j):
-        return
+        return False
     away = _deviation(offset, instant, place, i, j, total[0])
-    if away < total[0] or (away == total[0] and index < which[0]):
-        _replace_furthest(total, which, len(total), away, index)
+    if away > total[0] or (away == total[0] and index > which[0]):
+        return False
+    _replace_furthest(total, which, len(total), away, index)
+    return True
 
 
 @_kernel
@@ -349,7 +401,7 @@ def _by_threshold(
                     break
                 index = listed[line, above[at - begin] if up <= down else below[at - begin]]
                 seen[index] = w
-                _take(offset, instant, there, own, place, i, row[index], index, total[w], which[w])
+                _take_one(offset, instant, there, own, place, i, row[index], index, total[w], which[w])
             if threshold < 0:
                 break
             # Every end now at the next unseen, wherever random accesses have been: nobody unseen is nearer.
