@@ -93,9 +93,9 @@ def test_every_published_object_may_be_any_of_k_people(algorithm, seed):
 
 
 def test_candidates_are_asked_for_until_enough_fit(monkeypatch):
-    asked, fit_all = [], _sets._fit_all
+    asked, fit_rest = [], _sets._fit_rest
     monkeypatch.setattr(_sets, "_MORE", 2)
-    monkeypatch.setattr(_sets, "_fit_all", lambda *arrays: asked.append(len(arrays[5])) or fit_all(*arrays))
+    monkeypatch.setattr(_sets, "_fit_rest", lambda *arrays: asked.append(len(arrays[5])) or fit_rest(*arrays))
     rng = random.Random(SEED)
     for _ in range(10):
         world = random_world(rng, 60, 6, side=16, absent=0.4, most=2)
