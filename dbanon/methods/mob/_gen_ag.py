@@ -30,12 +30,13 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 class _Subjects(NamedTuple):
-    """Those who ask: their own instants as columns of the quantised places, and their own quantised places there."""
+    """Those who ask: their own instants, the columns these are of the candidates' places, and their places there."""
 
     row: Int  # [w] of Positions
-    since: Int  # [w + 1]: subject w has columns line[since[w]:since[w + 1]]
+    since: Int  # [w + 1]: subject w has instants when[since[w]:since[w + 1]]
+    when: NDArray[np.int32]
     line: NDArray[np.int32]
-    here: NDArray[np.uint16]
+    here: NDArray[np.integer]  # what is read again for each block lies together, and not in rows of T
 
 
 class _Candidates(NamedTuple):
@@ -101,14 +102,11 @@ def nearest(
     column, instants = _columns(positions, who)
     shift, levels = _quantisation(positions, place, who)
     candidates = _candidates(positions, place, order, instants, shift, levels)
-    subjects = _subjects(positions, place, who, column, shift)
+    subjects = _subjects(positions, place, who, column)
     found = _Nearest.none(len(who), number)
 
     def task(low: int, high: int) -> None:
-        _sweep(
-            positions.offset, positions.instant, positions.there, positions.own, place,
-            *subjects, *candidates, *found, low, high,
-        )  # fmt: skip
+        _sweep(positions.there, positions.own, place, *subjects, *candidates, *found, low, high)
 
     cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
     return found.rows(order)
@@ -130,15 +128,13 @@ def nearest_by_threshold(
     order = _in_order(positions, among)
     column, instants = _columns(positions, who)
     lists = _sorted_lists(positions, place, order, instants)
+    subjects = _subjects(positions, place, who, column)
     found = _Nearest.none(len(who), number)
 
     def task(low: int, high: int) -> None:
-        _by_threshold(
-            positions.offset, positions.instant, positions.there, positions.own, place, who, order, column,
-            *lists, *found, low, high,
-        )  # fmt: skip
+        _by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
 
-    cores.share(np.diff(positions.offset)[who] * len(order), task, _LEAST)
+    cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
     return found.rows(order)
 
 
@@ -165,14 +161,12 @@ def _quantisation(positions: Positions, place: NDArray[np.integer], who: Int) ->
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 
 
-def _subjects(
-    positions: Positions, place: NDArray[np.integer], who: Int, column: NDArray[np.int32], shift: int
-) -> _Subjects:
+def _subjects(positions: Positions, place: NDArray[np.integer], who: Int, column: NDArray[np.int32]) -> _Subjects:
     length = np.diff(positions.offset)[who]
     since = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(positions.offset[who] - since[:-1], length) + np.arange(since[-1])
-    here = place[np.repeat(who, length), positions.instant[at]] >> shift
-    return _Subjects(np.asarray(who, np.int64), since, column[positions.instant[at]], here.astype(np.uint16))
+    when = positions.instant[at]
+    return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
 
 
 def _candidates(
@@ -229,7 +223,7 @@ def _sorted_lists(
 
 @_kernel
 def _sweep(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, since: Any, line: Any, here: Any,
+    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
     order: Any, quantised: Any, known: Any, somebody: Any, shift: Any, levels: Any, total: Any, which: Any,
     low: Any, high: Any,
 ) -> None:  # fmt: skip
@@ -243,21 +237,48 @@ def _sweep(
             least, most = 0, _limit(total[w, 0], end - begin, shift, levels)
             if most < 0:
                 continue
-            _add_up(line[begin:end], here[begin:end], quantised[block], bound)
+            _add_up(line[begin:end], here[begin:end], shift, quantised[block], bound)
             _leave_out(there[i], known[block], somebody, bound)
             if block == 0 and number <= lanes:
                 # Those who seem nearest first: then few of the others come within the limit.
                 soon = np.int64(np.partition(bound, number - 1)[number - 1])
                 _select(bound, least, min(soon, most), within)
-                _take(offset, instant, there, own, place, i, order, 0, bound, within, shift, levels, total[w], which[w])
+                _take(
+                    there,
+                    own,
+                    place,
+                    i,
+                    when[begin:end],
+                    here[begin:end],
+                    order,
+                    0,
+                    bound,
+                    within,
+                    shift,
+                    levels,
+                    total[w],
+                    which[w],
+                )
                 # The others may come before them in the run's order, and count where they are as far.
                 worst = total[w, 0]
                 least, most = soon + 1, _limit(worst + (worst != _NEVER), end - begin, shift, levels)
             _select(bound, least, most, within)
             _take(
-                offset, instant, there, own, place, i, order, block * lanes, bound, within, shift, levels,
-                total[w], which[w],
-            )  # fmt: skip
+                there,
+                own,
+                place,
+                i,
+                when[begin:end],
+                here[begin:end],
+                order,
+                block * lanes,
+                bound,
+                within,
+                shift,
+                levels,
+                total[w],
+                which[w],
+            )
     for w in range(low, high):
         _sort(total[w], which[w])
 
@@ -277,18 +298,19 @@ def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
 
 
 @_kernel
-def _add_up(line: Any, here: Any, quantised: Any, bound: Any) -> None:
+def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> None:
     """Sum the quantised deviations of all lanes of a block, staying at 65,535 where they exceed it."""
     bound[:] = 0
     whole = len(line) - len(line) % 4
     for at in range(0, whole, 4):  # four rows at a time: sums are read and written a quarter as often
         a, b, c, d = line[at], line[at + 1], line[at + 2], line[at + 3]
-        in_a, in_b, in_c, in_d = here[at], here[at + 1], here[at + 2], here[at + 3]
+        in_a, in_b = np.uint16(here[at] >> shift), np.uint16(here[at + 1] >> shift)
+        in_c, in_d = np.uint16(here[at + 2] >> shift), np.uint16(here[at + 3] >> shift)
         for lane in range(len(bound)):
             total = _more(_more(bound[lane], quantised[a, lane], in_a), quantised[b, lane], in_b)
             bound[lane] = _more(_more(total, quantised[c, lane], in_c), quantised[d, lane], in_d)
     for at in range(whole, len(line)):
-        a, in_a = line[at], here[at]
+        a, in_a = line[at], np.uint16(here[at] >> shift)
         for lane in range(len(bound)):
             bound[lane] = _more(bound[lane], quantised[a, lane], in_a)
 
@@ -324,8 +346,8 @@ def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
 
 @_kernel
 def _take(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, i: Any, order: Any, first: Any, bound: Any,
-    within: Any, shift: Any, levels: Any, total: Any, which: Any,
+    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, order: Any, first: Any, bound: Any, within: Any,
+    shift: Any, levels: Any, total: Any, which: Any,
 ) -> None:  # fmt: skip
     """Take those selected whose exact sum is among the least; the limit comes down meanwhile."""
     eight = within.view(np.uint64)
@@ -336,9 +358,9 @@ def _take(
         for lane in range(8 * group, min(8 * group + 8, len(order) - first)):
             if within[lane] and bound[lane] <= most:
                 index = first + lane
-                taken = _take_one(offset, instant, there, own, place, i, order[index], index, total, which)
+                taken = _take_one(there, own, place, i, when, here, order[index], index, total, which)
                 if taken and total[0] != _NEVER:
-                    most = _limit(total[0] + 1, offset[i + 1] - offset[i], shift, levels)
+                    most = _limit(total[0] + 1, len(when), shift, levels)
 
 
 # ---- the nearest so far ----------------------------------------------------------------------------------------------
@@ -346,12 +368,12 @@ def _take(
 
 @_kernel
 def _take_one(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, i: Any, j: Any, index: Any, total: Any, which: Any
+    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
     """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
     if i == j or not _both_ways(there, own, i, j):
         return False
-    away = _deviation(offset, instant, place, i, j, total[0])
+    away = _deviation(when, here, place[j], total[0])
     if away > total[0] or (away == total[0] and index > which[0]):
         return False
     _replace_furthest(total, which, len(total), away, index)
@@ -367,12 +389,11 @@ def _both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
 
 
 @_kernel
-def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any, enough: Any) -> Any:
-    """Sum the deviations at the own instants of i, or some of them that together exceed `enough`."""
+def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
+    """Sum the deviations at all own instants, or at as many as together exceed `enough`."""
     away = np.int64(0)
-    for at in range(offset[i], offset[i + 1]):
-        t = instant[at]
-        away += abs(np.int64(place[i, t]) - np.int64(place[j, t]))
+    for at in range(len(when)):
+        away += abs(np.int64(here[at]) - np.int64(there[when[at]]))
         if away > enough:
             break
     return away
@@ -412,38 +433,35 @@ def _sort(total: Any, which: Any) -> None:
 
 @_kernel
 def _by_threshold(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, order: Any, column: Any, listed: Any,
+    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
     where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
 ) -> None:  # fmt: skip
-    seen = np.full(len(order), -1, np.int32)  # by whom last, in any list
-    above, below = np.empty(len(column), np.int64), np.empty(len(column), np.int64)
+    seen = np.full(len(order), -1, np.int32)  # by which subject last, in any list
+    above, below = np.empty(len(listed), np.int64), np.empty(len(listed), np.int64)
     for w in range(low, high):
-        i = who[w]
-        for at in range(offset[i], offset[i + 1]):
-            t, line = instant[at], column[instant[at]]
-            below[line] = np.searchsorted(where[line, : present[line]], place[i, t])
-            above[line] = below[line] - 1
+        mine, lists = here[since[w] : since[w + 1]], line[since[w] : since[w + 1]]
+        for at in range(len(lists)):
+            below[at] = np.searchsorted(where[lists[at], : present[lists[at]]], mine[at])
+            above[at] = below[at] - 1
         threshold = np.int64(0)
-        # Nobody unseen is nearer than the threshold. Until the furthest taken is, somebody may be as far as that one,
-        # and before it in the run's order.
+        # No unseen candidate is nearer than the threshold; one as far as the furthest taken may precede it in order.
         while threshold <= total[w, 0] and threshold != _NEVER:
+            for at in range(len(lists)):
+                one = lists[at]
+                # Sorted access at the nearer end; both are at the next unseen, wherever random accesses have been.
+                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) < _NEVER:
+                    index = listed[one, above[at] if up <= down else below[at]]
+                    seen[index] = w
+                    _take_one(
+                        there, own, place, who[w], when[since[w] : since[w + 1]], mine, order[index], index,
+                        total[w], which[w],
+                    )  # fmt: skip
             threshold = np.int64(0)
-            for at in range(offset[i], offset[i + 1]):
-                t, line = instant[at], column[instant[at]]
-                # Sorted access: the nearer of the ends, which are the next unseen wherever random accesses have been.
-                up, down = _ends(listed[line], where[line], present[line], seen, w, place[i, t], above, below, line)
-                if min(up, down) == _NEVER:
-                    threshold = np.int64(_NEVER)  # who is present at all own instants is in every list, and was seen
-                    break
-                index = listed[line, above[line] if up <= down else below[line]]
-                seen[index] = w
-                _take_one(offset, instant, there, own, place, i, order[index], index, total[w], which[w])
-            if threshold == _NEVER:
-                break
-            for at in range(offset[i], offset[i + 1]):
-                t, line = instant[at], column[instant[at]]
-                up, down = _ends(listed[line], where[line], present[line], seen, w, place[i, t], above, below, line)
-                if min(up, down) == _NEVER:
+            for at in range(len(lists)):
+                one = lists[at]
+                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) == _NEVER:  # candidates present at all own instants are in every list
                     threshold = np.int64(_NEVER)
                     break
                 threshold += min(up, down)
@@ -451,17 +469,15 @@ def _by_threshold(
 
 
 @_kernel
-def _ends(
-    listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, line: Any
-) -> Any:
+def _ends(listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any) -> Any:
     """Move both ends of the seen stretch of a list to the next unseen; the deviations there, `_NEVER` past the list."""
-    while above[line] >= 0 and seen[listed[above[line]]] == w:
-        above[line] -= 1
-    while below[line] < present and seen[listed[below[line]]] == w:
-        below[line] += 1
+    while above[at] >= 0 and seen[listed[above[at]]] == w:
+        above[at] -= 1
+    while below[at] < present and seen[listed[below[at]]] == w:
+        below[at] += 1
     up, down = np.int64(_NEVER), np.int64(_NEVER)
-    if above[line] >= 0:
-        up = np.int64(mine) - np.int64(where[above[line]])
-    if below[line] < present:
-        down = np.int64(where[below[line]]) - np.int64(mine)
+    if above[at] >= 0:
+        up = np.int64(mine) - np.int64(where[above[at]])
+    if below[at] < present:
+        down = np.int64(where[below[at]]) - np.int64(mine)
     return up, down

@@ -189,15 +189,16 @@ def _together(
             candidates = nearest(positions, place, who[short], number, kept)
             taken[short] = _fitting(positions.there, positions.own, who[short], candidates, k - 1)
             short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
-    among, asked = order[kept[order]], who[short]
-    found = np.full((len(short), k - 1), -1, np.int32)
+    among, found = order[kept[order]], taken[short]
+    own, there = positions.own[among], positions.there[among]
 
     def task(low: int, high: int) -> None:
-        _fit_all(
-            positions.offset, positions.instant, positions.there, positions.own, place, asked, among, found, low, high
-        )
+        _fit_rest(
+            positions.offset, positions.instant, positions.there, positions.own, place, who[short], among, own, there,
+            found, low, high,
+        )  # fmt: skip
 
-    cores.share(np.diff(positions.offset)[asked] * len(among), task, _LEAST)
+    cores.share(np.full(len(short), len(among)), task, _LEAST)
     taken[short] = found
     return taken
 
@@ -240,18 +241,24 @@ def _visit(visited: Any, partners: Any) -> Any:
 def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
     taken = np.full((len(who), wanted), -1, np.int32)
     for w in range(len(who)):
-        _fit(there, own, who[w], candidates[w], taken[w])
+        union, common = own[who[w]].copy(), there[who[w]].copy()
+        _fit(there, own, candidates[w], union, common, taken[w])
     return taken
 
 
 @_kernel
-def _fit(there: Any, own: Any, i: Any, candidates: Any, taken: Any) -> None:
-    """Take the first candidates who can be present with i and all taken before at all own instants of all of them."""
-    union, common, found = own[i].copy(), there[i].copy(), 0
+def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: Any) -> None:
+    """Take the first candidates who can be present with all taken before at all own instants of all of them.
+
+    The union of the own instants of those taken, and the instants at which all of them are present, are kept.
+    """
+    found = 0
+    for j in taken:
+        found += j >= 0
     for j in candidates:
         if j < 0 or found == len(taken):
             break
-        if j != i and _fits(there, own, union, common, j):
+        if _fits(there[j], own[j], union, common):
             taken[found] = j
             found += 1
             union |= own[j]
@@ -259,27 +266,46 @@ def _fit(there: Any, own: Any, i: Any, candidates: Any, taken: Any) -> None:
 
 
 @_kernel
-def _fits(there: Any, own: Any, union: Any, common: Any, j: Any) -> Any:
-    """Whether j is present at the instants of the union, and all of the others at j's own."""
+def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
+    """Whether one is present at the instants of the union, and all the others at its own."""
     for word in range(len(union)):  # noqa: SIM110 - quicker than a generator
-        if (union[word] & ~there[j, word]) | (own[j, word] & ~common[word]):
+        if (union[word] & ~there[word]) | (own[word] & ~common[word]):
             return False
     return True
 
 
 @_kernel
-def _fit_all(
-    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, taken: Any, low: Any, high: Any
-) -> None:
-    """Take those who fit of all, by rising sum, then in the run's order, which `among` has."""
+def _fit_rest(
+    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, own_of: Any, there_of: Any,
+    taken: Any, low: Any, high: Any,
+) -> None:  # fmt: skip
+    """Take more of all, by rising sum, then in the run's order, which `among` has.
+
+    Who did not fit those taken when its turn came fits them no better now: those taken of the nearest stay first, and
+    deviations are summed of those alone who fit all of these.
+    """
     total, index = np.empty(len(among), np.int64), np.empty(len(among), np.int64)
     for w in range(low, high):
         i, found = who[w], 0
-        for j in among:
-            if j != i and _fits(there, own, own[i], there[i], j):
+        union, common = own[i].copy(), there[i].copy()
+        for j in taken[w]:
+            if j >= 0:
+                union |= own[j]
+                common &= there[j]
+        for at in range(len(among)):
+            j = among[at]
+            if _fits(there_of[at], own_of[at], union, common) and j != i and not _among(taken[w], j):
                 total[found], index[found] = _deviation(offset, instant, place, i, j), j
                 found += 1
-        _fit(there, own, i, index[np.argsort(total[:found], kind="mergesort")], taken[w])
+        _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
+
+
+@_kernel
+def _among(taken: Any, j: Any) -> Any:
+    for one in taken:  # noqa: SIM110 - quicker than a generator
+        if one == j:
+            return True
+    return False
 
 
 @_kernel
