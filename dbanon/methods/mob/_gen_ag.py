@@ -1,0 +1,483 @@
+"""Who is nearest each subject at the instants of its own quasi-identifier, by summed deviations along a Hilbert curve.
+
+Invariant: the lists are exact. Of all whom presence both ways allows they hold those of the least sums, ties in the
+run's order; neither the quantisation by which most are rejected nor the number of threads shows in them.
+
+`nearest` is what runs use: it looks at everybody, sixteen at a time. `nearest_by_threshold` is the paper's Algorithm 1.
+Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.kernels import cores
+from dbanon.methods.mob._positions import Positions, Words
+from dbanon.trajectory import Int
+
+_FAR = 65_535  # stands for being absent: further than any limit that somebody present can exceed
+_LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
+_BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
+_LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
+_LEAST = 1 << 22  # additions worth a thread
+_NEVER = np.iinfo(np.int64).max
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+class _Subjects(NamedTuple):
+    """Those who ask: their own instants, the columns these are of the candidates' places, and their places there."""
+
+    row: Int  # [w] of Positions
+    since: Int  # [w + 1]: subject w has instants when[since[w]:since[w + 1]]
+    when: NDArray[np.int32]
+    line: NDArray[np.int32]
+    here: NDArray[np.integer]  # what is read again for each block lies together, and not in rows of T
+
+
+class _Candidates(NamedTuple):
+    """Those who may be taken, in the run's order, in blocks of some lanes.
+
+    A quantised place is the place shifted right by `shift` bits, or `_FAR` where the candidate is absent; lanes past
+    the last candidate hold `_FAR` as well.
+    """
+
+    row: Int  # [m] of Positions
+    quantised: NDArray[np.uint16]  # [blocks, columns, lanes]
+    own: Words  # [blocks, W, lanes]
+    somebody: Words  # [W], instants that are own ones of any of them
+    shift: int
+    levels: int  # a power of two, above all quantised places
+
+
+class _Nearest(NamedTuple):
+    """The nearest so far of each who asks: binary heaps, the furthest first; before they are full, of `_NEVER`."""
+
+    total: Int  # [w, number]
+    which: NDArray[np.int32]  # [w, number] index into the rows of candidates, -1 where there is none
+
+    @classmethod
+    def none(cls, subjects: int, number: int) -> "_Nearest":
+        return cls(np.full((subjects, number), _NEVER), np.full((subjects, number), -1, np.int32))
+
+    def rows(self, row: Int) -> NDArray[np.int32]:
+        """Give rows of `Positions` instead of indices of candidates; -1 stays."""
+        return np.append(row, -1).astype(np.int32)[self.which]
+
+
+def nearest(
+    positions: Positions, place: NDArray[np.integer], who: Int, number: int, among: NDArray[np.bool_]
+) -> NDArray[np.int32]:
+    """Find the others of the least summed deviation at each subject's own instants.
+
+    Parameters
+    ----------
+    positions : Positions
+    place : int32 or int64[n, T]
+        Along the Hilbert curve, not negative; arbitrary where a subject is absent.
+    who : int64[w]
+        Rows of `positions`, each with own instants.
+    number : int
+        How many are wanted, at least 1.
+    among : bool[n]
+        Who may be taken.
+
+    Returns
+    -------
+    int32[w, number]
+        Rows of `positions`, nearest first, equal sums in the run's order: those who are present at all own instants of
+        the subject, and at all of whose own instants the subject is. -1 at the end where there are fewer.
+
+    Notes
+    -----
+    Looks at all w x m pairs, in O(w m p) additions of 16 bits for p own instants, 16 a machine instruction. Places are
+    quantised, so their differences bound deviations from below; only pairs whose bound is within the furthest of the
+    nearest so far, about number x log(m) a subject, are summed exactly. Holds 2 m T bytes beside the result.
+    """
+    order = _in_order(positions, among)
+    column, instants = _columns(positions, who)
+    shift, levels = _quantisation(positions, place, who)
+    candidates = _candidates(positions, place, order, instants, shift, levels)
+    subjects = _subjects(positions, place, who, column)
+    found = _Nearest.none(len(who), number)
+
+    def task(low: int, high: int) -> None:
+        _sweep(positions.there, positions.own, place, *subjects, *candidates, *found, low, high)
+
+    cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
+    return found.rows(order)
+
+
+def nearest_by_threshold(
+    positions: Positions, place: NDArray[np.integer], who: Int, number: int, among: NDArray[np.bool_]
+) -> NDArray[np.int32]:
+    """Find the same by the paper's Algorithm 1: best positions in lists sorted by place, one an instant.
+
+    Departs from the paper in its threshold. As printed, it is the deviation at the end "seen last" of the stretch of
+    each list that has been seen; once random accesses have moved the other end, somebody nearer than that may still be
+    unseen. Here it is that of the nearer of the next unseen above and below.
+
+    Notes
+    -----
+    Parameters and result are those of `nearest`. Holds the lists, of 8 or 12 m T bytes, and 4 m for each thread.
+    """
+    order = _in_order(positions, among)
+    column, instants = _columns(positions, who)
+    lists = _sorted_lists(positions, place, order, instants)
+    subjects = _subjects(positions, place, who, column)
+    found = _Nearest.none(len(who), number)
+
+    def task(low: int, high: int) -> None:
+        _by_threshold(positions.there, positions.own, place, *subjects, order, *lists, *found, low, high)
+
+    cores.share(np.diff(subjects.since) * len(order), task, _LEAST)
+    return found.rows(order)
+
+
+# ---- what kernels read -----------------------------------------------------------------------------------------------
+
+
+def _in_order(positions: Positions, among: NDArray[np.bool_]) -> Int:
+    row = np.flatnonzero(among)
+    return np.asarray(row[np.argsort(positions.rank[row])], np.int64)
+
+
+def _columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
+    """Number the instants that are own ones of `who`: the number of each or -1, and the instants."""
+    words = np.bitwise_or.reduce(positions.own[who], axis=0)
+    used = np.unpackbits(words.view(np.uint8), count=positions.instants.count, bitorder="little").astype(bool)
+    return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
+
+
+def _quantisation(positions: Positions, place: NDArray[np.integer], who: Int) -> tuple[int, int]:
+    """Choose by how many bits places are shifted, and how many levels there are then, a power of two."""
+    longest = int(np.diff(positions.offset)[who].max(initial=1))
+    # Sums of no more own instants than _FAR / levels - 1 fit 16 bits. Those of more may stop at 65,535.
+    bits = min(max(_FAR // (longest + 1), _LEAST_LEVELS), _MOST_LEVELS).bit_length() - 1
+    return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
+
+
+def _subjects(positions: Positions, place: NDArray[np.integer], who: Int, column: NDArray[np.int32]) -> _Subjects:
+    length = np.diff(positions.offset)[who]
+    since = np.concatenate([[0], np.cumsum(length)])
+    at = np.repeat(positions.offset[who] - since[:-1], length) + np.arange(since[-1])
+    when = positions.instant[at]
+    return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
+
+
+def _candidates(
+    positions: Positions, place: NDArray[np.integer], order: Int, instants: Int, shift: int, levels: int
+) -> _Candidates:
+    lanes = min(max(_BLOCK_VALUES // max(len(instants), 1), _LEAST_LANES), _MOST_LANES) // _LEAST_LANES * _LEAST_LANES
+    blocks, words = -(-len(order) // lanes), positions.own.shape[1]
+    quantised = np.full((blocks, len(instants), lanes), _FAR, np.uint16)
+
+    def task(low: int, high: int) -> None:
+        _quantise(positions.there, place, order, instants, shift, quantised, low, high)
+
+    cores.share(np.full(blocks, lanes * len(instants)), task, _LEAST)
+    own = np.zeros((blocks * lanes, words), np.uint64)
+    own[: len(order)] = positions.own[order]
+    own = np.ascontiguousarray(own.reshape(blocks, lanes, words).swapaxes(1, 2))
+    somebody = np.bitwise_or.reduce(positions.own[order], axis=0)
+    return _Candidates(order, quantised, own, somebody, shift, levels)
+
+
+@_kernel
+def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out: Any, low: Any, high: Any) -> None:
+    lanes = out.shape[2]
+    for block in range(low, high):
+        for lane in range(min(lanes, len(order) - block * lanes)):
+            j = order[block * lanes + lane]
+            for column in range(len(instants)):
+                t = instants[column]
+                if (there[j, t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
+                    out[block, column, lane] = place[j, t] >> shift
+
+
+def _sorted_lists(
+    positions: Positions, place: NDArray[np.integer], order: Int, instants: Int
+) -> tuple[NDArray[np.int32], NDArray[np.integer], Int]:
+    """Sort candidates by place at each instant: who, where, and how many are present, whom the others come after."""
+    shape = (len(instants), len(order))
+    listed, where, present = np.empty(shape, np.int32), np.empty(shape, place.dtype), np.empty(len(instants), np.int64)
+
+    def task(low: int, high: int) -> None:
+        for column in range(low, high):
+            t = instants[column]
+            there = (positions.there[order, t >> 6] >> np.uint64(t & 63)) & np.uint64(1)
+            listed[column] = np.lexsort((place[order, t], there == 0))
+            where[column] = place[order[listed[column]], t]
+            present[column] = there.sum()
+
+    cores.share(np.full(len(instants), len(order)), task, _LEAST >> 6)
+    return listed, where, present
+
+
+# ---- everybody, sixteen at a time ------------------------------------------------------------------------------------
+
+
+@_kernel
+def _sweep(
+    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
+    order: Any, quantised: Any, known: Any, somebody: Any, shift: Any, levels: Any, total: Any, which: Any,
+    low: Any, high: Any,
+) -> None:  # fmt: skip
+    """Compare subjects low..high with all candidates, block by block, and sort what was found."""
+    lanes, number = quantised.shape[2], total.shape[1]
+    bound, within = np.empty(lanes, np.uint16), np.empty(lanes, np.uint8)
+    # Kept true: each heap holds the nearest among the candidates of earlier blocks, who come before the others.
+    for block in range(len(quantised)):
+        for w in range(low, high):
+            i, begin, end = who[w], since[w], since[w + 1]
+            least, most = 0, _limit(total[w, 0], end - begin, shift, levels)
+            if most < 0:
+                continue
+            _add_up(line[begin:end], here[begin:end], shift, quantised[block], bound)
+            _leave_out(there[i], known[block], somebody, bound)
+            if block == 0 and number <= lanes:
+                # Those who seem nearest first: then few of the others come within the limit.
+                soon = np.int64(np.partition(bound, number - 1)[number - 1])
+                _select(bound, least, min(soon, most), within)
+                _take(
+                    there,
+                    own,
+                    place,
+                    i,
+                    when[begin:end],
+                    here[begin:end],
+                    order,
+                    0,
+                    bound,
+                    within,
+                    shift,
+                    levels,
+                    total[w],
+                    which[w],
+                )
+                # The others may come before them in the run's order, and count where they are as far.
+                worst = total[w, 0]
+                least, most = soon + 1, _limit(worst + (worst != _NEVER), end - begin, shift, levels)
+            _select(bound, least, most, within)
+            _take(
+                there,
+                own,
+                place,
+                i,
+                when[begin:end],
+                here[begin:end],
+                order,
+                block * lanes,
+                bound,
+                within,
+                shift,
+                levels,
+                total[w],
+                which[w],
+            )
+    for w in range(low, high):
+        _sort(total[w], which[w])
+
+
+@_kernel
+def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
+    """Give the greatest sum of quantised deviations that somebody nearer than `worst` may have; below 0 for none.
+
+    A quantised deviation is less than the deviation in units of 2^shift, plus 1.
+    """
+    if worst == 0:
+        return np.int64(-1)
+    if (worst - 1) >> shift <= _FAR - levels - instants:
+        return ((worst - 1) >> shift) + instants
+    # Sums of the absent are greater than this; where sums of the present may be as well, all are looked at.
+    return np.int64(_FAR - levels if instants * (levels - 1) <= _FAR - levels else _FAR)
+
+
+@_kernel
+def _add_up(line: Any, here: Any, shift: Any, quantised: Any, bound: Any) -> None:
+    """Sum the quantised deviations of all lanes of a block, staying at 65,535 where they exceed it."""
+    bound[:] = 0
+    whole = len(line) - len(line) % 4
+    for at in range(0, whole, 4):  # four rows at a time: sums are read and written a quarter as often
+        a, b, c, d = line[at], line[at + 1], line[at + 2], line[at + 3]
+        in_a, in_b = np.uint16(here[at] >> shift), np.uint16(here[at + 1] >> shift)
+        in_c, in_d = np.uint16(here[at + 2] >> shift), np.uint16(here[at + 3] >> shift)
+        for lane in range(len(bound)):
+            total = _more(_more(bound[lane], quantised[a, lane], in_a), quantised[b, lane], in_b)
+            bound[lane] = _more(_more(total, quantised[c, lane], in_c), quantised[d, lane], in_d)
+    for at in range(whole, len(line)):
+        a, in_a = line[at], np.uint16(here[at] >> shift)
+        for lane in range(len(bound)):
+            bound[lane] = _more(bound[lane], quantised[a, lane], in_a)
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _more(total: Any, there: Any, here: Any) -> Any:
+    """Add a deviation, written so that the compiler finds the saturating addition of sixteen lanes."""
+    deviation = np.uint16(there - here) if there > here else np.uint16(here - there)
+    more = np.uint16(total + deviation)
+    return more if more >= deviation else np.uint16(_FAR)
+
+
+@_kernel
+def _leave_out(there: Any, known: Any, somebody: Any, bound: Any) -> None:
+    """Put those out of reach who have an own instant at which the subject is absent."""
+    for word in range(len(there)):
+        absent = somebody[word] & ~there[word]
+        if absent:
+            for lane in range(len(bound)):
+                if known[word, lane] & absent:
+                    bound[lane] = _FAR
+
+
+@_kernel
+def _select(bound: Any, least: Any, most: Any, within: Any) -> None:
+    if most < least:
+        within[:] = 0
+        return
+    first, last = np.uint16(least), np.uint16(most)
+    for lane in range(len(bound)):
+        within[lane] = (bound[lane] >= first) & (bound[lane] <= last)
+
+
+@_kernel
+def _take(
+    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, order: Any, first: Any, bound: Any, within: Any,
+    shift: Any, levels: Any, total: Any, which: Any,
+) -> None:  # fmt: skip
+    """Take those selected whose exact sum is among the least; the limit comes down meanwhile."""
+    eight = within.view(np.uint64)
+    most = np.int64(_FAR)
+    for group in range(len(eight)):
+        if eight[group] == 0:
+            continue
+        for lane in range(8 * group, min(8 * group + 8, len(order) - first)):
+            if within[lane] and bound[lane] <= most:
+                index = first + lane
+                taken = _take_one(there, own, place, i, when, here, order[index], index, total, which)
+                if taken and total[0] != _NEVER:
+                    most = _limit(total[0] + 1, len(when), shift, levels)
+
+
+# ---- the nearest so far ----------------------------------------------------------------------------------------------
+
+
+@_kernel
+def _take_one(
+    there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
+) -> Any:
+    """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
+    if i == j or not _both_ways(there, own, i, j):
+        return False
+    away = _deviation(when, here, place[j], total[0])
+    if away > total[0] or (away == total[0] and index > which[0]):
+        return False
+    _replace_furthest(total, which, len(total), away, index)
+    return True
+
+
+@_kernel
+def _both_ways(there: Any, own: Any, i: Any, j: Any) -> Any:
+    for word in range(own.shape[1]):  # noqa: SIM110 - quicker than a generator
+        if (own[i, word] & ~there[j, word]) | (own[j, word] & ~there[i, word]):
+            return False
+    return True
+
+
+@_kernel
+def _deviation(when: Any, here: Any, there: Any, enough: Any) -> Any:
+    """Sum the deviations at all own instants, or at as many as together exceed `enough`."""
+    away = np.int64(0)
+    for at in range(len(when)):
+        away += abs(np.int64(here[at]) - np.int64(there[when[at]]))
+        if away > enough:
+            break
+    return away
+
+
+@_kernel
+def _replace_furthest(total: Any, which: Any, size: Any, away: Any, index: Any) -> None:
+    """Put an entry into the first `size` of a heap instead of its first, and let it sink to where it belongs."""
+    at = 0
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and _nearer(total, which, child, total[child + 1], which[child + 1]):
+            child += 1
+        if _nearer(total, which, child, away, index):
+            break
+        total[at], which[at] = total[child], which[child]
+        at = child
+    total[at], which[at] = away, index
+
+
+@_kernel
+def _nearer(total: Any, which: Any, at: Any, away: Any, index: Any) -> Any:
+    return total[at] < away or (total[at] == away and which[at] < index)
+
+
+@_kernel
+def _sort(total: Any, which: Any) -> None:
+    """Turn a heap into a list, nearest first."""
+    for last in range(len(total) - 1, 0, -1):
+        away, index = total[last], which[last]
+        total[last], which[last] = total[0], which[0]
+        _replace_furthest(total, which, last, away, index)
+
+
+# ---- the paper's threshold -------------------------------------------------------------------------------------------
+
+
+@_kernel
+def _by_threshold(
+    there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any, order: Any, listed: Any,
+    where: Any, present: Any, total: Any, which: Any, low: Any, high: Any,
+) -> None:  # fmt: skip
+    seen = np.full(len(order), -1, np.int32)  # by which subject last, in any list
+    above, below = np.empty(len(listed), np.int64), np.empty(len(listed), np.int64)
+    for w in range(low, high):
+        mine, lists = here[since[w] : since[w + 1]], line[since[w] : since[w + 1]]
+        for at in range(len(lists)):
+            below[at] = np.searchsorted(where[lists[at], : present[lists[at]]], mine[at])
+            above[at] = below[at] - 1
+        threshold = np.int64(0)
+        # No unseen candidate is nearer than the threshold; one as far as the furthest taken may precede it in order.
+        while threshold <= total[w, 0] and threshold != _NEVER:
+            for at in range(len(lists)):
+                one = lists[at]
+                # Sorted access at the nearer end; both are at the next unseen, wherever random accesses have been.
+                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) < _NEVER:
+                    index = listed[one, above[at] if up <= down else below[at]]
+                    seen[index] = w
+                    _take_one(
+                        there, own, place, who[w], when[since[w] : since[w + 1]], mine, order[index], index,
+                        total[w], which[w],
+                    )  # fmt: skip
+            threshold = np.int64(0)
+            for at in range(len(lists)):
+                one = lists[at]
+                up, down = _ends(listed[one], where[one], present[one], seen, w, mine[at], above, below, at)
+                if min(up, down) == _NEVER:  # candidates present at all own instants are in every list
+                    threshold = np.int64(_NEVER)
+                    break
+                threshold += min(up, down)
+        _sort(total[w], which[w])
+
+
+@_kernel
+def _ends(listed: Any, where: Any, present: Any, seen: Any, w: Any, mine: Any, above: Any, below: Any, at: Any) -> Any:
+    """Move both ends of the seen stretch of a list to the next unseen; the deviations there, `_NEVER` past the list."""
+    while above[at] >= 0 and seen[listed[above[at]]] == w:
+        above[at] -= 1
+    while below[at] < present and seen[listed[below[at]]] == w:
+        below[at] += 1
+    up, down = np.int64(_NEVER), np.int64(_NEVER)
+    if above[at] >= 0:
+        up = np.int64(mine) - np.int64(where[above[at]])
+    if below[at] < present:
+        down = np.int64(where[below[at]]) - np.int64(mine)
+    return up, down

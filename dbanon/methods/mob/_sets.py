@@ -1,0 +1,332 @@
+"""Which objects hide each object, and at which instants it is generalised with them.
+
+Invariant: two objects hide one another only where each is present at all own instants of the other, and whoever is
+published either has k - 1 others or no own instants. Who finds fewer is left out, and the sets are drawn from those
+left, until all find enough.
+
+Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.kernels import cores
+from dbanon.methods.mob._gen_ag import nearest
+from dbanon.methods.mob._positions import Positions, Words
+from dbanon.trajectory import Int, _freeze
+
+REASONS = ("few_partners",)
+
+_MORE = 4  # times k candidates are looked at before all are
+_LEAST = 1 << 22  # deviations worth a thread
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+Draw = Callable[[Int, NDArray[np.bool_]], NDArray[np.int32]]
+"""Finds the k - 1 partners of some objects among those left, padded with -1."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sets:
+    """The hiding set of each object, in rows of `Positions`.
+
+    Attributes
+    ----------
+    offset : int64[n + 1]
+    other : int32[m]
+        Who hides object i: ``other[offset[i]:offset[i + 1]]``, i itself not among them, in the run's order. None of
+        objects without own instants and of suppressed ones.
+    when : uint64[n, W]
+        At which instants each is generalised with its set, T(O) in the paper, as bits like ``Positions.own``.
+    kept : bool[n]
+        Who is published.
+    """
+
+    offset: Int
+    other: NDArray[np.int32]
+    when: Words
+    kept: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+def symmetric(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
+    """Hide objects by one another, each at its own instants: Algorithm 3.
+
+    Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
+    both ways and distinct from those whom symmetry has brought before, and who has enough of these looks for no more.
+
+    Parameters
+    ----------
+    positions : Positions
+    place : int32 or int64[n, T]
+        Along the Hilbert curve.
+    k : int
+
+    Notes
+    -----
+    The k - 1 nearest of each object are enough, whatever symmetry has brought: of those, as many are new as are wanted.
+    """
+    left = Left(positions)
+    partners = left.draw(k, lambda who, kept: nearest(positions, place, who, k - 1, kept))
+    visited = left.order[left.kept[left.order] & left.asks[left.order]]
+    owner, other = _visit(visited, partners)
+    back = left.asks[other]
+    owner, other = np.concatenate([owner, other[back]]), np.concatenate([other, owner[back]])
+    return left.sets(place, k, owner, other, positions.own)
+
+
+def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
+    """Hide each object among its k - 1 nearest, at the own instants of all of them: Algorithm 2.
+
+    Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
+    all instants of the union are passed over.
+
+    Parameters
+    ----------
+    positions : Positions
+    place : int32 or int64[n, T]
+        Along the Hilbert curve.
+    k : int
+    """
+    left = Left(positions)
+    partners = left.draw(k, lambda who, kept: _together(positions, place, who, k, kept, left.order))
+    owner = np.flatnonzero(left.kept & left.asks)
+    when = positions.own.copy()
+    for column in partners[owner].T:
+        when[owner] |= positions.own[column]
+    return left.sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
+
+
+class Left:
+    """Who is left to be published, while sets are drawn.
+
+    Attributes
+    ----------
+    positions : Positions
+    order : int64[n]
+        Rows of `positions` in the run's order.
+    asks : bool[n]
+        Who has own instants.
+    kept : bool[n]
+        Who is left.
+    """
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self.order = np.argsort(positions.rank)
+        self.asks = np.diff(positions.offset) > 0
+        self.kept = np.ones(len(self.asks), bool)
+
+    def draw(self, k: int, draw: Draw) -> NDArray[np.int32]:
+        """Find partners of all who ask, and leave out who finds too few, until all are found among those left.
+
+        Who loses none of its partners would draw them again, and is not asked again.
+        """
+        partners = np.full((len(self.asks), k - 1), -1, np.int32)
+        who = np.flatnonzero(self.asks)
+        while len(who):
+            partners[who] = draw(who, self.kept)
+            self.kept[who[partners[who, -1] < 0]] = False
+            who = np.flatnonzero(self.asks & self.kept)
+            who = who[~self.kept[partners[who]].all(axis=1)]
+        return partners
+
+    def sets(
+        self, place: NDArray[np.integer], k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words
+    ) -> Sets:
+        """Make sets of pairs; where fewer than k objects lack own instants, have each of these serve in one.
+
+        If they were fewer and one of them served nobody, its record would be known to belong to one of them.
+        Who can serve nobody is left out; sets need not be drawn again, for it is in none.
+        """
+        blank = self.kept & ~self.asks
+        if 0 < blank.sum() < k:
+            idle = blank.copy()
+            idle[other] = False
+            owners = self.order[(self.kept & self.asks)[self.order]]
+            for one in self.order[idle[self.order]]:
+                served = _least(
+                    self.positions.offset, self.positions.instant, self.positions.there, when, place, owners, one
+                )
+                if served < 0:
+                    self.kept[one] = False
+                else:
+                    owner, other = np.append(owner, np.int32(served)), np.append(other, np.int32(one))
+        n = len(self.order)
+        turn = np.empty(n, np.int64)
+        turn[self.order] = np.arange(n)
+        pair = np.sort(owner * np.int64(n) + turn[other])
+        return Sets(
+            offset=np.searchsorted(pair, np.arange(n + 1) * n),
+            other=self.order[pair % n].astype(np.int32),
+            when=np.where((self.kept & self.asks)[:, None], when, np.uint64(0)),
+            kept=self.kept,
+        )
+
+
+def _together(
+    positions: Positions,
+    place: NDArray[np.integer],
+    who: Int,
+    k: int,
+    kept: NDArray[np.bool_],
+    order: Int,
+) -> NDArray[np.int32]:
+    """Take by rising sum whom all taken before can be present with: among few candidates, if need be all."""
+    taken = np.full((len(who), k - 1), -1, np.int32)
+    short = np.arange(len(who))
+    for number in (k - 1, min(_MORE * k, len(kept))):
+        if len(short):
+            candidates = nearest(positions, place, who[short], number, kept)
+            taken[short] = _fitting(positions.there, positions.own, who[short], candidates, k - 1)
+            short = short[(taken[short, -1] < 0) & (candidates[:, -1] >= 0)]
+    among, found = order[kept[order]], taken[short]
+    own, there = positions.own[among], positions.there[among]
+
+    def task(low: int, high: int) -> None:
+        _fit_rest(
+            positions.offset, positions.instant, positions.there, positions.own, place, who[short], among, own, there,
+            found, low, high,
+        )  # fmt: skip
+
+    cores.share(np.full(len(short), len(among)), task, _LEAST)
+    taken[short] = found
+    return taken
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+@_kernel
+def _visit(visited: Any, partners: Any) -> Any:
+    """Algorithm 3, lines 5 to 10: who chose, and whom. HS(i) are those whom i chose, and those who chose i."""
+    n, wanted = partners.shape
+    room = len(visited) * wanted
+    chooser, chosen = np.empty(room, np.int32), np.empty(room, np.int32)
+    # Those who chose i, as a list: last[i], before[last[i]] and so on.
+    last, before, times = np.full(n, -1), np.empty(room, np.int64), np.zeros(n, np.int64)
+    inside, used = np.full(n, -1), 0
+    for i in visited:
+        # Before i is visited it has chosen nobody. Its slack is negative where more than k - 1 chose it.
+        slack = wanted - times[i]
+        if slack <= 0:
+            continue
+        at = last[i]
+        while at >= 0:
+            inside[chooser[at]] = i
+            at = before[at]
+        for j in partners[i]:
+            if slack == 0:
+                break
+            if inside[j] == i:
+                continue
+            chooser[used], chosen[used], before[used] = i, j, last[j]
+            last[j] = used
+            times[j] += 1
+            used += 1
+            slack -= 1
+    return chooser[:used].copy(), chosen[:used].copy()
+
+
+@_kernel
+def _fitting(there: Any, own: Any, who: Any, candidates: Any, wanted: Any) -> Any:
+    taken = np.full((len(who), wanted), -1, np.int32)
+    for w in range(len(who)):
+        union, common = own[who[w]].copy(), there[who[w]].copy()
+        _fit(there, own, candidates[w], union, common, taken[w])
+    return taken
+
+
+@_kernel
+def _fit(there: Any, own: Any, candidates: Any, union: Any, common: Any, taken: Any) -> None:
+    """Take the first candidates who can be present with all taken before at all own instants of all of them.
+
+    The union of the own instants of those taken, and the instants at which all of them are present, are kept.
+    """
+    found = 0
+    for j in taken:
+        found += j >= 0
+    for j in candidates:
+        if j < 0 or found == len(taken):
+            break
+        if _fits(there[j], own[j], union, common):
+            taken[found] = j
+            found += 1
+            union |= own[j]
+            common &= there[j]
+
+
+@_kernel
+def _fits(there: Any, own: Any, union: Any, common: Any) -> Any:
+    """Whether one is present at the instants of the union, and all the others at its own."""
+    for word in range(len(union)):  # noqa: SIM110 - quicker than a generator
+        if (union[word] & ~there[word]) | (own[word] & ~common[word]):
+            return False
+    return True
+
+
+@_kernel
+def _fit_rest(
+    offset: Any, instant: Any, there: Any, own: Any, place: Any, who: Any, among: Any, own_of: Any, there_of: Any,
+    taken: Any, low: Any, high: Any,
+) -> None:  # fmt: skip
+    """Take more of all, by rising sum, then in the run's order, which `among` has.
+
+    Who did not fit those taken when its turn came fits them no better now: those taken of the nearest stay first, and
+    deviations are summed of those alone who fit all of these.
+    """
+    total, index = np.empty(len(among), np.int64), np.empty(len(among), np.int64)
+    for w in range(low, high):
+        i, found = who[w], 0
+        union, common = own[i].copy(), there[i].copy()
+        for j in taken[w]:
+            if j >= 0:
+                union |= own[j]
+                common &= there[j]
+        for at in range(len(among)):
+            j = among[at]
+            if _fits(there_of[at], own_of[at], union, common) and j != i and not _among(taken[w], j):
+                total[found], index[found] = _deviation(offset, instant, place, i, j), j
+                found += 1
+        _fit(there, own, index[np.argsort(total[:found], kind="mergesort")], union, common, taken[w])
+
+
+@_kernel
+def _among(taken: Any, j: Any) -> Any:
+    for one in taken:  # noqa: SIM110 - quicker than a generator
+        if one == j:
+            return True
+    return False
+
+
+@_kernel
+def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
+    """Sum the deviations along the curve at the own instants of i."""
+    total = np.int64(0)
+    for at in range(offset[i], offset[i + 1]):
+        total += abs(np.int64(place[i, instant[at]]) - np.int64(place[j, instant[at]]))
+    return total
+
+
+@_kernel
+def _least(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
+    """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
+    best, least = np.int64(-1), np.int64(0)
+    for i in owners:
+        fits = True
+        for word in range(when.shape[1]):
+            fits = fits and when[i, word] & ~there[one, word] == 0
+        if fits:
+            total = _deviation(offset, instant, place, i, one)
+            if best < 0 or total < least:
+                best, least = i, total
+    return best
