@@ -27,7 +27,7 @@ def by_deviation(world, i, among):
 
 
 def symmetric(world, k):
-    """Algorithm 3, drawn again from who is left until nobody is suppressed."""
+    """Algorithm 3, drawn again from those left until none is suppressed."""
     where, own, _, rank = world
     kept = set(range(len(where)))
     while True:

@@ -178,6 +178,17 @@ def test_k_without_own_instants_need_not_serve(algorithm):
     assert sets.kept.all()
 
 
+def test_all_kernels_are_prepared(algorithm):
+    where, own, rank = random_world(random.Random(SEED), 60, 6, side=16, absent=0.5, blank=0)
+    positions = positions_of([*where, {0: (0, 0)}], [*own, set()], [*rank, -1], 6)
+    place, _ = along_curve(positions)
+    _sets.prepare(positions, place)
+    kernels = _sets._fit_rest, _sets._nearest_owner
+    compiled = [kernel.signatures[:] for kernel in kernels]
+    algorithm[0](positions, place, 4)
+    assert [kernel.signatures for kernel in kernels] == compiled
+
+
 @pytest.mark.parametrize(("own", "kept"), [({0}, False), (set(), False)])
 def test_fewer_than_k_objects_are_all_suppressed(algorithm, own, kept):
     positions, sets, _ = solved(([{0: (0, 0)}] * 3, [own] * 3, range(3)), 4, algorithm, 1)

@@ -53,7 +53,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
 
     Departs from Algorithm 5, which as printed asks of each member whether the instant is its own: that contradicts the
     paper's Figure 6. A set counts with all its members at every instant of its owner's ``sets.when``. Classes with the
-    same rectangle at the same instant are made one, for a reader cannot tell them apart.
+    same rectangle at the same instant are made one, for readers cannot distinguish them.
 
     Notes
     -----

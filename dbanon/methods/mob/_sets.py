@@ -1,7 +1,7 @@
 """Which objects hide each object, and at which instants it is generalised with them.
 
-Invariant: two objects hide one another only where each is present at all own instants of the other, and whoever is
-published either has k - 1 others or no own instants. Who finds fewer is left out, and the sets are drawn from those
+Invariant: two objects hide one another only where each is present at all own instants of the other, and each published
+object either has k - 1 others or no own instants. Those who find fewer are left out, and the sets are drawn from those
 left, until all find enough.
 
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
@@ -24,7 +24,7 @@ from dbanon.trajectory import Int, _freeze
 
 REASONS = ("few_partners",)
 
-_MORE = 4  # times k candidates are looked at before all are
+_MORE = 16  # times k candidates are found by vectors before all that fit are looked at
 _LEAST = 1 << 22  # deviations worth a thread
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -81,7 +81,7 @@ def symmetric(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
     owner, other = _visit(visited, partners)
     back = left.asks[other]
     owner, other = np.concatenate([owner, other[back]]), np.concatenate([other, owner[back]])
-    return left.sets(place, k, owner, other, positions.own)
+    return left.sets(place, k, owner, other, positions.own.copy())
 
 
 def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
@@ -104,6 +104,14 @@ def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> S
     for column in partners[owner].T:
         when[owner] |= positions.own[column]
     return left.sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
+
+
+def prepare(positions: Positions, place: NDArray[np.integer]) -> None:
+    """Compile what is needed only where objects have gaps, or few of them lack own instants."""
+    none, own = np.zeros(0, np.int64), positions.own.copy()
+    known = positions.offset, positions.instant, positions.there
+    _fit_rest(*known, positions.own, place, none, none, own, own, np.zeros((0, 1), np.int32), 0, 0)
+    _nearest_owner(*known, own, place, none, np.int64(0))
 
 
 class Left:
@@ -145,8 +153,8 @@ class Left:
     ) -> Sets:
         """Make sets of pairs; where fewer than k objects lack own instants, have each of these serve in one.
 
-        If they were fewer and one of them served nobody, its record would be known to belong to one of them.
-        Who can serve nobody is left out; sets need not be drawn again, for it is in none.
+        Else the record of one that serves in none would be known to belong to one of these few. Those who can serve in
+        none are left out; sets need not be drawn again, for they are in none.
         """
         blank = self.kept & ~self.asks
         if 0 < blank.sum() < k:
@@ -154,7 +162,7 @@ class Left:
             idle[other] = False
             owners = self.order[(self.kept & self.asks)[self.order]]
             for one in self.order[idle[self.order]]:
-                served = _least(
+                served = _nearest_owner(
                     self.positions.offset, self.positions.instant, self.positions.there, when, place, owners, one
                 )
                 if served < 0:
@@ -216,7 +224,7 @@ def _visit(visited: Any, partners: Any) -> Any:
     last, before, times = np.full(n, -1), np.empty(room, np.int64), np.zeros(n, np.int64)
     inside, used = np.full(n, -1), 0
     for i in visited:
-        # Before i is visited it has chosen nobody. Its slack is negative where more than k - 1 chose it.
+        # Before its visit i has made no choice. Its slack is negative where more than k - 1 chose it.
         slack = wanted - times[i]
         if slack <= 0:
             continue
@@ -318,7 +326,7 @@ def _deviation(offset: Any, instant: Any, place: Any, i: Any, j: Any) -> Any:
 
 
 @_kernel
-def _least(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
+def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any, owners: Any, one: Any) -> Any:
     """Find the owner that `one` deviates least from, of those at whose instants it is present; -1 where none is."""
     best, least = np.int64(-1), np.int64(0)
     for i in owners:
