@@ -1,9 +1,10 @@
-"""Who is nearest each subject at the instants of its own quasi-identifier, by summed deviations along a Hilbert curve.
+"""The nearest candidates of each subject at its own instants, by summed deviations along a Hilbert curve.
 
-Invariant: the lists are exact. Of all whom presence both ways allows they hold those of the least sums, ties in the
-run's order; neither the quantisation by which most are rejected nor the number of threads shows in them.
+Invariant: the lists are exact. Of all candidates that presence both ways allows they hold those of least sum, ties in
+the run's order; neither the quantisation by which most are rejected nor the number of threads shows in them.
 
-`nearest` is what runs use: it looks at everybody, sixteen at a time. `nearest_by_threshold` is the paper's Algorithm 1.
+`nearest` is what runs use: it looks at all candidates, sixteen at a time. `nearest_by_threshold` is Algorithm 1 of the
+paper, to compare with.
 Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects: How to Hide a MOB in a Crowd?, EDBT 2009.
 """
 
@@ -19,7 +20,7 @@ from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.trajectory import Int
 
-_FAR = 65_535  # stands for being absent: further than any limit that somebody present can exceed
+_FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
 _LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
 _BLOCK_VALUES = 208_000  # quantised places of a block, of 2 bytes each: for a second-level cache of 512 KiB
 _LEAST_LANES, _MOST_LANES = 64, 1_024  # candidates of a block
@@ -49,7 +50,7 @@ class _Candidates(NamedTuple):
     row: Int  # [m] of Positions
     quantised: NDArray[np.uint16]  # [blocks, columns, lanes]
     own: Words  # [blocks, W, lanes]
-    somebody: Words  # [W], instants that are own ones of any of them
+    asked: Words  # [W], instants that are own ones of any of them
     shift: int
     levels: int  # a power of two, above all quantised places
 
@@ -118,8 +119,8 @@ def nearest_by_threshold(
     """Find the same by the paper's Algorithm 1: best positions in lists sorted by place, one an instant.
 
     Departs from the paper in its threshold. As printed, it is the deviation at the end "seen last" of the stretch of
-    each list that has been seen; once random accesses have moved the other end, somebody nearer than that may still be
-    unseen. Here it is that of the nearer of the next unseen above and below.
+    each list that has been seen; once random accesses have moved the other end, a nearer candidate may still be unseen.
+    Here it is that of the nearer of the next unseen above and below.
 
     Notes
     -----
@@ -183,8 +184,8 @@ def _candidates(
     own = np.zeros((blocks * lanes, words), np.uint64)
     own[: len(order)] = positions.own[order]
     own = np.ascontiguousarray(own.reshape(blocks, lanes, words).swapaxes(1, 2))
-    somebody = np.bitwise_or.reduce(positions.own[order], axis=0)
-    return _Candidates(order, quantised, own, somebody, shift, levels)
+    asked = np.bitwise_or.reduce(positions.own[order], axis=0)
+    return _Candidates(order, quantised, own, asked, shift, levels)
 
 
 @_kernel
@@ -202,7 +203,7 @@ def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out
 def _sorted_lists(
     positions: Positions, place: NDArray[np.integer], order: Int, instants: Int
 ) -> tuple[NDArray[np.int32], NDArray[np.integer], Int]:
-    """Sort candidates by place at each instant: who, where, and how many are present, whom the others come after."""
+    """Sort candidates by place at each instant: which, where, and how many are present; the others come after these."""
     shape = (len(instants), len(order))
     listed, where, present = np.empty(shape, np.int32), np.empty(shape, place.dtype), np.empty(len(instants), np.int64)
 
@@ -218,13 +219,13 @@ def _sorted_lists(
     return listed, where, present
 
 
-# ---- everybody, sixteen at a time ------------------------------------------------------------------------------------
+# ---- all candidates, sixteen at a time -------------------------------------------------------------------------------
 
 
 @_kernel
 def _sweep(
     there: Any, own: Any, place: Any, who: Any, since: Any, when: Any, line: Any, here: Any,
-    order: Any, quantised: Any, known: Any, somebody: Any, shift: Any, levels: Any, total: Any, which: Any,
+    order: Any, quantised: Any, known: Any, asked: Any, shift: Any, levels: Any, total: Any, which: Any,
     low: Any, high: Any,
 ) -> None:  # fmt: skip
     """Compare subjects low..high with all candidates, block by block, and sort what was found."""
@@ -234,58 +235,29 @@ def _sweep(
     for block in range(len(quantised)):
         for w in range(low, high):
             i, begin, end = who[w], since[w], since[w + 1]
-            least, most = 0, _limit(total[w, 0], end - begin, shift, levels)
+            least, most = np.int64(0), _limit(total[w, 0], end - begin, shift, levels)
             if most < 0:
                 continue
             _add_up(line[begin:end], here[begin:end], shift, quantised[block], bound)
-            _leave_out(there[i], known[block], somebody, bound)
+            _leave_out(there[i], known[block], asked, bound)
+            asking = (there, own, place, i, when[begin:end], here[begin:end])
             if block == 0 and number <= lanes:
-                # Those who seem nearest first: then few of the others come within the limit.
+                # Candidates that seem nearest come first: then few of the others come within the limit.
                 soon = np.int64(np.partition(bound, number - 1)[number - 1])
                 _select(bound, least, min(soon, most), within)
-                _take(
-                    there,
-                    own,
-                    place,
-                    i,
-                    when[begin:end],
-                    here[begin:end],
-                    order,
-                    0,
-                    bound,
-                    within,
-                    shift,
-                    levels,
-                    total[w],
-                    which[w],
-                )
-                # The others may come before them in the run's order, and count where they are as far.
+                _take(*asking, order, 0, bound, within, shift, levels, total[w], which[w])
+                # The others may precede them in the run's order, and count where they are as far.
                 worst = total[w, 0]
                 least, most = soon + 1, _limit(worst + (worst != _NEVER), end - begin, shift, levels)
             _select(bound, least, most, within)
-            _take(
-                there,
-                own,
-                place,
-                i,
-                when[begin:end],
-                here[begin:end],
-                order,
-                block * lanes,
-                bound,
-                within,
-                shift,
-                levels,
-                total[w],
-                which[w],
-            )
+            _take(*asking, order, block * lanes, bound, within, shift, levels, total[w], which[w])
     for w in range(low, high):
         _sort(total[w], which[w])
 
 
 @_kernel
 def _limit(worst: Any, instants: Any, shift: Any, levels: Any) -> Any:
-    """Give the greatest sum of quantised deviations that somebody nearer than `worst` may have; below 0 for none.
+    """Give the greatest sum of quantised deviations that a candidate nearer than `worst` may have; below 0: none is.
 
     A quantised deviation is less than the deviation in units of 2^shift, plus 1.
     """
@@ -324,10 +296,10 @@ def _more(total: Any, there: Any, here: Any) -> Any:
 
 
 @_kernel
-def _leave_out(there: Any, known: Any, somebody: Any, bound: Any) -> None:
-    """Put those out of reach who have an own instant at which the subject is absent."""
+def _leave_out(there: Any, known: Any, asked: Any, bound: Any) -> None:
+    """Put candidates out of reach that have an own instant at which the subject is absent."""
     for word in range(len(there)):
-        absent = somebody[word] & ~there[word]
+        absent = asked[word] & ~there[word]
         if absent:
             for lane in range(len(bound)):
                 if known[word, lane] & absent:
