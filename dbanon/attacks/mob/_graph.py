@@ -122,7 +122,7 @@ def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) ->
 
     def look(low: int, high: int) -> NDArray[np.bool_]:
         arrays = (left.person[low:high], left.owner[low:high], *scene.arrays(), scene.found.cloaked)
-        return np.asarray(_reached(*arrays, reach_cells))
+        return np.asarray(_reached(*arrays, reach_cells))  # type: ignore[call-arg]
 
     within = np.concatenate([np.empty(0, bool), *parts(len(left.person), _PAIRS, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))

@@ -27,7 +27,7 @@ Table = NDArray[np.int32]
 
 THREADS = int(vars(numba.config)["NUMBA_NUM_THREADS"])
 ABSENT = -1  # instead of a cell, and instead of a region
-_PART = 1 << 20  # regions made cells together
+_PART = 1 << 18  # regions made cells together
 _BLOCK = 16  # instants looked at together: a line of memory holds as many
 _BATCH = 4096  # subjects looked at together
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -208,17 +208,20 @@ def _instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
 
 def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bool]:
     """Make the regions cells, in parts: there may be as many regions as places."""
-    count, grid_m = len(evidence.region_no), evidence.trajectories.grid_m
+    count, data = len(evidence.region_no), evidence.trajectories
     box, sound = np.empty((count, 4), np.int32), np.empty(count, bool)
     most = np.iinfo(np.int32).max
-    for low in range(0, count, _PART):
-        part = slice(low, low + _PART)
-        cells, on_grid = of_regions(evidence.region_bounds[part], grid_m)
-        whole = on_grid & evidence.region_rectangle[part] & (evidence.region_srid[part] == evidence.trajectories.srid)
+
+    def look(low: int, high: int) -> None:
+        part = slice(low, high)
+        cells, on_grid = of_regions(evidence.region_bounds[part], data.grid_m)
+        sound[part] = on_grid & evidence.region_rectangle[part] & (evidence.region_srid[part] == data.srid)
         # What lies beyond all positions is as good as at their edge.
         box[part] = np.clip(cells - np.array(origin * 2), -2, most)
-        box[part][~whole] = (most, most, ABSENT, ABSENT)
-        sound[part] = whole
+        box[part][~sound[part]] = (most, most, ABSENT, ABSENT)
+
+    for _ in parts(count, _PART, look):
+        pass
     return box, sound
 
 
