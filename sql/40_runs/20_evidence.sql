@@ -80,6 +80,16 @@ END;
 COMMENT ON FUNCTION dbanon_internal.hiding_evidence(bigint) IS
 'The records that each record of a run is hidden among, where sets overlap.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+BEGIN ATOMIC
+    SELECT g.region_no, (CASE g.extra -> 'cloaked' WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE -1 END)::smallint
+    FROM ONLY dbanon.region g
+    WHERE g.run_id = cloaked_evidence.run_id AND g.extra ? 'cloaked';
+END;
+COMMENT ON FUNCTION dbanon_internal.cloaked_evidence(bigint) IS
+'Which regions of a run say that they are no exact places.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.shown_regions(run_id bigint) RETURNS TABLE (
     region_no integer, region @postgis@.geometry, crowd integer, subjects integer, extra jsonb, period tstzrange, rows bigint)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT

@@ -90,13 +90,3 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.site_evidence(bigint) IS
 'Definition 1''s spatial join on the rows of a run: who an adversary finds nearest to each sensitive site; of sites in the same cells to
 the first.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.cloaked_evidence(run_id bigint) RETURNS TABLE (region_no integer, cloaked smallint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-BEGIN ATOMIC
-    SELECT g.region_no, (CASE g.extra -> 'cloaked' WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE -1 END)::smallint
-    FROM ONLY dbanon.region g
-    WHERE g.run_id = cloaked_evidence.run_id AND g.extra ? 'cloaked';
-END;
-COMMENT ON FUNCTION dbanon_internal.cloaked_evidence(bigint) IS
-'Which regions of a run say that they are no exact places.';

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks import Bool, Evidence, Source
+from dbanon.attacks.shared.cloaked import read_cloaked
 from dbanon.trajectory import Float, Int, Sites
 
 
@@ -54,14 +55,11 @@ class SiteEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> SiteEvidence:
     """Read the sites, and the spatial join of them and the rows."""
-    pairs, said = source.table("site_evidence"), source.table("cloaked_evidence")
-    region = evidence.regions(said["region_no"])
-    cloaked = np.zeros(len(evidence.region_no), np.int8)
-    cloaked[region[region >= 0]] = said["cloaked"][region >= 0]
+    pairs = source.table("site_evidence")
     return evidence.extended(
         SiteEvidence,
         **source.inputs("sites"),
-        region_cloaked=cloaked,
+        region_cloaked=read_cloaked(evidence, source),
         pair_site=pairs["site_id"],
         pair_cloaked=pairs["cloaked"].astype(bool),
         pair_rows=pairs["rows"],

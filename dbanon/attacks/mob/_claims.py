@@ -1,0 +1,121 @@
+"""Reads what a mob run promised and left out, without any of the method's code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dbanon.attacks.mob.evidence import ObjectEvidence
+from dbanon.attacks.shared.claims import (
+    LATEST,
+    Hours,
+    choice,
+    considered_slots,
+    demand_sane,
+    get,
+    integer,
+    must,
+    read_hours,
+    reasons,
+    switch,
+)
+from dbanon.attacks.shared.instants import timetable
+from dbanon.attacks.shared.replay import Timetable, within
+from dbanon.trajectory import Trajectories
+
+FEW, UNSEEN = "few_partners", "never_seen"
+_MOST_POSITIONS = 400_000_000
+_FURTHEST = 1 << 30
+_WINDOW = 512  # instants found of a subject at a time
+_MALFORMED = (
+    "What the run left out must be whole counts of subjects and of quasi-identifiers by reason, and of subjects by "
+    "hour, and nothing else; it is not."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The run's parameters, made sense of with the data: `reach_m` is how far a person gets from instant to instant."""
+
+    k: int
+    symmetric: bool
+    qid_only: bool
+    align: str
+    max_gap_s: int
+    reach_m: float
+    timetable: Timetable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """``run.suppressed``: subjects by reason, times of quasi-identifiers by reason, subjects by hour."""
+
+    subjects: Mapping[str, int]
+    quasi_identifiers: Mapping[str, int]
+    hours: Hours
+
+
+def considered(evidence: ObjectEvidence) -> ObjectEvidence:
+    """Leave out the data the run does not look at: from `until` on, and `max_gap_s` before `since`."""
+    demand_sane(evidence)
+    data = evidence.trajectories
+    since, until = considered_slots(evidence.params, data.grid_s)
+    if since is None and until is None:
+        return evidence
+    gap_s = integer(evidence.params, "max_gap_s", 0)
+    data = within(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
+    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    return replace(evidence, trajectories=data)
+
+
+def read_rules(evidence: ObjectEvidence) -> Rules:
+    """Make sense of the parameters and the considered data they go with.
+
+    Raises
+    ------
+    UndecidableError
+        If a parameter is missing or absurd, or the data are too large or too far apart.
+    """
+    params, data = evidence.params, evidence.trajectories
+    times = timetable(params, data, _WINDOW)
+    times = replace(times, length=-(-times.count // times.windows))  # of windows about as long as one another
+    _demand_bounded(data, times)
+    speed = get(params, "speed_m_s")
+    number = isinstance(speed, int | float) and not isinstance(speed, bool) and 0 <= speed <= LATEST
+    must(number, "The run's parameter 'speed_m_s' must be a speed; it is not.")
+    return Rules(
+        k=integer(params, "k", 2),
+        symmetric=evidence.algorithm == "symmetric",
+        qid_only=switch(params, "qid_only"),
+        align=choice(params, "align", ("last", "exact", "linear")),
+        max_gap_s=integer(params, "max_gap_s", 0),
+        reach_m=float(speed) * times.step_s,
+        timetable=times,
+    )
+
+
+def _demand_bounded(data: Trajectories, times: Timetable) -> None:
+    few = data.subjects * times.count <= _MOST_POSITIONS
+    must(few, f"Subjects times instants must be at most {_MOST_POSITIONS:,} to attack with; they are more.")
+    near = all(
+        max(-float(v.min()), float(v.max())) / data.grid_m < 1 << 52
+        and (float(v.max()) - float(v.min())) / data.grid_m < _FURTHEST
+        for v in (data.x, data.y)
+    )
+    must(near, "Positions must lie within 2^30 cells of one another to attack with; they do not.")
+
+
+def read_stated(suppressed: Mapping[str, Any]) -> Stated:
+    """Make sense of what the run says it left out.
+
+    Raises
+    ------
+    UndecidableError
+        If it is not what the method writes.
+    """
+    names = {"subjects", "quasi_identifiers", "by_hour"}
+    must(isinstance(suppressed, Mapping) and suppressed.keys() <= names, _MALFORMED)
+    return Stated(
+        subjects=reasons(suppressed, "subjects", _MALFORMED),
+        quasi_identifiers=reasons(suppressed, "quasi_identifiers", _MALFORMED),
+        hours=read_hours(suppressed),
+    )

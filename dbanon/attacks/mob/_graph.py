@@ -1,0 +1,153 @@
+"""The attack graph: which published record each person may be, and which of these remain when all must be somebody's.
+
+A person fits a record if at each of its own instants the record has a row that holds the person's cell. The truth is a
+perfect matching, so another pair is in some perfect matching exactly if the person and the record's owner are in one
+strongly connected component of the graph in which each person points to the owners of the records it fits. Who has no
+own instants fits every record: a hub stands for these edges. Invariant: edges that are not looked for can only make
+fewer remain, never more.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from dbanon.attacks.mob._rows import Bool, _kernel, parts
+from dbanon.attacks.mob._search import Scene, holds, search
+from dbanon.attacks.shared.keys import distinct
+from dbanon.trajectory import Int
+
+_PAIRS = 1 << 16  # looked at together
+_ROUNDS = 6  # in which those who may decide it are searched for, before all are
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Remaining:
+    """What is left of the attack graph.
+
+    Attributes
+    ----------
+    person, owner : int64[e]
+        The edges that remain, of persons with own instants, themselves included.
+    number : int64[n]
+        How many remain of each published person.
+    edges : int
+        How many were found.
+    searched : int
+        Of how many persons all edges were looked for, up to a cap.
+    """
+
+    person: Int
+    owner: Int
+    number: Int
+    edges: int
+    searched: int
+
+
+def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
+    """Find edges until everybody keeps k of them, or all have been looked for.
+
+    Parameters
+    ----------
+    scene : Scene
+    person, owner : int64[p]
+        Pairs that may be edges: those of the stored hiding sets.
+    k : int
+    """
+    n = len(scene.at.subject)
+    known = np.flatnonzero(scene.found.published & scene.own.some)
+    edge = _edges(scene, np.concatenate([person, known]), np.concatenate([owner, known]))
+    searched = np.zeros(n, bool)
+    for turn in range(_ROUNDS + 2):
+        number, kept = _pruned(scene, edge)
+        wanted = _wanted(scene, edge, number < k, searched, turn == _ROUNDS)
+        if not len(wanted):
+            break
+        searched[wanted] = True
+        edge = distinct(np.concatenate([edge, search(scene, wanted)]))
+    return Remaining(
+        person=edge[kept] // n,
+        owner=edge[kept] % n,
+        number=number,
+        edges=len(edge),
+        searched=int(searched.sum()),
+    )
+
+
+def _edges(scene: Scene, person: Int, owner: Int) -> Int:
+    """Keep the pairs that are edges, each once: ``person * n + owner``."""
+    published, n = scene.found.published, len(scene.at.subject)
+    pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.some[person]])
+    return pair[holds(scene, pair // n, pair % n)]
+
+
+def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
+    """Count the edges of each person that are in a perfect matching, and say which these are."""
+    published, n = scene.found.published, len(scene.at.subject)
+    person, owner = edge // n, edge % n
+    free = np.flatnonzero(published & ~scene.own.some)  # they fit every record
+    all_records = np.flatnonzero(published) if len(free) else free
+    hub = np.full(len(free) + len(all_records), n)
+    tail = np.concatenate([person, free, hub[: len(all_records)]])
+    head = np.concatenate([owner, hub[: len(free)], all_records])
+    graph = csr_array((np.ones(len(tail), np.int8), (tail, head)), shape=(n + 1, n + 1))
+    label = connected_components(graph, directed=True, connection="strong")[1]
+    kept = label[person] == label[owner]
+    number = np.bincount(person[kept], minlength=n)
+    number[free] = np.count_nonzero(published & (label[:n] == label[n]))
+    return number, np.asarray(kept)
+
+
+def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, everybody: bool) -> Int:
+    """Say whose edges to look for: of those who keep too few, then of those whose records these fit."""
+    n, open_ = len(searched), scene.found.published & scene.own.some & ~searched
+    short = short & scene.found.published
+    if not short.any():
+        return np.empty(0, np.int64)
+    if everybody or (short & ~scene.own.some).any():
+        return np.flatnonzero(open_)
+    if (short & open_).any():
+        return np.flatnonzero(short & open_)
+    # Only who can be reached from the short ones can lie on a way back to them.
+    return distinct((edge % n)[searched[edge // n] & open_[edge % n]])
+
+
+def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) -> int:
+    """Count persons who keep fewer than k once exact rows an instant away must have been within reach."""
+
+    def look(low: int, high: int) -> NDArray[np.bool_]:
+        arrays = (left.person[low:high], left.owner[low:high], *scene.arrays(), scene.found.cloaked)
+        return np.asarray(_reached(*arrays, reach_cells))  # type: ignore[call-arg]
+
+    within = np.concatenate([np.empty(0, bool), *parts(len(left.person), _PAIRS, look)])
+    number = np.bincount(left.person[within], minlength=len(scene.at.subject))
+    return int(((number < k) & scene.found.published & scene.own.some).sum())
+
+
+@_kernel
+def _reached(
+    person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any, cloaked: Any, reach: Any
+) -> Any:
+    within = np.ones(len(person), np.bool_)
+    for pair in range(len(person)):
+        i, j = person[pair], owner[pair]
+        for q in range(offset[i], offset[i + 1]):
+            t = instant[q]
+            for s in (t - 1, t + 1):
+                if s < 0 or s >= region.shape[1] or region[j, s] < 0 or cloaked[region[j, s]] == 1:
+                    continue
+                # From the nearest point of the person's cell to that of the exact one.
+                r = region[j, s]
+                dx = float(max(box[r, 0] - x[i, t], x[i, t] - box[r, 2], 1) - 1)
+                dy = float(max(box[r, 1] - y[i, t], y[i, t] - box[r, 3], 1) - 1)
+                if dx * dx + dy * dy > reach * reach:
+                    within[pair] = False
+                    break
+            if not within[pair]:
+                break
+    return within

@@ -1,0 +1,349 @@
+"""Where everybody was, what each record shows at each instant, and whether that is true.
+
+Everything is in tables of subjects by instants, of four bytes each; instants beyond the last are there to fill up
+windows, and nobody is there.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks.mob._claims import Rules
+from dbanon.attacks.mob.evidence import ObjectEvidence
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.rectangles import of_regions
+from dbanon.attacks.shared.replay import Timetable, replay
+from dbanon.trajectory import Int, Trajectories
+
+Bool = NDArray[np.bool_]
+Table = NDArray[np.int32]
+
+THREADS = int(vars(numba.config)["NUMBA_NUM_THREADS"])
+ABSENT = -1  # instead of a cell, and instead of a region
+_PART = 1 << 18  # regions made cells together
+_BLOCK = 16  # instants looked at together: a line of memory holds as many
+_BATCH = 4096  # subjects looked at together
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Positions:
+    """Where every subject was at every instant.
+
+    Attributes
+    ----------
+    subject : int64[n]
+        Codes of all considered subjects, ascending.
+    x, y : int32[n, T]
+        Cells, counted from `origin`; `ABSENT` where the subject has no position.
+    origin : (int, int)
+    """
+
+    subject: Int
+    x: Table
+    y: Table
+    origin: tuple[int, int]
+
+    @property
+    def seen(self) -> Bool:
+        """Whether each subject has a position at any instant."""
+        return np.asarray((self.x != ABSENT).any(axis=1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Own:
+    """The own instants of each subject: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending."""
+
+    offset: Int
+    instant: Table
+
+    @property
+    def some(self) -> Bool:
+        """Whether each subject has any."""
+        return np.diff(self.offset) > 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shown:
+    """What the records show.
+
+    Attributes
+    ----------
+    region : int32[n, T]
+        The region of the row of each subject's record at each instant; `ABSENT` where there is none.
+    box : int32[r, 4]
+        The cells of each region, counted from the positions' origin; of one that is no rectangle on the grid, none.
+    sound : bool[r]
+    cloaked, crowd, subjects : int[r]
+    published : bool[n]
+        Whose records there are.
+    owner : int64[R]
+        Whose record each of `key` is; -1 where it is not known whose.
+    key : int64[R]
+        Record ids, ascending.
+    faults : int
+        Records and memberships that are not one record of one subject each.
+    off_time : int
+        Rows that do not stand for one instant, or not for a later one than the row before.
+    """
+
+    region: Table
+    box: Table
+    sound: Bool
+    cloaked: NDArray[np.int8]
+    crowd: NDArray[np.integer]
+    subjects: NDArray[np.integer]
+    published: Bool
+    owner: Int
+    key: Int
+    faults: int
+    off_time: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Truth:
+    """How many rows are not what they should be, and the sum of what is lost in the others."""
+
+    incomplete: int
+    inexact: int
+    unmasked: int
+    uncounted: int
+    rows: int
+    loss: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Classes:
+    """The distinct regions of each instant that hide several people: how many share each, and rows that miscount it."""
+
+    size: Int
+    miscounted: int
+
+
+def parts(count: int, size: int, task: Callable[[int, int], Any]) -> Iterator[Any]:
+    """Do parts of `size` items each on all threads; what they give, in order."""
+    cuts = range(0, count, size)
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(lambda low: task(low, min(low + size, count)), cuts)
+
+
+def positions(data: Trajectories, rules: Rules) -> Positions:
+    """Find every subject's cell at every instant."""
+    times, subject = rules.timetable, distinct(data.subject)
+    origin = tuple(int(np.floor(float(v.min()) / data.grid_m)) - 1 for v in (data.x, data.y))
+    x, y = (np.full((len(subject) * times.windows, times.length), ABSENT, np.int32) for _ in range(2))
+    for sighting in replay(data, times, rules.align, rules.max_gap_s):
+        at = np.searchsorted(subject, sighting.subject) * times.windows + sighting.window
+        for table, value, least in ((x, sighting.x, origin[0]), (y, sighting.y, origin[1])):
+            table[at] = np.where(sighting.there, np.floor(value / data.grid_m) - least, ABSENT)
+    wide = (len(subject), times.windows * times.length)
+    return Positions(subject=subject, x=x.reshape(wide), y=y.reshape(wide), origin=(origin[0], origin[1]))
+
+
+def shown(evidence: ObjectEvidence, all_data: Trajectories, at: Positions, times: Timetable) -> Shown:
+    """Lay out the rows by subject and instant."""
+    order = np.argsort(evidence.record_id, kind="stable")
+    owner, faults = _owners(evidence, all_data, at.subject, evidence.record_id[order])
+    instant = _instants(evidence, times)
+    of = np.empty(len(order), np.int64)
+    of[order] = owner
+    region = np.full(at.x.shape, ABSENT, np.int32)
+    off_time = int(_lay(evidence.offset, evidence.region, instant, evidence.period, of, region))
+    if evidence.place is not None:
+        numbers = np.arange(1, evidence.rows + 1) - np.repeat(evidence.offset[:-1], np.diff(evidence.offset))
+        off_time += int((evidence.place != numbers).sum())
+    published = np.zeros(len(at.subject), bool)
+    published[owner[owner >= 0]] = True
+    box, sound = _boxes(evidence, at.origin)
+    return Shown(
+        region=region,
+        box=box,
+        sound=sound,
+        cloaked=evidence.region_cloaked,
+        crowd=evidence.region_crowd,
+        subjects=evidence.region_subjects,
+        published=published,
+        owner=owner,
+        key=evidence.record_id[order],
+        faults=faults,
+        off_time=off_time,
+    )
+
+
+def _owners(evidence: ObjectEvidence, all_data: Trajectories, subject: Int, key: Int) -> tuple[Int, int]:
+    """Find whose record each is, and count what keeps records from being a subject's with all it has, each once."""
+    data, people = evidence.trajectories, len(subject)
+    record, any_path = find(key, evidence.member_record), find(all_data.trajectory_id, evidence.member_trajectory)
+    path = find(data.trajectory_id, evidence.member_trajectory)
+    who = np.where(any_path >= 0, find(subject, all_data.subject[any_path]), -1)
+    known = (record >= 0) & (who >= 0)
+    right = known & evidence.member_whole
+    record, who, path = record[known], who[known], path[known]
+    pair = distinct(record * people + who)
+    owner = np.full(len(key), -1)
+    owner[pair // people] = pair % people
+    # Every record one subject, every subject one record at most, every membership once.
+    twice = (len(pair) - len(distinct(record))) + (len(pair) - len(distinct(who)))
+    listed = distinct(record * (len(all_data.trajectory_id) + 1) + any_path[known])
+    faults = int((~right).sum()) + twice + (len(record) - len(listed)) + int((owner < 0).sum())
+    # And all the trajectories the run considers; of others of the subject nothing is asked.
+    own = np.isin(find(subject, data.subject), who)
+    return owner, faults + int((own & ~np.isin(np.arange(len(own)), path)).sum())
+
+
+def _instants(evidence: ObjectEvidence, times: Timetable) -> NDArray[np.int32]:
+    """Find the instant of each period whose slot it is; -1 where it is none."""
+    at = times.instant(evidence.period_start_s)
+    exact = (at >= 0) & (times.start_s(at) == evidence.period_start_s)
+    exact &= evidence.period_end_s == evidence.period_start_s + times.step_s
+    return np.where(exact, at, -1).astype(np.int32)
+
+
+def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bool]:
+    """Make the regions cells, in parts: there may be as many regions as places."""
+    count, data = len(evidence.region_no), evidence.trajectories
+    box, sound = np.empty((count, 4), np.int32), np.empty(count, bool)
+    most = np.iinfo(np.int32).max
+
+    def look(low: int, high: int) -> None:
+        part = slice(low, high)
+        cells, on_grid = of_regions(evidence.region_bounds[part], data.grid_m)
+        sound[part] = on_grid & evidence.region_rectangle[part] & (evidence.region_srid[part] == data.srid)
+        # What lies beyond all positions is as good as at their edge.
+        box[part] = np.clip(cells - np.array(origin * 2), -2, most)
+        box[part][~sound[part]] = (most, most, ABSENT, ABSENT)
+
+    for _ in parts(count, _PART, look):
+        pass
+    return box, sound
+
+
+@_kernel
+def _lay(offset: Any, region: Any, instant: Any, period: Any, owner: Any, table: Any) -> int:
+    """Write each row's region to its subject and instant; count rows that do not follow the one before."""
+    wrong = 0
+    for record in range(len(owner)):
+        last = -1
+        for row in range(offset[record], offset[record + 1]):
+            at = instant[period[row]]
+            if at <= last:
+                wrong += 1
+            elif owner[record] >= 0:
+                table[owner[record], at] = region[row]
+            last = max(at, last)
+    return wrong
+
+
+def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
+    """Compare every row with its subject's position, and every position with its row."""
+    counts, losses = [], []
+    arrays = (at.x, at.y, found.region, found.box, found.sound, found.cloaked, found.crowd, found.subjects)
+
+    def look(low: int, high: int) -> tuple[Any, float]:
+        return _compare(low, high, *arrays, found.published, own.offset, own.instant, qid_only)  # type: ignore[no-any-return]
+
+    for count, loss in parts(len(at.subject), _BATCH, look):
+        counts.append(count)
+        losses.append(loss)
+    total = np.sum(counts, axis=0)
+    return Truth(
+        incomplete=int(total[0]),
+        inexact=int(total[1]),
+        unmasked=int(total[2]),
+        uncounted=int(total[3]),
+        rows=int(total[4]),
+        loss=float(sum(losses)),
+    )
+
+
+@_kernel
+def _compare(
+    low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
+    published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
+) -> Any:  # fmt: skip
+    count, loss = np.zeros(5, np.int64), 0.0
+    for i in range(low, high):
+        if not published[i]:
+            continue
+        # With exact rows a row wherever the subject is; without, none but cloaked ones, at its own instants at least.
+        if qid_only:
+            for q in range(own_offset[i], own_offset[i + 1]):
+                count[0] += region[i, own_instant[q]] == ABSENT
+        for t in range(x.shape[1]):
+            r, there = region[i, t], x[i, t] != ABSENT
+            if r == ABSENT:
+                count[0] += there and not qid_only
+                continue
+            hides = cloaked[r] == 1
+            if not there or (qid_only and not hides):
+                count[0] += 1
+            x0, y0, x1, y1 = box[r, 0], box[r, 1], box[r, 2], box[r, 3]
+            if hides:
+                count[2] += not (x0 <= x[i, t] <= x1 and y0 <= y[i, t] <= y1)
+            else:
+                same = x0 == x[i, t] and x1 == x[i, t] and y0 == y[i, t] and y1 == y[i, t]
+                count[1] += not same or crowd[r] != 1
+            count[3] += subjects[r] != 1
+            count[4] += 1
+            if sound[r]:
+                loss += 1.0 - 1.0 / ((float(x1) - float(x0) + 1.0) * (float(y1) - float(y0) + 1.0))
+    return count, loss
+
+
+def classes(evidence: ObjectEvidence, found: Shown) -> Classes:
+    """Count who shares a region at an instant: regions are one if an analyst cannot tell them apart."""
+    same = _same_regions(evidence)
+
+    def look(low: int, high: int) -> tuple[Any, int]:
+        columns = np.ascontiguousarray(found.region[:, low:high].T)
+        return _count(columns, same, found.crowd, int(same.max(initial=-1)) + 1)  # type: ignore[no-any-return]
+
+    sizes, miscounted = [np.empty(0, np.int64)], 0
+    for size, wrong in parts(found.region.shape[1], _BLOCK, look):
+        sizes.append(size)
+        miscounted += int(wrong)
+    return Classes(size=np.concatenate(sizes), miscounted=miscounted)
+
+
+def _same_regions(evidence: ObjectEvidence) -> Table:
+    """Number the distinct bounds of cloaked regions, to the last bit: int32[r], -1 where it is not cloaked."""
+    cloaked = np.flatnonzero(evidence.region_cloaked == 1)
+    columns = evidence.region_bounds[cloaked].T
+    order = np.lexsort(columns)
+    new = np.zeros(len(cloaked), bool)
+    for column in columns:
+        new[1:] |= column[order[1:]] != column[order[:-1]]
+    same = np.full(len(evidence.region_no), -1, np.int32)
+    same[cloaked[order]] = np.cumsum(new)
+    return same
+
+
+@_kernel
+def _count(columns: Any, same: Any, crowd: Any, regions: Any) -> Any:
+    size, wrong = [0 for _ in range(0)], 0
+    number = np.zeros(regions, np.int32)
+    for t in range(columns.shape[0]):
+        touched = [0 for _ in range(0)]
+        for i in range(columns.shape[1]):
+            r = columns[t, i]
+            if r != -1 and same[r] != -1:
+                if number[same[r]] == 0:
+                    touched.append(same[r])
+                number[same[r]] += 1
+        for i in range(columns.shape[1]):
+            r = columns[t, i]
+            wrong += r != -1 and same[r] != -1 and number[same[r]] != crowd[r]
+        for c in touched:
+            size.append(number[c])
+            number[c] = 0
+    found = np.empty(len(size), np.int64)
+    for at in range(len(size)):
+        found[at] = size[at]
+    return found, wrong

@@ -1,0 +1,206 @@
+"""Says which records a person fits, and finds all: from the own instant with the fewest rows that hold it on.
+
+Dropping what is found beyond a cap can only make the attack refuse, never pass.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
+from dbanon.attacks.shared.replay import runs
+from dbanon.trajectory import Int
+
+_PAIRS = 1 << 16  # looked at together
+
+MOST_EDGES = 1024
+"""Of a person: the first that are found."""
+
+MOST_LOOKED_AT = 1 << 18
+"""Candidates of a person."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """Who was where, what is shown, and what is known of whom."""
+
+    at: Positions
+    found: Shown
+    own: Own
+
+    def arrays(self) -> tuple[Any, ...]:
+        """Give what kernels take."""
+        return self.own.offset, self.own.instant, self.at.x, self.at.y, self.found.region, self.found.box
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Index:
+    """The rows of an instant by region.
+
+    Attributes
+    ----------
+    row : int64[m]
+        Subjects whose records have a row, by region: those of region g are ``row[first[g]:first[g + 1]]``.
+    first : int64[g + 1]
+    wide : int64[w]
+        Indices of the regions of several cells.
+    wide_box : int32[w, 4]
+    single : int64[s]
+        Indices of the regions of one cell, by `single_key`, that cell as a number.
+    single_key : int64[s]
+    """
+
+    row: Int
+    first: Int
+    wide: Int
+    wide_box: NDArray[np.int32]
+    single: Int
+    single_key: Int
+
+    def arrays(self) -> tuple[Any, ...]:
+        """Give what kernels take."""
+        return self.row, self.first, self.wide, self.wide_box, self.single, self.single_key
+
+
+def holds(scene: Scene, person: Int, owner: Int) -> Bool:
+    """Say of pairs whether the person fits the owner's record."""
+    fits = parts(len(person), _PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
+    return np.concatenate([np.empty(0, bool), *fits])
+
+
+@_kernel
+def _fit(person: Any, owner: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> Any:
+    fit = np.empty(len(person), np.bool_)
+    for pair in range(len(person)):
+        fit[pair] = _fits(person[pair], owner[pair], offset, instant, x, y, region, box)
+    return fit
+
+
+def search(scene: Scene, wanted: Int) -> Int:
+    """Find the records that each of some persons with own instants fits, as sorted ``person * n + owner``."""
+    at, found, own, times = scene.at, scene.found, scene.own, scene.at.x.shape[1]
+    number = np.diff(own.offset)[wanted]
+    person = np.repeat(wanted, number)
+    instant = own.instant[runs(own.offset[wanted], number)].astype(np.int64)
+    order, cut = _by(instant, times)
+
+    def count(t: int) -> Int:
+        who = person[order[cut[t] : cut[t + 1]]]
+        return np.asarray(_rows_holding(at.x[who, t], at.y[who, t], *_index(found, t).arrays()))
+
+    rows = np.empty(len(order), np.int64)
+    rows[order] = _of_instants(cut, count)
+    # The instant with the fewest rows of each person, the first of several.
+    least = np.lexsort((instant, rows, person))
+    least = least[np.diff(person[least], prepend=-1) != 0]
+    by_pivot, cut_pivot = _by(instant[least], times)
+
+    def gather(t: int) -> Int:
+        who = person[least[by_pivot[cut_pivot[t] : cut_pivot[t + 1]]]]
+        arrays = (*_index(found, t).arrays(), *scene.arrays())
+        return np.asarray(_records(who, t, *arrays, MOST_EDGES, MOST_LOOKED_AT))  # type: ignore[call-arg]
+
+    return np.sort(_of_instants(cut_pivot, gather))
+
+
+def _by(instant: Int, times: int) -> tuple[Int, Int]:
+    """Sort by instant: the order, and where each instant begins in it."""
+    order = np.argsort(instant, kind="stable")
+    return order, np.searchsorted(instant[order], np.arange(times + 1))
+
+
+def _of_instants(cut: Int, task: Callable[[int], Int]) -> Int:
+    """Do a task for each instant that has any work, and join what it gives."""
+    some = np.flatnonzero(np.diff(cut))
+    found = parts(len(some), 1, lambda low, _: task(int(some[low])))
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _index(found: Shown, t: int) -> _Index:
+    column = found.region[:, t]
+    row = np.flatnonzero(found.published & (column >= 0))
+    row = row[np.argsort(column[row], kind="stable")]
+    region = column[row]
+    first = np.flatnonzero(np.diff(region, prepend=-1) != 0)
+    box = found.box[region[first]]
+    alone = (box[:, 0] == box[:, 2]) & (box[:, 1] == box[:, 3])
+    key = _key(box[alone, 0].astype(np.int64), box[alone, 1].astype(np.int64))
+    order = np.argsort(key, kind="stable")
+    return _Index(
+        row=row,
+        first=np.append(first, len(row)),
+        wide=np.flatnonzero(~alone),
+        wide_box=np.ascontiguousarray(box[~alone]),
+        single=np.flatnonzero(alone)[order],
+        single_key=key[order],
+    )
+
+
+def _key(x: Int, y: Int) -> Int:
+    return (x << 31) + y
+
+
+@_kernel
+def _fits(i: Any, j: Any, offset: Any, instant: Any, x: Any, y: Any, region: Any, box: Any) -> bool:
+    """Whether the record of j holds i at each instant that is known of i."""
+    for q in range(offset[i], offset[i + 1]):
+        t = instant[q]
+        r = region[j, t]
+        if r < 0 or not (box[r, 0] <= x[i, t] <= box[r, 2] and box[r, 1] <= y[i, t] <= box[r, 3]):
+            return False
+    return True
+
+
+@_kernel
+def _holding(x: Any, y: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, holding: Any) -> int:
+    """Write the regions that hold a cell; say how many there are."""
+    number = 0
+    for g in range(len(wide)):
+        if wide_box[g, 0] <= x <= wide_box[g, 2] and wide_box[g, 1] <= y <= wide_box[g, 3]:
+            holding[number] = wide[g]
+            number += 1
+    key = (np.int64(x) << 31) + y
+    g = np.searchsorted(single_key, key)
+    while g < len(single) and single_key[g] == key:
+        holding[number] = single[g]
+        number += 1
+        g += 1
+    return number
+
+
+@_kernel
+def _rows_holding(x: Any, y: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any) -> Any:
+    rows, holding = np.zeros(len(x), np.int64), np.empty(len(wide) + len(single), np.int64)
+    for p in range(len(x)):
+        for h in range(_holding(x[p], y[p], wide, wide_box, single, single_key, holding)):
+            rows[p] += first[holding[h] + 1] - first[holding[h]]
+    return rows
+
+
+@_kernel
+def _records(
+    who: Any, t: Any, row: Any, first: Any, wide: Any, wide_box: Any, single: Any, single_key: Any, offset: Any,
+    instant: Any, x: Any, y: Any, region: Any, box: Any, most: Any, most_looked_at: Any,
+) -> Any:  # fmt: skip
+    edges = [np.int64(0) for _ in range(0)]
+    holding = np.empty(len(wide) + len(single), np.int64)
+    for i in who:
+        found, looked_at = 0, 0
+        # Of the records whose rows of this instant hold the person, those that do at all its other instants.
+        for h in range(_holding(x[i, t], y[i, t], wide, wide_box, single, single_key, holding)):
+            for j in row[first[holding[h]] : first[holding[h] + 1]]:
+                if found == most or looked_at == most_looked_at:
+                    break
+                looked_at += 1
+                if _fits(i, j, offset, instant, x, y, region, box):
+                    edges.append(i * len(x) + j)
+                    found += 1
+    result = np.empty(len(edges), np.int64)
+    for at in range(len(edges)):
+        result[at] = edges[at]
+    return result

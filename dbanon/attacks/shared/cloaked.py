@@ -1,0 +1,18 @@
+"""Shared by the attacks on families that publish exact rows beside regions: which of them a region says it is."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import Evidence, Source
+
+
+def read_cloaked(evidence: Evidence, source: Source) -> NDArray[np.int8]:
+    """Read whether rows of each region say that they are no exact place: int8[r].
+
+    1 where ``extra -> cloaked`` is true, 0 where it is false or not there, -1 where it is anything else.
+    """
+    said = source.table("cloaked_evidence")
+    region = evidence.regions(said["region_no"])
+    cloaked = np.zeros(len(evidence.region_no), np.int8)
+    cloaked[region[region >= 0]] = said["cloaked"][region >= 0]
+    return cloaked
