@@ -10,6 +10,7 @@ Not in the paper: Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects:
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numba
@@ -20,7 +21,7 @@ from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.methods.mob._sets import Left, Sets
-from dbanon.trajectory import Int
+from dbanon.trajectory import Float, Int
 
 PRICE = 0.5
 """What a rectangle of half the city's perimeter costs, beside a loss of at most 1: regions must stay useful."""
@@ -30,18 +31,45 @@ _SEGMENTS = 8  # of the run, in which the place of an object is its mean
 _ACROSS = 1 << 12  # the longer side of the city, in units of coarse places
 _ROUNDS = 3  # of grouping those left over
 _FEW, _TRIED = 4, 3  # groups looked at for an exchange, and exchanges computed exactly
-_WEIGHTS = ((1.0, 0.25), (0.25, 1.0), (0.5, 0.5), (1.0, 0.1))
+_WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 """How much own instants and places count where passes of exchanges cut groups into blocks."""
 _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
-_LEAST = 1 << 20  # comparisons worth a thread
+_RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
+_LEAST_GAIN = 1e-6  # of an exchange: below it, rounding could have two groups exchange members for ever
+_LEAST = 1 << 16  # comparisons worth a thread
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+class _Facts(NamedTuple):
+    """What kernels read of all objects, and prices."""
+
+    own: Words
+    there: Words
+    x: NDArray[np.int32]
+    y: NDArray[np.int32]
+    place: NDArray[np.int32]  # of _Coarse
+    price: float  # of a cell of half a rectangle's perimeter
+    nearness: float  # of a unit of a coarse place outside those of a group, at one instant
+
+
+class _State(NamedTuple):
+    """The groups of a block."""
+
+    union: Words  # [groups, W] own instants of any member
+    once: Words  # [groups, W] of one member only
+    least: NDArray[np.int32]  # [groups, 2 segments] coarse rectangles
+    most: NDArray[np.int32]
+    covered: Int  # [groups] instants of the union
+    cost: Float  # [groups]
+    box: NDArray[np.int32]  # [4, T] for computing it: least x, greatest x, least y, greatest y
 
 
 class _Coarse(NamedTuple):
     """What blocks are cut by, and candidates compared by before rectangles are computed."""
 
     own: NDArray[np.float32]  # [n, segments] shares of the own instants in each, of the most that anybody has
+    there: NDArray[np.float32]  # [n, segments] shares of the instants of each at which an object is present
     place: NDArray[np.int32]  # [n, 2 segments] mean x of each, then mean y
 
 
@@ -74,22 +102,24 @@ def improved(positions: Positions, place: NDArray[np.integer], k: int, plain: Se
     return plain
 
 
-def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Give the group of each object, -1 for those in none: disjoint groups of at least k objects with own instants."""
+def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
+    """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
     coarse = _coarse(positions)
-    member = _gathered(positions, coarse, who, k)
+    facts = _facts(positions, coarse)
+    member = _gathered(positions, coarse, facts, who, k)
     for own, at in _WEIGHTS:
-        _exchange(positions, coarse, member, own, at)
-    group = np.full(len(kept), -1, np.int64)
+        _exchange(facts, _features(coarse, own, at), member)
+    group = np.full(len(kept), -1)
     group[member] = np.arange(len(member))[:, None]
-    _join(positions, coarse, member, who[group[who] < 0], group)
+    rest = who[group[who] < 0]
+    if len(member) and len(rest):
+        rest = rest[np.argsort(positions.rank[rest])]
+        group[rest] = _join_all(facts, member, rest)
     return group
 
 
-def _as_sets(
-    positions: Positions, place: NDArray[np.integer], k: int, plain: Sets, group: NDArray[np.int64]
-) -> Sets:
+def _as_sets(positions: Positions, place: NDArray[np.integer], k: int, plain: Sets, group: Int) -> Sets:
     """Make sets of groups; those in none take their sets of `plain`, and enter the sets of those in them."""
     owner, other = _pairs(group)
     asks = np.diff(positions.offset) > 0
@@ -104,14 +134,16 @@ def _as_sets(
     return left.sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
 
 
-def _pairs(group: NDArray[np.int64]) -> tuple[Int, Int]:
+def _pairs(group: Int) -> tuple[Int, Int]:
     """List all ordered pairs of two members of a group."""
     by_group = np.argsort(group, kind="stable")
     by_group = by_group[np.searchsorted(group[by_group], 0) :]
     size = np.bincount(group[by_group])
     first, each = np.cumsum(size) - size, size[group[by_group]]
     owner = np.repeat(by_group, each)
-    other = by_group[np.repeat(first[group[by_group]], each) + np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)]
+    other = by_group[
+        np.repeat(first[group[by_group]], each) + np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    ]
     return owner[owner != other], other[owner != other]
 
 
@@ -126,21 +158,28 @@ def _coarse(positions: Positions) -> _Coarse:
     n, count = positions.x.shape
     cuts = np.linspace(0, count, _SEGMENTS + 1).astype(np.int64)
     own = np.zeros((n, _SEGMENTS), np.float32)
+    there = np.zeros((n, _SEGMENTS), np.float32)
     at = np.zeros((n, 2 * _SEGMENTS), np.int32)
     scale = _ACROSS / (1 + max(int(positions.x.max(initial=0)), int(positions.y.max(initial=0))))
 
     def task(low: int, high: int) -> None:
-        _average(positions.x, positions.y, positions.there, cuts, scale, at, low, high)
+        _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
 
     cores.share(np.full(n, count), task, _LEAST)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
-    return _Coarse(own / max(int(np.diff(positions.offset).max(initial=1)), 1), at)
+    most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))
+    return _Coarse(np.asarray(own / most, np.float32), there, at)
 
 
 def _features(coarse: _Coarse, own: float, at: float) -> NDArray[np.float32]:
     total = coarse.own.sum(axis=1, keepdims=True)
-    parts = [np.float32(own) * total, np.float32(own) * coarse.own, np.float32(at / _ACROSS) * coarse.place]
+    parts = [
+        np.float32(own) * total,
+        np.float32(own) * coarse.own,
+        coarse.there,
+        np.float32(at / _ACROSS) * coarse.place,
+    ]
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
@@ -159,93 +198,65 @@ def _blocks(features: NDArray[np.float32], most: int) -> list[Int]:
     return done
 
 
-def _gaps(positions: Positions) -> bool:
-    """Say whether anybody is absent at an own instant of anybody."""
-    known = np.bitwise_or.reduce(positions.own, axis=0)
-    return bool((known & ~np.bitwise_and.reduce(positions.there, axis=0)).any())
-
-
-def _price(positions: Positions) -> float:
-    """Give the price of one cell of half a perimeter."""
-    return PRICE / (int(positions.x.max(initial=0)) + int(positions.y.max(initial=0)) + 2)
+def _facts(positions: Positions, coarse: _Coarse) -> _Facts:
+    half_perimeter = int(positions.x.max(initial=0)) + int(positions.y.max(initial=0)) + 2
+    return _Facts(
+        positions.own, positions.there, positions.x, positions.y, coarse.place,
+        PRICE / half_perimeter, PRICE / (2 * _SEGMENTS * _ACROSS),
+    )  # fmt: skip
 
 
 # ---- grouping --------------------------------------------------------------------------------------------------------
 
 
-def _gathered(positions: Positions, coarse: _Coarse, who: Int, k: int) -> NDArray[np.int64]:
+def _gathered(positions: Positions, coarse: _Coarse, facts: _Facts, who: Int, k: int) -> Int:
     """Put objects into groups of k, block by block; those left over among themselves, as long as groups come of it."""
-    found: list[NDArray[np.int64]] = []
-    length = np.diff(positions.offset)
+    found = [np.empty((0, k), np.int64)]
+    length, features = np.diff(positions.offset), _features(coarse, 1.0, 0.5)
+    label = np.full(len(length), -1)
     for _ in range(_ROUNDS):
-        if len(who) < k:
-            break
         # Longest first: they choose among most. Ties in the run's order.
         who = who[np.lexsort((positions.rank[who], -length[who]))]
-        blocks = _blocks(_features(coarse, 1.0, 0.5)[who], max(_BLOCK, 2 * k))
-        label = np.full(len(positions.own), -1, np.int64)
-
-        def task(low: int, high: int) -> None:
-            for block in blocks[low:high]:  # noqa: B023 - called before the next turn
-                _gather(
-                    positions.own, positions.there, coarse.place, who[block], k, positions.x.shape[1],  # noqa: B023
-                    PRICE / (2 * _SEGMENTS * _ACROSS), _CREDIT, label,  # noqa: B023
-                )  # fmt: skip
-
-        cores.share(np.array([len(block) ** 2 for block in blocks]), task, _LEAST)
-        before = len(found)
-        for block in blocks:
-            rows = who[block]
+        blocks = [who[block] for block in _blocks(features[who], max(_BLOCK, 2 * k))]
+        _share(blocks, lambda rows: _gather(facts, rows, k, label))
+        for rows in blocks:
             grouped = rows[label[rows] >= 0]
-            if len(grouped):
-                found.append(grouped[np.argsort(label[grouped], kind="stable")].reshape(-1, k))
-        who = who[label[who] < 0]
-        if len(found) == before:
+            found.append(grouped[np.argsort(label[grouped], kind="stable")].reshape(-1, k))
+        left = who[label[who] < 0]
+        if len(left) in {0, len(who)}:
             break
-    return np.concatenate([np.empty((0, k), np.int64), *found])
+        who = left
+    return np.concatenate(found)
 
 
-def _exchange(positions: Positions, coarse: _Coarse, member: NDArray[np.int64], own: float, at: float) -> None:
+def _exchange(facts: _Facts, features: NDArray[np.float32], member: Int) -> None:
     """Exchange members of groups that are alike, wherever that costs less."""
-    if len(member) < 2:  # noqa: PLR2004
-        return
-    k = member.shape[1]
-    features = _features(coarse, own, at)
-    mean = sum((features[member[:, column]] for column in range(1, k)), features[member[:, 0]]) / np.float32(k)
-    blocks = _blocks(np.asarray(mean, np.float32), max(_BLOCK // k, 2))
-    gaps, price = _gaps(positions), _price(positions)
+    groups, k = member.shape
+    mean = np.zeros((groups, features.shape[1]), np.float32)
+    for column in member.T:
+        mean += features[column]
 
-    def task(low: int, high: int) -> None:
+    def swap(block: Int) -> None:
+        mine = member[block]
+        _swap(facts, mine)
+        member[block] = mine
+
+    _share(_blocks(mean / np.float32(k), max(_BLOCK // k, 2)), swap)
+
+
+def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
+    def some(low: int, high: int) -> None:
         for block in blocks[low:high]:
-            mine = member[block]
-            _swap(
-                positions.own, positions.there, positions.x, positions.y, coarse.place, mine, gaps, price,
-                PRICE / (2 * _SEGMENTS * _ACROSS),
-            )  # fmt: skip
-            member[block] = mine
+            task(block)
 
-    cores.share(np.array([len(block) ** 2 * k for block in blocks]), task, _LEAST >> 4)
-
-
-def _join(
-    positions: Positions, coarse: _Coarse, member: NDArray[np.int64], rest: Int, group: NDArray[np.int64]
-) -> None:
-    """Have those left over join the groups where they cost least, of those of fewer than 2k members."""
-    if not len(member) or not len(rest):
-        return
-    rest = rest[np.argsort(positions.rank[rest])]
-    joined = _join_all(
-        positions.own, positions.there, positions.x, positions.y, coarse.place, member, rest, _price(positions),
-        PRICE / (2 * _SEGMENTS * _ACROSS),
-    )  # fmt: skip
-    group[rest] = joined
+    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _LEAST)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
 @_kernel
-def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, at: Any, low: Any, high: Any) -> None:
+def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any, at: Any, low: Any, high: Any) -> None:
     """Average the places of each segment; where an object is absent from all of one, those of the whole run."""
     segments = len(cuts) - 1
     for i in range(low, high):
@@ -257,6 +268,7 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, at: Any, low: An
                     sum_x += x[i, t]
                     sum_y += y[i, t]
                     count += 1
+            there_share[i, segment] = count / max(cuts[segment + 1] - cuts[segment], 1)
             all_x, all_y, all_count = all_x + sum_x, all_y + sum_y, all_count + count
             at[i, segment] = np.int32(scale * sum_x / count) if count else np.int32(-1)
             at[i, segments + segment] = np.int32(scale * sum_y / count) if count else np.int32(-1)
@@ -311,260 +323,253 @@ def _fits(own: Any, there: Any, union: Any, common: Any) -> Any:
 
 
 @_kernel
-def _gather(own: Any, there: Any, place: Any, rows: Any, k: Any, instants: Any, price: Any, credit: Any, label: Any) -> None:
+def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     """Form groups of k: the first of those left, then whoever costs least beside those taken; label the members."""
-    known, present, at = own[rows], there[rows], place[rows]
+    known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
+    instants, groups, left = facts.x.shape[1], 0, np.arange(len(rows))
     length = np.empty(len(rows), np.int64)
     for p in range(len(rows)):
         length[p] = _count(known[p])
-    left, taken, groups = np.arange(len(rows)), np.empty(k, np.int64), 0
+    taken, spot = np.empty(k, np.int64), np.empty(k, np.int64)
     while len(left) >= k:
         seed = left[0]
         union, common, least, most = known[seed].copy(), present[seed].copy(), at[seed].copy(), at[seed].copy()
         # As many instants as a group of such objects comes to if own instants are independent.
         reach = instants * (1 - (1 - length[seed] / instants) ** k)
-        taken[0], size = 0, 1
+        taken[0], size = seed, 1
         while size < k:
-            best, lowest = -1, np.inf
-            for p in range(1, len(left)):
-                j = left[p]
-                if j < 0 or not _fits(known[j], present[j], union, common):
-                    continue
-                # Credit: what j covers of its own would cost as much in a group of its like.
-                cost = (
-                    _new(known[j], union) - credit * length[j] + price * reach * _growth(at[j], least, most)
-                )
-                if cost < lowest:
-                    best, lowest = p, cost
+            best = _cheapest(known, present, at, length, left, union, common, least, most, facts.nearness * reach)
             if best < 0:
                 break
             j = left[best]
-            taken[size], left[best] = j, -1
+            taken[size], spot[size], left[best] = j, best, -1
             size += 1
             union |= known[j]
             common &= present[j]
             least, most = np.minimum(least, at[j]), np.maximum(most, at[j])
         if size == k:
-            taken[0] = seed
             for p in taken:
                 label[rows[p]] = groups
             groups += 1
             left[0] = -1
             left = left[left >= 0]
         else:
-            # Nobody else fits: the others go back, in their order, and the seed is left over.
+            # Nobody else fits: the others go back to their places, and the first is left over.
             for p in range(1, size):
-                left[np.searchsorted(_filled(left), taken[p])] = taken[p]
+                left[spot[p]] = taken[p]
             left = left[1:]
 
 
 @_kernel
-def _filled(left: Any) -> Any:
-    """Give each place that was taken the least number it may have held, so that the list is ascending."""
-    filled = left.copy()
-    for p in range(1, len(filled)):
-        if filled[p] < 0:
-            filled[p] = filled[p - 1] + 1
-    return filled
+def _cheapest(
+    known: Any, present: Any, at: Any, length: Any, left: Any, union: Any, common: Any, least: Any, most: Any,
+    nearness: Any,
+) -> Any:  # fmt: skip
+    """Find the place in `left` of who costs a group least, -1 if nobody fits."""
+    best, lowest = np.int64(-1), np.inf
+    for p in range(1, len(left)):
+        j = left[p]
+        if j < 0 or not _fits(known[j], present[j], union, common):
+            continue
+        # What j covers of its own instants would cost as much in a group of its like.
+        cost = _new(known[j], union) - _CREDIT * length[j] + nearness * _growth(at[j], least, most)
+        cost += _RESTRICTION * _new(common, present[j])
+        if cost < lowest:
+            best, lowest = np.int64(p), cost
+    return best
 
 
 @_kernel
-def _swap(
-    own: Any, there: Any, x: Any, y: Any, place: Any, member: Any, gaps: Any, price: Any, coarse_price: Any
-) -> None:
+def _swap(facts: Any, member: Any) -> None:
     """Try to exchange each member of each group with one of a few groups that seem to suit it."""
     groups, k = member.shape
-    words, columns, instants = own.shape[1], place.shape[1], x.shape[1]
-    union, once = np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64)
-    least, most = np.empty((groups, columns), np.int32), np.empty((groups, columns), np.int32)
-    covered, cost = np.empty(groups, np.int64), np.empty(groups)
-    box = np.empty((4, instants), np.int32)
-    for g in range(groups):
-        _describe(own, place, member[g], union[g], once[g], least[g], most[g])
-        covered[g] = _count(union[g])
-        cost[g] = _cost(x, y, member[g], union[g], price, box)
+    state = _described(facts, member)
     few, fit = np.empty(_FEW, np.int64), np.empty(_FEW)
     pair, promise = np.empty((_TRIED, 2), np.int64), np.empty(_TRIED)
-    without_i, without_j = np.empty(words, np.uint64), np.empty(words, np.uint64)
-    with_i, with_j = np.empty(k, np.int64), np.empty(k, np.int64)
     for g in range(groups):
         for m in range(k):
-            i = member[g, m]
-            # The groups to which i would bring the least.
-            fit[:] = np.inf
-            few[:] = -1
-            for h in range(groups):
-                if h != g:
-                    more = _new(own[i], union[h])
-                    score = more + coarse_price * covered[h] * _growth(place[i], least[h], most[h])
-                    _keep_least(fit, few, score, h)
-            for word in range(words):
-                without_i[word] = union[g, word] & ~(once[g, word] & own[i, word])
-            # The exchanges by which the unions shrink most.
-            promise[:] = np.inf
-            pair[:] = -1
-            for h in few:
-                if h < 0:
-                    continue
-                for o in range(k):
-                    j = member[h, o]
-                    change = -covered[g] - covered[h]
-                    for word in range(words):
-                        without_j[word] = union[h, word] & ~(once[h, word] & own[j, word])
-                        change += _bits(without_j[word] | own[i, word]) + _bits(without_i[word] | own[j, word])
-                    score = change + coarse_price * (
-                        covered[g] * _growth(place[j], least[g], most[g])
-                        + covered[h] * _growth(place[i], least[h], most[h])
-                    )
-                    _keep_pair(promise, pair, score, h, o)
-            best, lowest = -1, -1e-6
-            for c in range(_TRIED):
-                h, o = pair[c]
-                if h < 0:
-                    break
-                change = _exchanged(own, there, x, y, member, g, m, h, o, gaps, price, with_i, with_j, box)
-                change -= cost[g] + cost[h]
-                if change < lowest:
-                    best, lowest = c, change
-            if best >= 0:
-                h, o = pair[best]
-                member[g, m], member[h, o] = member[h, o], i
-                for touched in (g, h):
-                    _describe(
-                        own, place, member[touched], union[touched], once[touched], least[touched], most[touched]
-                    )
-                    covered[touched] = _count(union[touched])
-                    cost[touched] = _cost(x, y, member[touched], union[touched], price, box)
+            _suitable(facts, state, member[g, m], g, few, fit)
+            _promising(facts, state, member, g, m, few, pair, promise)
+            h, o = _best_exchange(facts, state, member, g, m, pair)
+            if h >= 0:
+                member[g, m], member[h, o] = member[h, o], member[g, m]
+                _describe(facts, member, g, state)
+                _describe(facts, member, h, state)
 
 
 @_kernel
-def _describe(own: Any, place: Any, members: Any, union: Any, once: Any, least: Any, most: Any) -> None:
-    """Find the own instants of a group, those that only one member has, and the coarse rectangles."""
-    union[:] = own[members[0]]
-    once[:] = own[members[0]]
-    least[:] = place[members[0]]
-    most[:] = place[members[0]]
-    for i in members[1:]:
+def _suitable(facts: Any, state: Any, i: Any, g: Any, few: Any, fit: Any) -> None:
+    """Find the groups beside g to which i would bring least."""
+    fit[:], few[:] = np.inf, -1
+    for h in range(len(state.union)):
+        if h != g:
+            grown = _growth(facts.place[i], state.least[h], state.most[h])
+            score = _new(facts.own[i], state.union[h]) + facts.nearness * state.covered[h] * grown
+            at = _slot(fit, score)
+            if at >= 0:
+                few[at + 1 :] = few[at:-1].copy()
+                few[at] = h
+
+
+@_kernel
+def _promising(facts: Any, state: Any, member: Any, g: Any, m: Any, few: Any, pair: Any, promise: Any) -> None:
+    """Find the exchanges of a member of g with one of a few groups by which the unions shrink most."""
+    i = member[g, m]
+    promise[:], pair[:] = np.inf, -1
+    for h in few:
+        if h < 0:
+            break
+        grown = state.covered[h] * _growth(facts.place[i], state.least[h], state.most[h])
+        for o in range(member.shape[1]):
+            j = member[h, o]
+            change = -state.covered[g] - state.covered[h]
+            for word in range(facts.own.shape[1]):
+                mine, others = facts.own[i, word], facts.own[j, word]
+                # The unions without i and without j: what they alone have goes.
+                change += _bits(state.union[h, word] & ~(state.once[h, word] & others) | mine)
+                change += _bits(state.union[g, word] & ~(state.once[g, word] & mine) | others)
+            away = grown + state.covered[g] * _growth(facts.place[j], state.least[g], state.most[g])
+            at = _slot(promise, change + facts.nearness * away)
+            if at >= 0:
+                pair[at + 1 :] = pair[at:-1].copy()
+                pair[at, 0], pair[at, 1] = h, o
+
+
+@_kernel
+def _best_exchange(facts: Any, state: Any, member: Any, g: Any, m: Any, pair: Any) -> Any:
+    """Compute the cost of exchanges; the group and the member of the best, or -1 where none costs less than before."""
+    best, other, lowest = np.int64(-1), np.int64(-1), -_LEAST_GAIN
+    for c in range(len(pair)):
+        h, o = pair[c]
+        if h < 0:
+            break
+        with_i, with_j = member[h].copy(), member[g].copy()
+        with_i[o], with_j[m] = member[g, m], member[h, o]
+        change = _cost(facts, with_i, state.box) + _cost(facts, with_j, state.box) - state.cost[g] - state.cost[h]
+        if change < lowest:
+            best, other, lowest = h, o, change
+    return best, other
+
+
+@_kernel
+def _described(facts: Any, member: Any) -> Any:
+    groups, words, columns = len(member), facts.own.shape[1], facts.place.shape[1]
+    state = _State(
+        np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64),
+        np.empty((groups, columns), np.int32), np.empty((groups, columns), np.int32),
+        np.empty(groups, np.int64), np.empty(groups, np.float64), np.empty((4, facts.x.shape[1]), np.int32),
+    )  # fmt: skip
+    for g in range(groups):
+        _describe(facts, member, g, state)
+    return state
+
+
+@_kernel
+def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
+    members, union, once = member[g], state.union[g], state.once[g]
+    least, most = state.least[g], state.most[g]
+    union[:], once[:] = 0, 0
+    least[:], most[:] = facts.place[members[0]], facts.place[members[0]]
+    for i in members:
         for word in range(len(union)):
-            once[word] = (once[word] & ~own[i, word]) | (own[i, word] & ~union[word])
-            union[word] |= own[i, word]
-        for column in range(len(least)):
-            least[column] = min(least[column], place[i, column])
-            most[column] = max(most[column], place[i, column])
+            mine = facts.own[i, word]
+            once[word] = (once[word] & ~mine) | (mine & ~union[word])
+            union[word] |= mine
+        _widen(facts.place[i], least, most)
+    state.covered[g] = _count(union)
+    state.cost[g] = _cost(facts, members, state.box)
 
 
 @_kernel
-def _keep_least(fit: Any, few: Any, score: Any, h: Any) -> None:
-    """Insert into a short sorted list; of equal ones the earlier stays before."""
-    at = len(fit) - 1
-    if score >= fit[at]:
-        return
-    while at and fit[at - 1] > score:
-        fit[at], few[at] = fit[at - 1], few[at - 1]
+def _slot(scores: Any, score: Any) -> Any:
+    """Insert into a short ascending list, after equal ones; where, or -1 where it is too long already."""
+    at = len(scores) - 1
+    if score >= scores[at]:
+        return -1
+    while at and scores[at - 1] > score:
+        scores[at] = scores[at - 1]
         at -= 1
-    fit[at], few[at] = score, h
+    scores[at] = score
+    return at
 
 
 @_kernel
-def _keep_pair(promise: Any, pair: Any, score: Any, h: Any, o: Any) -> None:
-    at = len(promise) - 1
-    if score >= promise[at]:
-        return
-    while at and promise[at - 1] > score:
-        promise[at] = promise[at - 1]
-        pair[at] = pair[at - 1]
-        at -= 1
-    promise[at] = score
-    pair[at, 0], pair[at, 1] = h, o
+def _cost(facts: Any, members: Any, box: Any) -> Any:
+    """Sum over all members and instants of the union what is lost there, and the price of the rectangle.
 
-
-@_kernel
-def _exchanged(
-    own: Any, there: Any, x: Any, y: Any, member: Any, g: Any, m: Any, h: Any, o: Any, gaps: Any, price: Any,
-    with_i: Any, with_j: Any, box: Any,
-) -> Any:  # fmt: skip
-    """Cost of two groups after an exchange; infinite where members of one would not all be present."""
-    with_j[:] = member[g]
-    with_i[:] = member[h]
-    with_j[m], with_i[o] = member[h, o], member[g, m]
-    total = 0.0
-    for members in (with_j, with_i):
-        union, common = own[members[0]].copy(), there[members[0]].copy()
-        for i in members[1:]:
-            union |= own[i]
-            common &= there[i]
-        if gaps:
-            for word in range(len(union)):
-                if union[word] & ~common[word]:
-                    return np.inf
-        total += _cost(x, y, members, union, price, box)
-    return total
-
-
-@_kernel
-def _cost(x: Any, y: Any, members: Any, union: Any, price: Any, box: Any) -> Any:
-    """Sum over all members and instants of the union what is lost there, and the price of the rectangle."""
+    Infinite where not all members are present at all instants of the union.
+    """
+    x, y, total = facts.x, facts.y, 0.0
     # At instants outside the union members may be absent; whatever is in the rectangle there, it does not count.
-    box[0], box[1], box[2], box[3] = x[members[0]], x[members[0]], y[members[0]], y[members[0]]
+    first = members[0]
+    box[0], box[1], box[2], box[3] = x[first], x[first], y[first], y[first]
     for i in members[1:]:
         _widen(x[i], box[0], box[1])
         _widen(y[i], box[2], box[3])
-    total = 0.0
-    for t in range(x.shape[1]):
-        if (union[t >> 6] >> np.uint64(t & 63)) & np.uint64(1):
-            wide, high = np.int64(box[1, t]) - box[0, t] + 1, np.int64(box[3, t]) - box[2, t] + 1
-            total += 1 - 1 / (np.float64(wide) * high) + price * (wide + high)
+    for word in range(facts.own.shape[1]):
+        union, common = np.uint64(0), ~np.uint64(0)
+        for i in members:
+            union |= facts.own[i, word]
+            common &= facts.there[i, word]
+        if union & ~common:
+            return np.inf
+        for t in range(64 * word, min(64 * word + 64, x.shape[1])):
+            if (union >> np.uint64(t & 63)) & np.uint64(1):
+                wide, high = np.int64(box[1, t]) - box[0, t] + 1, np.int64(box[3, t]) - box[2, t] + 1
+                total += 1 - 1 / (np.float64(wide) * high) + facts.price * (wide + high)
     return total * len(members)
 
 
 @_kernel
 def _widen(along: Any, least: Any, most: Any) -> None:
-    for t in range(len(along)):
-        least[t] = min(least[t], along[t])
-        most[t] = max(most[t], along[t])
+    for at in range(len(along)):
+        least[at] = min(least[at], along[at])
+        most[at] = max(most[at], along[at])
 
 
 @_kernel
-def _join_all(
-    own: Any, there: Any, x: Any, y: Any, place: Any, member: Any, rest: Any, price: Any, coarse_price: Any
-) -> Any:
+def _join_all(facts: Any, member: Any, rest: Any) -> Any:
+    """Let each of `rest` join a group of fewer than 2k where it costs least of those that seem to suit it, -1: none."""
     groups, k = member.shape
     longer, size = np.full((groups, 2 * k - 1), -1, np.int64), np.full(groups, k)
     longer[:, :k] = member
-    words, columns = own.shape[1], place.shape[1]
-    union, common = np.empty((groups, words), np.uint64), np.empty((groups, words), np.uint64)
-    least, most = np.empty((groups, columns), np.int32), np.empty((groups, columns), np.int32)
-    once, box = np.empty(words, np.uint64), np.empty((4, x.shape[1]), np.int32)
+    state, common = _described(facts, member), facts.there[member[:, 0]]
     for g in range(groups):
-        _describe(own, place, member[g], union[g], once, least[g], most[g])
-        common[g] = there[member[g, 0]]
-        for i in member[g, 1:]:
-            common[g] &= there[i]
+        for i in member[g]:
+            common[g] &= facts.there[i]
     joined = np.full(len(rest), -1)
     fit, few = np.empty(_TRIED), np.empty(_TRIED, np.int64)
     for r in range(len(rest)):
         i = rest[r]
-        fit[:] = np.inf
-        few[:] = -1
-        for g in range(groups):
-            if size[g] < 2 * k - 1 and _fits(own[i], there[i], union[g], common[g]):
-                covered = _count(union[g])
-                score = covered + (size[g] + 1) * _new(own[i], union[g])
-                score += coarse_price * covered * (size[g] + 1) * _growth(place[i], least[g], most[g])
-                _keep_least(fit, few, score, g)
+        _room(facts, state, common, size, 2 * k - 1, i, few, fit)
         best, lowest = -1, np.inf
-        for g in few:
-            if g >= 0:
-                before = _cost(x, y, longer[g, : size[g]], union[g], price, box)
-                longer[g, size[g]] = i
-                change = _cost(x, y, longer[g, : size[g] + 1], union[g] | own[i], price, box) - before
+        for h in few:
+            if h >= 0:
+                longer[h, size[h]] = i
+                change = _cost(facts, longer[h, : size[h] + 1], state.box) - state.cost[h]
                 if change < lowest:
-                    best, lowest = g, change
+                    best, lowest = int(h), change
+        joined[r] = best
         if best >= 0:
-            joined[r] = best
             longer[best, size[best]] = i
             size[best] += 1
-            union[best] |= own[i]
-            common[best] &= there[i]
-            least[best], most[best] = np.minimum(least[best], place[i]), np.maximum(most[best], place[i])
+            common[best] &= facts.there[i]
+            state.cost[best] += lowest
+            state.union[best] |= facts.own[i]
+            state.covered[best] = _count(state.union[best])
+            _widen(facts.place[i], state.least[best], state.most[best])
     return joined
+
+
+@_kernel
+def _room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few: Any, fit: Any) -> None:
+    """Find the groups that have room for i, by presence too, and where it would cost least."""
+    fit[:], few[:] = np.inf, -1
+    for g in range(len(size)):
+        if size[g] < most and _fits(facts.own[i], facts.there[i], state.union[g], common[g]):
+            grown = _growth(facts.place[i], state.least[g], state.most[g])
+            score = _new(facts.own[i], state.union[g]) + facts.nearness * state.covered[g] * grown
+            at = _slot(fit, state.covered[g] + (size[g] + 1) * score)
+            if at >= 0:
+                few[at + 1 :] = few[at:-1].copy()
+                few[at] = g

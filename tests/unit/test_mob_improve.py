@@ -1,0 +1,140 @@
+"""Improved hiding sets keep what Algorithm 3's promise, and lose less information."""
+
+import random
+
+import numpy as np
+import pytest
+
+from dbanon.methods.kernels import cores
+from dbanon.methods.mob import _classes, _improve, _positions, _sets
+from dbanon.synth import Plan, Scenario
+from tests.unit import oracles_mob as oracle
+from tests.unit.mob_instances import along_curve, positions_of, random_world
+from tests.unit.test_mob_sets import plain
+
+SEED = 2009
+WORLDS = {  # keywords of random_world
+    "ties": {"instants": 4, "side": 2},
+    "gaps": {"instants": 6, "side": 8, "absent": 0.2},
+    "two words": {"instants": 70, "side": 30, "absent": 0.03, "most": 8},
+    "few blank": {"instants": 5, "side": 8, "absent": 0.1, "blank": 0.1},
+    "all know": {"instants": 12, "side": 60, "blank": 0, "most": 6, "jump": 9},
+}
+
+
+def drawn(world, k, instants):
+    """The arrays of a world, Algorithm 3's sets and the improved ones."""
+    positions = positions_of(*world, instants)
+    place, _ = along_curve(positions)
+    before = _sets.symmetric(positions, place, k)
+    return positions, before, _improve.improved(positions, place, k, before)
+
+
+def demand_symmetric_sets(world, k, sets):
+    """Every set is mutual, large enough, and of objects present both ways; the few blank ones each serve."""
+    where, own, _ = world
+    hiding, when, kept = plain(sets)
+    asking = {i for i in kept if own[i]}
+    assert hiding.keys() == asking
+    assert when == {i: own[i] for i in asking}
+    for i, others in hiding.items():
+        assert len(others) >= k - 1
+        assert others <= kept
+        assert all(oracle.both_ways(where, own, i, j) for j in others)
+        assert all(i in hiding[j] for j in others & asking)
+    blank = kept - asking
+    assert len(blank) >= k or blank <= set().union(*hiding.values())
+
+
+def loss(positions, sets):
+    return _classes.information_loss(positions, sets, _classes.classes(positions, sets))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_improved_sets_are_valid_and_never_lose_more(name, k):
+    rng = random.Random(f"{SEED} {name} {k}")
+    better = 0
+    for _ in range(12):
+        world = random_world(rng, rng.randint(1, 60), **WORLDS[name])
+        positions, before, after = drawn(world, k, WORLDS[name]["instants"])
+        demand_symmetric_sets(world, k, after)
+        assert (after.kept == before.kept).all()
+        better += loss(positions, after) < loss(positions, before)
+        assert loss(positions, after) <= loss(positions, before)
+    assert better
+
+
+def test_the_attack_leaves_everybody_k_objects():
+    rng = random.Random(SEED)
+    for _ in range(60):
+        k = rng.choice([2, 3])
+        where, own, rank = random_world(rng, 6, 4, side=12, absent=rng.choice([0, 0.2]))
+        _, _, after = drawn((where, own, rank), k, 4)
+        hiding, when, kept = plain(after)
+        if kept:
+            graph = oracle.attack_graph(where, own, kept, oracle.classes(where, hiding, when))
+            assert min(map(len, oracle.pruned(graph).values())) >= k
+
+
+def test_groups_are_disjoint_and_of_k_to_2k_minus_1_members_present_together():
+    rng = random.Random(SEED)
+    sizes = set()
+    for k in (2, 3, 7):
+        where, own, rank = random_world(rng, 80, 6, side=20, absent=0.1)
+        positions = positions_of(where, own, rank, 6)
+        group = _improve.groups(positions, k, np.array([i % 9 > 0 for i in range(80)]))
+        for g in set(group.tolist()) - {-1}:
+            members = np.flatnonzero(group == g).tolist()
+            assert k <= len(members) < 2 * k
+            assert all(own[i] and i % 9 for i in members)
+            assert all(oracle.both_ways(where, own, i, j) for i in members for j in members if i != j)
+            sizes.add(len(members) > k)
+    assert sizes == {False, True}
+
+
+def test_objects_with_the_same_own_instants_are_grouped():
+    twins = [{i % 3, 3 + i % 3} for i in range(12)]
+    where = [dict.fromkeys(range(6), (7 * i % 11, 5 * i % 13)) for i in range(12)]
+    group = _improve.groups(positions_of(where, twins, range(12), 6), 4, np.ones(12, bool))
+    assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
+
+
+def test_near_objects_are_grouped_where_own_instants_do_not_decide():
+    where = [{0: (1000 * (i % 3) + i, i)} for i in range(12)]
+    group = _improve.groups(positions_of(where, [{0}] * 12, range(12), 1), 4, np.ones(12, bool))
+    assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
+
+
+def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
+    monkeypatch.setattr(_improve, "_BLOCK", 40)
+    monkeypatch.setattr(_improve, "_LEAST", 1)
+    world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
+    results = []
+    for threads in (1, 4):
+        monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
+        _, _, after = drawn(world, 4, 70)
+        demand_symmetric_sets(world, 4, after)
+        results.append((after.offset.tolist(), after.other.tolist()))
+    assert results[0] == results[1]
+
+
+def test_at_least_a_tenth_less_is_lost_on_generated_data():
+    positions = generated(objects=600, instants=60, most=6)
+    place = _positions.places(positions, None)
+    before = _sets.symmetric(positions, place, 5)
+    after = _improve.improved(positions, place, 5, before)
+    assert loss(positions, after) < 0.9 * loss(positions, before)
+
+
+def generated(objects, instants, most):
+    """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
+    plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0)
+    fixes, _ = Scenario.of(plan, plan.network()).made(np.arange(objects))
+    rng, where, own = random.Random(SEED), [], []
+    cells = np.floor(fixes.xym[:, :2] - fixes.xym[:, :2].min(axis=0)).astype(int).tolist()
+    times = ((fixes.xym[:, 2] - plan.start_s) // plan.step_s).astype(int).tolist()
+    for low, high in zip(fixes.offset[:-1], fixes.offset[1:], strict=True):
+        where.append(dict(zip(times[low:high], map(tuple, cells[low:high]), strict=True)))
+        own.append(set(rng.sample(sorted(where[-1]), min(rng.randint(1, most), len(where[-1])))))
+    return positions_of(where, own, rng.sample(range(objects), objects), instants)
