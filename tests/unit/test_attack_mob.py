@@ -1,9 +1,22 @@
+import dataclasses
+import math
 import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
+from dbanon.attacks.mob.evidence import ObjectEvidence
 from tests.unit.mob_evidence import (
+    GRID_M,
+    START,
+    STEP_S,
+    Release,
+    Row,
     attack,
+    broken,
     extreme,
     fitting,
     publish,
@@ -12,23 +25,385 @@ from tests.unit.mob_evidence import (
     symmetric,
 )
 
-GROUPS = {"hidden", "elimination"}
+TRACKS = {
+    0: {0: (0, 0), 1: (1, 1), 2: (2, 0), 3: (3, 3)},
+    1: {0: (1, 0), 1: (2, 2), 2: (8, 8), 3: (9, 9)},
+    2: {0: (2, 2), 1: (5, 1), 2: (7, 7), 3: (20, 20)},
+    3: {0: (30, 30), 1: (31, 31), 2: (9, 7)},
+    4: {0: (40, 0), 1: (41, 1), 2: (42, 2), 3: (43, 3)},
+    5: {0: (50, 0), 1: (51, 1), 2: (52, 2), 3: (53, 3)},
+}
+OWN = {0: {0}, 1: {0}, 2: {0, 2}, 3: {2}, 4: set(), 5: set()}
+HIDDEN = {0: {1, 2}, 1: {0, 2}, 2: {0, 1, 3}, 3: {2}}
 
 
-@pytest.mark.parametrize("seed", range(150))
-@pytest.mark.parametrize("algorithm", ["symmetric", "extreme-union"])
-def test_an_honest_run_passes_and_keeps_as_many_records_as_all_matchings_say(seed: int, algorithm: str) -> None:
+def honest(**params: object) -> Release:
+    """Two kinds of people: four who hide one another, and two of whom nothing is known."""
+    return publish(TRACKS, OWN, HIDDEN, sorted(TRACKS), random.Random(3), **params)
+
+
+def record(release: Release, subject: int) -> int:
+    of = {path: who for path, (who, _) in release.trips.items()}
+    return next(r for r, path, _ in release.members if of[path] == subject)
+
+
+def row(release: Release, subject: int, t: int) -> Row:
+    return release.at(record(release, subject), t)
+
+
+def instance(seed: int, algorithm: str = "symmetric", *careless: str) -> tuple[Release, dict[int, int], int] | None:
+    """Publish a random instance: the run, how many records all matchings leave each, and k; None if nobody is left."""
     rng = random.Random(seed)
     k, presence = rng.choice([2, 3]), rng.choice([1.0, 0.8])
     tracks, own = random_tracks(rng, subjects=rng.randint(3, 7), instants=rng.randint(1, 5), presence=presence)
-    hidden, kept = (symmetric if algorithm == "symmetric" else extreme)(tracks, own, k, rng)
-    if not kept:
-        return
-    if len(kept) < k:
-        return
-    release = publish(tracks, own, hidden, kept, rng, k=k, union=algorithm != "symmetric")
+    if algorithm == "symmetric":
+        hidden, kept = symmetric(tracks, own, k, rng, *careless)
+    else:
+        hidden, kept = extreme(tracks, own, k, rng)
+    if len(kept) < k or not any(hidden.values()):
+        return None
+    union = algorithm != "symmetric" and "own_alone" not in careless
+    release = publish(tracks, own, hidden, kept, rng, k=k, union=union)
+    release.algorithm = algorithm
+    return release, surviving(fitting(release, tracks, own, kept)), k
+
+
+@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("algorithm", ["symmetric", "extreme-union"])
+def test_an_honest_run_passes_and_all_matchings_leave_as_many_or_more(seed: int, algorithm: str) -> None:
+    made = instance(seed, algorithm)
+    if made:
+        release, number, k = made
+        verdict = attack(release.evidence())
+        assert [clause.sentence for clause in verdict.clauses if not clause.passed] == []
+        # Of the edges those of the hiding sets are enough to pass.
+        assert k <= verdict.figures["least_surviving"] <= min(number.values())
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("careless", ["one_way", "not_closed", "not_served", "own_alone"])
+def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(careless: str) -> None:
+    refused = passed = 0
+    for seed in range(200):
+        made = instance(seed, "extreme-union" if careless == "own_alone" else "symmetric", careless)
+        if made:
+            release, number, k = made
+            verdict = attack(release.evidence())
+            found = {clause.name: clause.violations for clause in verdict.clauses}
+            short = sum(left < k for left in number.values())
+            assert (found["hidden"] + found["elimination"] == 0) == (short == 0)
+            if short:
+                assert found["hidden"] + found["elimination"] == short
+                assert verdict.figures["least_surviving"] == min(number.values())
+            refused, passed = refused + (short > 0), passed + (short == 0)
+    assert refused > 2
+    assert passed > 5
+
+
+def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
+    searched = 0
+    for seed in range(100):
+        made = instance(seed)
+        if made:
+            release, number, _ = made
+            release.hiding = []
+            verdict = attack(release.evidence())
+            assert {c.name for c in verdict.clauses if not c.passed} == {"sets"}
+            searched += verdict.figures["searched"] > 0
+            assert verdict.figures["least_surviving"] <= min(number.values())
+    assert searched > 50
+
+
+def strawman(sets: dict[int, set[int]]) -> Release:
+    """Hide each person at an instant of its own in its own set, far from all others."""
+    tracks = {i: {t: (i, 0) if i in {t, *sets[t]} else (50 + 10 * i, 7) for t in sets} for i in sets}
+    release = publish(tracks, {i: {i} for i in sets}, sets, sorted(sets), random.Random(1))
+    release.algorithm = "extreme-union"  # which need not be mutual
+    return release
+
+
+def test_the_straw_man_of_figure_1_is_refused() -> None:
+    tracks = {1: {1: (1, 2), 2: (5, 3)}, 2: {1: (2, 3), 2: (2, 7)}, 3: {1: (9, 9), 2: (3, 6)}}
+    release = publish(tracks, {1: {1}, 2: {2}, 3: {2}}, {1: {2}, 2: {3}, 3: {2}}, [1, 2, 3], random.Random(1))
+    release.algorithm = "extreme-union"
+    assert row(release, 1, 1).box == row(release, 2, 1).box == (1, 2, 2, 3)
+    assert row(release, 2, 2).box == row(release, 3, 2).box == (2, 6, 3, 7)
     verdict = attack(release.evidence())
-    assert [clause.sentence for clause in verdict.clauses if not clause.passed] == []
-    # Unless all edges were looked for, there may be more.
-    number = surviving(fitting(release, tracks, own, kept))
-    assert k <= verdict.figures["least_surviving"] <= min(number.values())
+    assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
+    assert verdict.figures["greatest_posterior"] == 1
+
+
+def test_the_straw_man_of_figure_2_is_refused() -> None:
+    verdict = attack(strawman({1: {2}, 2: {1, 5}, 3: {4}, 4: {3}, 5: {4}}).evidence())
+    assert {c.name: c.violations for c in verdict.clauses if not c.passed} == {"hidden": 1}
+
+
+# A change for each clause that it alone catches.
+
+
+def _say(release: Release, what: str, name: str, more: int) -> None:
+    release.suppressed[what][name] += more
+
+
+def _move(release: Release, subject: int, t: int, x: float) -> None:
+    """Move a fix in the data."""
+    for path, (who, fixes) in release.trips.items():
+        moved = [(at, x if who == subject and (at - START) // STEP_S == t else old, y) for at, old, y in fixes]
+        release.trips[path] = (who, moved)
+
+
+MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
+    ("decidable", lambda run: run.params.update(k=None)),
+    ("decidable", lambda run: run.params.pop("qid_only")),
+    ("decidable", lambda run: run.params.update(speed_m_s="fast")),
+    ("decidable", lambda run: run.suppressed.pop("quasi_identifiers")),
+    ("decidable", lambda run: _move(run, 4, 0, 1e12)),
+    ("promise", lambda run: setattr(run, "algorithm", "straw-man")),
+    ("one-record", lambda run: run.members.append(run.members[0])),
+    ("one-record", lambda run: run.members.__setitem__(0, (*run.members[0][:2], False))),
+    ("one-record", lambda run: run.members.pop(0)),
+    ("one-record", lambda run: run.members.append((run.members[0][0], 1, True))),
+    ("rectangle", lambda run: setattr(row(run, 4, 0), "rectangle", False)),
+    ("rectangle", lambda run: setattr(row(run, 4, 0), "srid", 4326)),
+    ("rectangle", lambda run: setattr(row(run, 4, 0), "shift_m", 1e-9)),
+    ("complete", lambda run: run.rows.remove(row(run, 4, 1))),
+    ("exact", lambda run: setattr(row(run, 4, 0), "crowd", 2)),
+    ("exact", lambda run: setattr(row(run, 4, 0), "box", (40, 0, 41, 0))),
+    ("masking", lambda run: _move(run, 1, 2, 900.0)),
+    ("crowd-count", lambda run: setattr(row(run, 1, 0), "crowd", 5)),
+    ("crowd-count", lambda run: setattr(row(run, 4, 0), "subjects", 2)),
+    ("crowd-size", lambda run: setattr(row(run, 4, 0), "cloaked", 1)),
+    ("sets", lambda run: run.hiding.append(run.hiding[0])),
+    ("sets", lambda run: run.hiding.pop()),
+    ("sets", lambda run: run.hiding.__setitem__(0, (*run.hiding[0][:2], False))),
+    ("sets", lambda run: run.hiding.append((record(run, 4), [record(run, 5)], True))),
+    ("sets", lambda run: run.hiding[0][1].append(run.hiding[0][0])),
+    ("sets", lambda run: run.hiding[0][1].append(run.hiding[0][1][0])),
+    ("sets", lambda run: run.hiding[0][1].append(17)),
+    ("sets", lambda run: run.hiding[3][1].append(record(run, 0))),
+    ("suppressed", lambda run: _say(run, "subjects", "few_partners", 1)),
+    ("suppressed", lambda run: _say(run, "subjects", "never_seen", 1)),
+    ("suppressed", lambda run: _say(run, "quasi_identifiers", "absent", 1)),
+    ("suppressed", lambda run: run.suppressed["by_hour"][0].update(seen=5)),
+    ("suppressed", lambda run: run.known.append((5, START - 1.0))),
+    ("suppressed", lambda run: run.known.append((3, START + 3.0 * STEP_S))),
+    ("suppressed", lambda run: run.known.append((17, START + 1.0))),
+    ("no-other-columns", lambda run: setattr(row(run, 4, 0), "other_keys", 1)),
+    ("no-other-columns", lambda run: setattr(row(run, 4, 0), "cloaked", -1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
+def test_a_change_is_caught_by_one_clause(clause: str, change: Callable[[Release], object]) -> None:
+    release = honest()
+    assert release.broken() == set()
+    change(release)
+    assert release.broken() == {clause}
+
+
+def test_set_too_small_is_caught_by_its_clause_alone() -> None:
+    release = publish(
+        TRACKS, {0: {0}, 1: set(), 2: set(), 3: set(), 4: set(), 5: set()}, {0: {1, 2}}, range(6), random.Random(1)
+    )
+    assert release.broken() == set()
+    release.params["k"] = 3
+    assert release.broken() == set()
+    release.hiding[0][1].pop()
+    assert release.broken() == {"sets"}
+
+
+@pytest.mark.parametrize("clause", ["hidden", "elimination"])
+def test_too_few_records_left_are_caught_by_one_clause(clause: str) -> None:
+    careless = {"hidden": ("extreme-union", "own_alone"), "elimination": ("symmetric", "not_served")}[clause]
+    runs = [made[0] for seed in range(300) if (made := instance(seed, *careless))]
+    assert {clause} in [run.broken() for run in runs]
+
+
+def test_rows_that_do_not_follow_one_another_are_caught_by_one_clause() -> None:
+    release = honest()
+    evidence = release.evidence()
+    place = np.concatenate([np.arange(1, size + 1) for size in np.diff(evidence.offset)]).astype(np.int32)
+    assert broken(dataclasses.replace(evidence, place=place)) == set()
+    place[[0, 1]] = [2, 1]
+    assert broken(dataclasses.replace(evidence, place=place)) == {"period"}
+    row(release, 4, 1).shift_s = 1.0
+    assert release.broken() == {"period"} | {"complete"}
+
+
+def test_a_region_may_not_be_told_from_its_like_by_the_last_bit() -> None:
+    release = honest()
+    row(release, 0, 0).shift_m = 1e-9
+    assert release.broken() == {"rectangle", "crowd-count", "crowd-size"}
+
+
+# What is known and left out.
+
+
+def test_times_that_are_not_used_are_counted_by_reason() -> None:
+    release = honest()
+    release.known += [(3, START + 3 * STEP_S + 5.0), (3, START + 3 * STEP_S + 6.0), (4, START - 1.0), (17, START + 1.0)]
+    release.known += [(0, START + 4 * STEP_S + 0.0), (0, START + 9.0), (17, 0.0)]  # one of a slot that is known anyway
+    release.suppressed["quasi_identifiers"] = {"absent": 2, "outside": 2, "without_subject": 2}
+    assert release.broken() == set()
+
+
+def test_people_left_out_and_never_seen_are_counted() -> None:
+    rng = random.Random(1)
+    release = publish(TRACKS, OWN, HIDDEN, [0, 1, 2, 3, 4, 5], rng)
+    tracks = {**TRACKS, 6: {0: (5, 5), 3: (6, 6)}}
+    left = publish(tracks, {**OWN, 6: {0}}, HIDDEN, range(6), rng)
+    assert left.suppressed["subjects"]["few_partners"] == 1
+    assert left.broken() == set()
+    release.trips[800_000] = (6, [(START - 300.0, 1.0, 1.0)])
+    release.suppressed["subjects"]["never_seen"] = 1
+    release.known.append((6, START + 1.0))
+    release.suppressed["quasi_identifiers"]["without_subject"] = 1
+    assert release.broken() == set()
+
+
+def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
+    full, release = honest(), honest(qid_only=True)
+    assert {(r.record, r.t) for r in release.rows} == {(r.record, r.t) for r in full.rows if r.cloaked}
+    served = {r.record for r in release.rows}
+    release.members = [m for m in release.members if m[0] in served]
+    assert release.broken() == set()
+    at = next(i for i, r in enumerate(release.rows) if r.record == record(release, 0))
+    shown = row(full, 0, 3)
+    release.rows.insert(at + len(release.of(record(release, 0))), dataclasses.replace(shown, record=record(release, 0)))
+    assert release.broken() == {"complete"}
+
+
+def test_people_of_whom_no_row_is_published_may_be_counted_as_left_out_or_not() -> None:
+    release = honest(qid_only=True)
+    served = {r.record for r in release.rows}
+    release.members = [m for m in release.members if m[0] in served]
+    release.suppressed["subjects"]["few_partners"] = 2
+    assert release.broken() == {"suppressed"}
+    for hour in release.suppressed["by_hour"]:
+        hour.update(published=4, left_out={"few_partners": 2})
+    assert release.broken() == set()
+
+
+def test_who_is_only_seen_long_before_since_is_not_counted() -> None:
+    release = honest(since=START, start=None)
+    release.trips[700_900] = (7, [(START - 600.0, 55.0, 55.0)])
+    assert release.broken() == set()
+    release.params.update(since=None, start=START)
+    assert release.broken() == {"suppressed"}
+
+
+# What does no harm.
+
+
+def _shuffled(release: Release) -> None:
+    rng = random.Random(5)
+    records = sorted({r.record for r in release.rows})
+    rng.shuffle(records)
+    release.rows = [r for number in records for r in release.of(number)]
+    for part in (release.members, release.hiding):
+        rng.shuffle(part)
+    for _, others, _ in release.hiding:
+        rng.shuffle(others)
+
+
+HARMLESS: Sequence[Callable[[Release], object]] = [
+    _shuffled,
+    lambda run: run.known.append((0, START + 30.0)),
+    lambda run: run.suppressed["subjects"].pop("never_seen"),
+    lambda run: run.params.update(speed_m_s=0),
+    lambda run: [r.__setattr__("record", 2_000_000 - r.record) for r in run.rows]
+    and setattr(run, "members", [(2_000_000 - r, *rest) for r, *rest in run.members]) is None
+    and setattr(run, "hiding", [(2_000_000 - r, [2_000_000 - o for o in others], w) for r, others, w in run.hiding]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_harmless_changes_pass(change: Callable[[Release], object]) -> None:
+    release = honest()
+    change(release)
+    assert release.broken() == set()
+
+
+def test_harmless_an_edge_more_for_somebody_else_passes() -> None:
+    release = honest()
+    _move(release, 4, 0, 5.0)  # as if 4 stood where 0 does; its exact row is moved along
+    row(release, 4, 0).box = (0, 0, 0, 0)
+    assert release.broken() == set()
+
+
+# Figures.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_figures_are_those_of_loops(seed: int) -> None:
+    made = instance(seed)
+    if not made:
+        return
+    release, _, k = made
+    figures = attack(release.evidence()).figures
+    areas = [(r.box[2] - r.box[0] + 1) * (r.box[3] - r.box[1] + 1) for r in release.rows]
+    assert figures["information_loss"] == pytest.approx(statistics.fmean(1 - 1 / area for area in areas))
+    size = Counter((r.t, r.box) for r in release.rows if r.cloaked).values()
+    assert figures["classes"] == len(size)
+    assert figures["median_class_size"] == (statistics.median(size) if size else 0)
+    covered = 100 * statistics.fmean(k <= s < 2 * k for s in size) if size else 0
+    assert figures["coverage_percent"] == pytest.approx(covered)
+    assert figures["rows"] == len(release.rows)
+    assert figures["quasi_identifiers"] == len(release.known)
+
+
+def below_at_speed(release: Release, speed_m_s: float) -> int:
+    """Count who keeps fewer than k of its hiding set's records, itself included, by loops over rows."""
+    of = {path: who for path, (who, _) in release.trips.items()}
+    number = {r: of[path] for r, path, _ in release.members}
+    where = {}
+    for who, fixes in release.trips.values():
+        where |= {(who, int((at - START) // STEP_S)): (x, y) for at, x, y in fixes}
+    known = {who: {int((at - START) // STEP_S) for w, at in release.known if w == who} for who in number.values()}
+    rows = {(number[r.record], r.t): r for r in release.rows}
+
+    def reached(i: int, j: int) -> bool:
+        for t in known[i]:
+            for s in (t - 1, t + 1):
+                if (j, s) in rows and not rows[j, s].cloaked:
+                    gaps = [
+                        max(abs(a // GRID_M - cell) - 1, 0)
+                        for a, cell in zip(where[i, t], rows[j, s].box, strict=False)
+                    ]
+                    if math.hypot(*gaps) * GRID_M > speed_m_s * STEP_S:
+                        return False
+        return True
+
+    sets = {number[r]: [number[r], *(number[o] for o in others)] for r, others, _ in release.hiding}
+    return sum(sum(reached(i, j) for j in group) < release.params["k"] for i, group in sets.items())
+
+
+@pytest.mark.parametrize("speed_m_s", [0.0, 0.2, 0.5, 1.0, 50.0])
+def test_those_told_apart_by_speed_are_those_of_loops(speed_m_s: float) -> None:
+    release = honest(speed_m_s=speed_m_s)
+    figure = attack(release.evidence()).figures["below_k_at_speed"]
+    assert figure == below_at_speed(release, speed_m_s)
+    assert (figure > 0) == (speed_m_s <= 1.0)
+
+
+def with_queries(evidence: ObjectEvidence, queries: Sequence[tuple[int, tuple[int, ...], int, int]]) -> ObjectEvidence:
+    bounds = np.array([[x0, y0, x1 + 1, y1 + 1] for _, (x0, y0, x1, y1), _, _ in queries]) * GRID_M
+    return dataclasses.replace(
+        evidence,
+        query_start_s=np.array([START + t * STEP_S for t, *_ in queries], np.float64),
+        query_bounds=bounds,
+        query_possibly=np.array([query[2] for query in queries]),
+        query_definitely=np.array([query[3] for query in queries]),
+    )
+
+
+def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
+    queries = [
+        (0, (0, 0, 1, 1), 3, 0),
+        (0, (0, 0, 2, 2), 3, 3),
+        (1, (100, 100, 101, 101), 0, 0),
+        (3, (0, 0, 9, 9), 2, 2),
+    ]
+    figures = attack(with_queries(honest().evidence(), queries)).figures
+    assert figures["possibly_inside_distortion"] == pytest.approx((1 / 3) / 4)
+    assert figures["definitely_inside_distortion"] == pytest.approx(1 / 4)

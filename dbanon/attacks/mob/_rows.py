@@ -79,7 +79,7 @@ class Shown:
     region : int32[n, T]
         The region of the row of each subject's record at each instant; `ABSENT` where there is none.
     box : int32[r, 4]
-        The cells of each region, counted from the positions' origin; of one that is no rectangle on the grid, none.
+        The cells of each region's envelope, counted from the positions' origin.
     sound : bool[r]
     cloaked, crowd, subjects : int[r]
     published : bool[n]
@@ -218,7 +218,6 @@ def _boxes(evidence: ObjectEvidence, origin: tuple[int, int]) -> tuple[Table, Bo
         sound[part] = on_grid & evidence.region_rectangle[part] & (evidence.region_srid[part] == data.srid)
         # What lies beyond all positions is as good as at their edge.
         box[part] = np.clip(cells - np.array(origin * 2), -2, most)
-        box[part][~sound[part]] = (most, most, ABSENT, ABSENT)
 
     for _ in parts(count, _PART, look):
         pass
