@@ -115,7 +115,7 @@ def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
 
 
 def strawman(sets: dict[int, set[int]]) -> Release:
-    """Hide each person at an instant of its own in its own set, far from all others."""
+    """Hide each person at one instant in its set, far from all others."""
     tracks = {i: {t: (i, 0) if i in {t, *sets[t]} else (50 + 10 * i, 7) for t in sets} for i in sets}
     release = publish(tracks, {i: {i} for i in sets}, sets, sorted(sets), random.Random(1))
     release.algorithm = "extreme-union"  # which need not be mutual

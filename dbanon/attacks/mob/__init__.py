@@ -1,4 +1,4 @@
-"""The adversary who knows where everybody was at everybody's own instants, and which published record may be whom.
+"""The adversary who knows where each person was at its own instants, and which published record may be whom.
 
 It lays out the instants anew, finds who fits which stored record at all instants that are known of them, keeps of these
 pairs those that are in some assignment of all records to all people, and asks of each person whether at least k records
@@ -57,7 +57,7 @@ def attack(evidence: ObjectEvidence) -> Verdict:
     Notes
     -----
     O((fixes + rows) log) time and twelve bytes a subject and instant, if the stored hiding sets hold. Else all records
-    are looked for that those may be who keep fewer than k, then those whose records these fit, and so on: of everybody
+    are looked for that those may be who keep fewer than k, then those whose records these fit, and so on: of all
     at worst. Of a person 1,024 records at most are found, among 262,144 candidates: what is not found can only make the
     attack refuse.
     """
@@ -109,7 +109,7 @@ def _rows_of(evidence: ObjectEvidence, some: Bool) -> int:
 # What must hold, and what is counted that breaks it.
 _SENTENCES = {
     "decidable": ("Parameters, data, quasi-identifiers and stored rows must make sense together", "contradictions"),
-    "promise": ("The run's algorithm must be one that hides everybody it publishes among k", "algorithms"),
+    "promise": ("The run's algorithm must be one that hides each person it publishes among k", "algorithms"),
     "one-record": (
         "Every record must be one subject's, with all its trajectories, whole, and no subject have two",
         "records or memberships",
@@ -135,12 +135,12 @@ _SENTENCES = {
     ),
     "hidden": (
         "Of the records that a person with own instants fits, those of at least k = {k} subjects must remain when "
-        "every record is somebody's",
+        "each record is a person's",
         "people",
     ),
     "elimination": (
-        "Of people without own instants, the records of at least k = {k} subjects must remain when every record is "
-        "somebody's",
+        "Of people without own instants, the records of at least k = {k} subjects must remain when each record is "
+        "a person's",
         "people",
     ),
     "suppressed": ("What the run says it left out must be what the data and rows say was left out", "counts"),

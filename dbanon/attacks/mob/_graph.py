@@ -1,6 +1,6 @@
-"""The attack graph: which published record each person may be, and which of these remain when all must be somebody's.
+"""The attack graph: which published record each person may be, and which of these remain when each is a person's.
 
-A person fits a record if at each of its own instants the record has a row that holds the person's cell. The truth is a
+A person fits a record if at each own instant the record has a row that holds the person's cell. The truth is a
 perfect matching, so another pair is in some perfect matching exactly if the person and the record's owner are in one
 strongly connected component of the graph in which each person points to the owners of the records it fits. Who has no
 own instants fits every record: a hub stands for these edges. Invariant: edges that are not looked for can only make
@@ -50,7 +50,7 @@ class Remaining:
 
 
 def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
-    """Find edges until everybody keeps k of them, or all have been looked for.
+    """Find edges until all persons keep k of them, or all have been looked for.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def _pruned(scene: Scene, edge: Int) -> tuple[Int, Bool]:
     return number, np.asarray(kept)
 
 
-def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, everybody: bool) -> Int:
+def _wanted(scene: Scene, edge: Int, short: Bool, searched: Bool, all_open: bool) -> Int:
     """Say whose edges to look for: of those who keep too few, then of those whose records these fit."""
     n, open_ = len(searched), scene.found.published & scene.own.some & ~searched
     short = short & scene.found.published
     if not short.any():
         return np.empty(0, np.int64)
-    if everybody or (short & ~scene.own.some).any():
+    if all_open or (short & ~scene.own.some).any():
         return np.flatnonzero(open_)
     if (short & open_).any():
         return np.flatnonzero(short & open_)

@@ -1,4 +1,4 @@
-"""Where everybody was, what each record shows at each instant, and whether that is true.
+"""Where each subject was, what each record shows at each instant, and whether that is true.
 
 Everything is in tables of subjects by instants, of four bytes each; instants beyond the last are there to fill up
 windows, and nobody is there.
@@ -297,7 +297,7 @@ def _compare(
 
 
 def classes(evidence: ObjectEvidence, found: Shown) -> Classes:
-    """Count who shares a region at an instant: regions are one if an analyst cannot tell them apart."""
+    """Count who shares a region at an instant: regions are one where an analyst sees no difference."""
     same = _same_regions(evidence)
 
     def look(low: int, high: int) -> tuple[Any, int]:
