@@ -333,6 +333,7 @@ METHODS = Registry(
         "tp-aware": "dbanon.methods.tp_aware",
         "sensitive-sites": "dbanon.methods.sensitive_sites",
         "kte": "dbanon.methods.kte",
+        "mob": "dbanon.methods.mob",
     }
 )
 """Every family, a line each."""

@@ -264,8 +264,7 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
 def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
     full, release = honest(), honest(qid_only=True)
     assert {(r.record, r.t) for r in release.rows} == {(r.record, r.t) for r in full.rows if r.cloaked}
-    served = {r.record for r in release.rows}
-    release.members = [m for m in release.members if m[0] in served]
+    leave_out(release, never_generalised=2)
     assert release.broken() == set()
     at = next(i for i, r in enumerate(release.rows) if r.record == record(release, 0))
     shown = row(full, 0, 3)
@@ -273,15 +272,30 @@ def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
     assert release.broken() == {"complete"}
 
 
-def test_people_of_whom_no_row_is_published_may_be_counted_as_left_out_or_not() -> None:
+@pytest.mark.parametrize(
+    ("reasons", "broken"),
+    [
+        ({"never_generalised": 2}, False),
+        ({"never_generalised": 1, "few_partners": 1}, False),  # there is no telling from the rows
+        ({"few_partners": 2}, False),
+        ({"few_partners": 1}, True),
+        ({"never_generalised": 2, "few_partners": 1}, True),
+        ({"never_generalised": 2, "other": 0}, True),
+    ],
+)
+def test_people_of_whom_no_row_is_published_are_counted_under_either_reason(reasons: dict, broken: bool) -> None:
     release = honest(qid_only=True)
+    leave_out(release, **reasons)
+    assert release.broken() == ({"suppressed"} if broken else set())
+
+
+def leave_out(release, **reasons: int) -> None:
+    """Drop the records without rows, and count their people by reason."""
     served = {r.record for r in release.rows}
     release.members = [m for m in release.members if m[0] in served]
-    release.suppressed["subjects"]["few_partners"] = 2
-    assert release.broken() == {"suppressed"}
+    release.suppressed["subjects"].update(reasons)
     for hour in release.suppressed["by_hour"]:
-        hour.update(published=4, left_out={"few_partners": 2})
-    assert release.broken() == set()
+        hour.update(published=4, left_out={name: number for name, number in reasons.items() if number})
 
 
 def test_who_is_only_seen_long_before_since_is_not_counted() -> None:

@@ -16,6 +16,7 @@ from dbanon.attacks.shared.claims import (
     read_hours,
     reasons,
     switch,
+    whatever_the_reason,
 )
 from dbanon.trajectory import Trajectories
 
@@ -137,11 +138,4 @@ def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     said = {name.removeprefix("left_out ") for counts in hours.values() for name in counts if " " in name}
     # A reason is shown to readers: a word, and not who it was.
     must(all(_REASON.fullmatch(reason) for reason in {*samples, *subjects, *said}), _MALFORMED)
-    return Stated(samples=samples, subjects=subjects, hours={hour: _summed(counts) for hour, counts in hours.items()})
-
-
-def _summed(counts: Mapping[str, int]) -> dict[str, int]:
-    """Add up what was left out for all reasons: the rows do not show why a subject was left out."""
-    left_out = sum(number for name, number in counts.items() if name.startswith("left_out "))
-    kept = {name: number for name, number in counts.items() if not name.startswith("left_out ")}
-    return kept | ({"left_out": left_out} if left_out else {})
+    return Stated(samples=samples, subjects=subjects, hours=whatever_the_reason(hours))

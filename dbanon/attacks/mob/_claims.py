@@ -17,12 +17,13 @@ from dbanon.attacks.shared.claims import (
     read_hours,
     reasons,
     switch,
+    whatever_the_reason,
 )
 from dbanon.attacks.shared.instants import timetable
 from dbanon.attacks.shared.replay import Timetable, within
 from dbanon.trajectory import Trajectories
 
-FEW, UNSEEN = "few_partners", "never_seen"
+FEW, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000
 _FURTHEST = 1 << 30
 _WINDOW = 512  # instants found of a subject at a time
@@ -117,5 +118,5 @@ def read_stated(suppressed: Mapping[str, Any]) -> Stated:
     return Stated(
         subjects=reasons(suppressed, "subjects", _MALFORMED),
         quasi_identifiers=reasons(suppressed, "quasi_identifiers", _MALFORMED),
-        hours=read_hours(suppressed),
+        hours=whatever_the_reason(read_hours(suppressed)),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.attacks.mob._claims import FEW, UNSEEN, Rules, Stated
+from dbanon.attacks.mob._claims import EXACT, FEW, UNSEEN, Rules, Stated
 from dbanon.attacks.mob._rows import ABSENT, Bool, Own, Positions, Shown
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence
@@ -68,28 +68,31 @@ def _subjects(found: Shown, record_id: Int) -> Int:
 
 
 def misstated(stated: Stated, scene: Scene, unused: dict[str, int], rules: Rules) -> int:
-    """Count what the run says it left out and the data and rows do not."""
+    """Count what the run says it left out and the data and rows do not.
+
+    Rows do not show why a subject without own instants is in none of a run of generalised instants: left out because
+    there was nobody to serve, or because nothing of it is generalised.
+    """
     names = unused.keys() | stated.quasi_identifiers.keys()
     wrong = sum(unused.get(name, 0) != stated.quasi_identifiers.get(name, 0) for name in names)
-    ways = [scene.found.published]
-    if rules.qid_only:
-        # Who has no own instants and serves nobody is kept, and has no row to show.
-        ways.append(scene.found.published | ~scene.own.some)
-    return wrong + min(_people_misstated(stated, scene.at, scene.at.seen & kept, rules.timetable) for kept in ways)
+    at, missing = scene.at, scene.at.seen & ~scene.found.published
+    exact = stated.subjects.get(EXACT, 0)
+    wrong += int(exact > (int((missing & ~scene.own.some).sum()) if rules.qid_only else 0))
+    wrong += len(stated.subjects.keys() - {UNSEEN, FEW, EXACT})
+    wrong += int(stated.subjects.get(UNSEEN, 0) != int((~at.seen).sum()))
+    wrong += int(stated.subjects.get(FEW, 0) + exact != int(missing.sum()))
+    return wrong + _hours_misstated(stated, at, missing, rules.timetable)
 
 
-def _people_misstated(stated: Stated, at: Positions, kept: Bool, times: Timetable) -> int:
-    left_out = {UNSEEN: int((~at.seen).sum()), FEW: int((at.seen & ~kept).sum())}
-    names = left_out.keys() | stated.subjects.keys()
-    wrong = sum(left_out.get(name, 0) != stated.subjects.get(name, 0) for name in names)
+def _hours_misstated(stated: Stated, at: Positions, missing: Bool, times: Timetable) -> int:
     hour = times.start_s(np.arange(times.count)) // 3600
     hours, first = np.unique(hour, return_index=True)
     seen = np.stack([
         (at.x[:, low:high] != ABSENT).any(axis=1)
         for low, high in zip(first, [*first[1:], times.count], strict=True)
     ])  # fmt: skip
-    return wrong + hours_misstated(stated.hours, hours * 3600, {
+    return hours_misstated(stated.hours, hours * 3600, {
         "seen": seen.sum(axis=1),
-        "published": (seen & kept).sum(axis=1),
-        f"left_out {FEW}": (seen & ~kept).sum(axis=1),
+        "published": (seen & ~missing).sum(axis=1),
+        "left_out": (seen & missing).sum(axis=1),
     })  # fmt: skip

@@ -173,6 +173,16 @@ def read_hours(suppressed: Mapping[str, Any]) -> Hours:
     return stated
 
 
+def whatever_the_reason(stated: Hours) -> Hours:
+    """Add up what was left out for all reasons, as ``left_out``: the rows do not show why a subject was left out."""
+    summed: dict[str, dict[str, int]] = {}
+    for hour, counts in stated.items():
+        summed[hour] = {name: number for name, number in counts.items() if not name.startswith("left_out ")}
+        if left_out := sum(number for name, number in counts.items() if name.startswith("left_out ")):
+            summed[hour]["left_out"] = left_out
+    return summed
+
+
 def hours_misstated(stated: Hours, start_s: Int, found: Mapping[str, Int]) -> int:
     """Count the hours of which a run says something else than the data do.
 

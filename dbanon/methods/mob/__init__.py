@@ -50,11 +50,11 @@ class Parameters:
         "Order of the Hilbert curve that positions are put on; by default the least that separates all cells.",
         type="integer",
         minimum=1,
-        maximum=24,
+        maximum=21,
     )
     speed_m_s: float = parameter(
         50.0,
-        "Top speed by which it is counted whom an adversary tells apart who also reads exact rows an instant away.",
+        "Top speed, if an adversary reads exact rows an instant away too: who is left with fewer than k is counted.",
         type="number",
         unit="m/s",
         minimum=0,
@@ -79,8 +79,8 @@ METHOD = Method(
         "at least k objects that each of them may be, whatever is concluded from all the others."
     ),
     adversary=(
-        "A reader who knows where everybody was at the instants of everybody's own quasi-identifier, and asks which "
-        "object is whom."
+        "A reader who knows where each person was at the instants of that person's quasi-identifier, and asks which "
+        "record is whose."
     ),
     row_meaning=(
         "Each row is one person at one instant: somewhere in this region, with at least k people in the same one, "
@@ -95,7 +95,7 @@ METHOD = Method(
     algorithms=(
         Algorithm(
             name="symmetric",
-            summary="people hide one another, each at the instants of its own quasi-identifier",
+            summary="people hide one another, each at the instants of that person's quasi-identifier",
             stands_alone=True,
         ),
         Algorithm(
@@ -116,21 +116,23 @@ METHOD = Method(
     hides="place",
     hidden_by="region",
     begins=("start", "since"),
+    oldest="max_gap_s",
     notices={
         "below_k_at_speed": (
-            "%s people are told apart from all but fewer than k by readers who also know the top speed and look at "
-            "exact rows an instant away: qid_only leaves these rows out."
+            "%s people are left with fewer than k candidates by readers who also know the top speed and look at exact "
+            "rows an instant away: qid_only leaves these rows out."
         ),
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},
     reasons={
         "never_seen": "Without a position at any instant.",
+        "never_generalised": "Never generalised, in a release of generalised instants only (qid_only).",
         "few_partners": "Fewer than k - 1 others are present at the same instants and can hide them.",
         "absent": "Quasi-identifiers at instants at which their own subject has no position.",
         "outside": "Quasi-identifiers before the first instant or after the last.",
         "without_subject": "Quasi-identifiers of subjects without a position at any instant.",
     },
-    example={"k": 4, "step_s": 60},
+    example={"k": 4, "align": "exact"},
 )
 
 

@@ -15,7 +15,7 @@ Words = NDArray[np.uint64]
 
 MOST_POSITIONS = 400_000_000
 FURTHEST = 2**30
-LARGEST_ORDER = 24
+LARGEST_ORDER = 21
 """Of a curve: deviations at a million instants still add up in int64."""
 
 _BATCH = 1 << 22  # positions found at a time
@@ -67,7 +67,7 @@ class Dropped:
 
     absent: int
     outside: int
-    without_position: int
+    without_subject: int
 
 
 def find(
@@ -217,7 +217,7 @@ def _slots(
         Dropped(
             absent=int((known & inside & ~seen).sum()),
             outside=int((known & ~inside).sum()),
-            without_position=int((~known).sum()),
+            without_subject=int((~known).sum()),
         ),
     )
 

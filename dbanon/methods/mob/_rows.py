@@ -1,0 +1,264 @@
+"""From trajectories to rows: who is hidden with whom, and what is published of it."""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.errors import DataError, InfeasibleError
+from dbanon.methods.kernels import align
+from dbanon.methods.kernels.considered import considered
+from dbanon.methods.kernels.order import run_order
+from dbanon.methods.mob import Parameters, _classes, _improve, _positions, _sets
+from dbanon.methods.mob._classes import Classes
+from dbanon.methods.mob._positions import Dropped, Positions
+from dbanon.methods.mob._sets import Sets
+from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """Who is hidden with whom, and what of the data that was found from.
+
+    Attributes
+    ----------
+    data : Trajectories
+        With the fixes before `since` that give positions.
+    params : Parameters
+    positions : Positions
+    dropped : Dropped
+    sets : Sets
+    classes : Classes
+    """
+
+    data: Trajectories
+    params: Parameters
+    positions: Positions
+    dropped: Dropped
+    sets: Sets
+    classes: Classes
+
+
+def publish(
+    data: Trajectories,
+    params: Parameters,
+    rng: np.random.Generator,
+    algorithm: str,
+    quasi_identifiers: QuasiIdentifiers,
+) -> Cloaks:
+    """Hide objects; see `dbanon.methods.mob.anonymise`."""
+    rank = run_order(data, rng)
+    data = considered("mob", data, params.since, params.until, before_s=params.max_gap_s)
+    if not data.fixes:
+        raise DataError("The time that a run of mob considers must hold a fix. It holds none.")
+    positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
+    _demand_enough(positions, params)
+    sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
+    if not sets.kept.any():
+        raise InfeasibleError(
+            f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
+            f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants; choose "
+            "a lower k or fewer quasi-identifiers, or raise max_gap_s."
+        )
+    found = _Found(
+        data=data,
+        params=params,
+        positions=positions,
+        dropped=dropped,
+        sets=sets,
+        classes=_classes.classes(positions, sets),
+    )
+    return _cloaks(found)
+
+
+def prepare(params: Parameters, algorithm: str) -> None:
+    """Publish a dozen made-up people: what is compiled is what a run needs, for its types."""
+    people, fixes = 13, 8
+    data = Trajectories(
+        trajectory_id=np.arange(people),
+        subject=np.arange(people),
+        offset=np.arange(people + 1) * fixes,
+        t=np.tile(np.arange(fixes) * float(params.step_s), people),
+        x=np.repeat(np.arange(people) * 30.0, fixes),
+        y=np.tile(np.arange(fixes) * 20.0, people),
+        srid=0,
+        grid_m=1.0,
+        grid_s=1,
+    )
+    known = QuasiIdentifiers(subject=np.arange(people - 2), t=np.arange(people - 2) % 3 * np.float64(params.step_s))
+    few = dataclasses.replace(params, k=3, start=0, since=None, until=None, curve_order=None)
+    publish(data, few, np.random.default_rng(0), algorithm, known)
+    positions, _ = _positions.find(data, few, np.arange(people), known)
+    place = _positions.places(positions, None)
+    for numbers in (place, place.astype(np.int64)):  # of curves of great order
+        ALGORITHMS[algorithm](positions, numbers, few)
+        _sets.prepare(positions, numbers)
+
+
+def _symmetric(positions: Positions, place: NDArray[np.integer], params: Parameters) -> Sets:
+    plain = _sets.symmetric(positions, place, params.k)
+    return _improve.improved(positions, place, params.k, plain) if params.improve else plain
+
+
+def _extreme_union(positions: Positions, place: NDArray[np.integer], params: Parameters) -> Sets:
+    return _sets.extreme_union(positions, place, params.k)
+
+
+ALGORITHMS: dict[str, Callable[[Positions, NDArray[np.integer], Parameters], Sets]] = {
+    "symmetric": _symmetric,
+    "extreme-union": _extreme_union,
+}
+
+
+def _demand_enough(positions: Positions, params: Parameters) -> None:
+    if len(positions.subject) < params.k:
+        raise InfeasibleError(
+            f"A run of mob must have at least k = {params.k} subjects with a position. Got {len(positions.subject)}; "
+            "choose a lower k, or another since or until."
+        )
+    if not len(positions.instant):
+        raise DataError(
+            "At least one quasi-identifier must be of an instant at which its subject has a position. None is; load "
+            "times within the data, or choose another qid_set."
+        )
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _cloaks(found: _Found) -> Cloaks:
+    positions = found.positions
+    there = _positions.present(positions)
+    shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
+    published = np.asarray(shown.any(axis=1))
+    who = np.flatnonzero(published)
+    who = who[np.argsort(positions.rank[who])]
+    offset = np.concatenate([[0], np.cumsum(shown[who].sum(axis=1))])
+    region, instant, regions = _regions(found, shown, who, offset)
+    periods, period = _periods(positions.instants, instant)
+    member_record, member_trajectory = _members(found.data, positions, who)
+    return Cloaks(
+        offset=offset,
+        region=region,
+        period=period,
+        regions=regions,
+        periods=periods,
+        member_record=member_record,
+        member_trajectory=member_trajectory,
+        hiding=_hiding(found.sets, who),
+        suppressed=_suppressed(found, published, there),
+        metrics=_metrics(found, len(region)),
+    )
+
+
+def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray[np.int32], NDArray[np.int32], Regions]:
+    """Number the region of every row: those of classes first, then the distinct cells that are published exactly.
+
+    Returns
+    -------
+    region, instant : int32[c]
+    regions : Regions
+    """
+    positions, classes = found.positions, len(found.classes.size)
+    instant, region = np.empty((2, int(offset[-1])), np.int32)
+    cell = np.empty(len(region), np.int64)
+    width = int(positions.x.max()) + 1
+    _fill(positions.x, positions.y, found.classes.of, shown, who, offset, width, instant, region, cell)
+    exact = region < 0
+    cells, number = np.unique(cell[exact], return_inverse=True)
+    region[exact] = number + classes
+    x, y = cells % width, cells // width
+    box = np.concatenate([found.classes.box, np.stack([x, y, x, y], axis=1)]) + np.array([*positions.origin] * 2)
+    return (
+        region,
+        instant,
+        Regions(
+            crowd=np.concatenate([found.classes.size, np.ones(len(cells), np.int32)]),
+            subjects=np.ones(len(box), np.int32),
+            bounds=(box + np.array([0, 0, 1, 1])) * found.data.grid_m,
+            extra=np.where(np.arange(len(box)) < classes, 0, -1).astype(np.int32),
+            extras=('{"cloaked": true}',),
+        ),
+    )
+
+
+@_kernel
+def _fill(
+    x: Any, y: Any, of: Any, shown: Any, who: Any, offset: Any, width: Any, instant: Any, row_of: Any, cell: Any
+) -> None:  # fmt: skip
+    """Write of each row its instant, its class, and the number of its cell."""
+    for r in range(len(who)):
+        i, row = who[r], offset[r]
+        for t in range(shown.shape[1]):
+            if shown[i, t]:
+                instant[row] = t
+                row_of[row] = of[i, t]
+                cell[row] = np.int64(y[i, t]) * width + x[i, t]
+                row += 1
+
+
+def _periods(when: align.Instants, instant: NDArray[np.int32]) -> tuple[Int, NDArray[np.unsignedinteger[Any]]]:
+    """Give the periods of the instants that rows are of, and the index of each row's."""
+    used = np.bincount(instant, minlength=when.count) > 0
+    start = when.start + np.flatnonzero(used) * when.step_s
+    number = (np.cumsum(used) - 1).astype(np.min_scalar_type(len(start) - 1))
+    return np.stack([start, start + when.step_s], axis=1), number[instant]
+
+
+def _members(data: Trajectories, positions: Positions, who: Int) -> tuple[Int, Int]:
+    """List the considered trajectories of each record's subject: record and trajectory id, sorted."""
+    record = np.full(int(data.subject.max()) + 1, -1, np.int64)
+    record[positions.subject[who]] = np.arange(len(who))
+    of = record[data.subject]
+    order = np.argsort(of, kind="stable")
+    order = order[of[order] >= 0]
+    return of[order] + 1, data.trajectory_id[order]
+
+
+def _hiding(sets: Sets, who: Int) -> Hiding:
+    """Give the hiding sets of records by record."""
+    length = np.diff(sets.offset)
+    record = np.full(len(length), -1, np.int64)
+    record[who] = np.arange(len(who))
+    owner = who[length[who] > 0]
+    ends = np.concatenate([[0], np.cumsum(length[owner])])
+    at = np.repeat(sets.offset[:-1][owner] - ends[:-1], length[owner]) + np.arange(ends[-1])
+    return Hiding(record=record[owner] + 1, offset=ends, other=record[sets.other[at]] + 1)
+
+
+def _suppressed(found: _Found, published: Bool, there: Bool) -> dict[str, Any]:
+    """Count what is left out: subjects and quasi-identifiers by reason, and subjects by hour."""
+    kept, when = found.sets.kept, found.positions.instants
+    out = {"few_partners": ~kept, "never_generalised": kept & ~published}
+    hour = (when.start + np.arange(when.count) * when.step_s) // 3600
+    first = np.flatnonzero(np.diff(hour, prepend=hour[0] - 1))
+    seen = np.logical_or.reduceat(there, first, axis=1)
+    left_out = {reason: seen[which].sum(axis=0) for reason, which in out.items()}
+    subjects = {reason: int(which.sum()) for reason, which in out.items()}
+    return {
+        "subjects": {"never_seen": len(np.setdiff1d(found.data.subject, found.positions.subject)), **subjects},
+        "quasi_identifiers": dataclasses.asdict(found.dropped),
+        "by_hour": by_hour(hour[first] * 3600, seen.sum(axis=0), seen[published].sum(axis=0), left_out),
+    }
+
+
+def _metrics(found: _Found, rows: int) -> dict[str, float]:
+    positions = found.positions
+    return {
+        "subjects": len(positions.subject),
+        "instants": positions.instants.count,
+        "quasi_identifiers": len(positions.instant),
+        "rows": rows,
+        **_classes.figures(positions, found.sets, found.classes, found.params.k, found.data.grid_m),
+    }
