@@ -55,32 +55,50 @@ AS $$
         CROSS JOIN random f
         GROUP BY 1
     ), shown AS MATERIALIZED (
-        SELECT e.region_no, e.period_no, count(*) AS rows
+        -- Where a record misses no instant, its row of an instant is as many places from its first.
+        SELECT d.regions[a.place] AS region_no, i.period_no, count(*) AS rows
         FROM run
-        JOIN ONLY dbanon.record d ON d.run_id = run.run_id
-        CROSS JOIN LATERAL unnest(d.regions, d.periods) e (region_no, period_no)
-        WHERE e.period_no = ANY (ARRAY(SELECT i.period_no FROM instant i))
-        GROUP BY e.region_no, e.period_no
-    ), rectangles AS MATERIALIZED (
-        SELECT max(q.x1 - q.x0) AS widest, array_agg(q.no ORDER BY q.x0, q.no) AS no, array_agg(q.x0 ORDER BY q.x0, q.no) AS x0,
-            array_agg(q.y0 ORDER BY q.x0, q.no) AS y0, array_agg(q.x1 ORDER BY q.x0, q.no) AS x1,
-            array_agg(q.y1 ORDER BY q.x0, q.no) AS y1
-        FROM rectangle q
-    ), counted AS MATERIALIZED (
-        SELECT r.period_no, q.no[n] AS no, sum(r.rows) AS possibly,
-            sum(CASE WHEN c.x0 >= q.x0[n] AND c.x1 <= q.x1[n] AND c.y0 >= q.y0[n] AND c.y1 <= q.y1[n] THEN r.rows ELSE 0 END) AS definitely
+        JOIN ONLY dbanon.record r ON r.run_id = run.run_id
+        CROSS JOIN LATERAL (SELECT r.periods || '{}'::integer[] AS periods, r.regions || '{}'::integer[] AS regions OFFSET 0) d
+        CROSS JOIN instant i
+        CROSS JOIN LATERAL (SELECT i.period_no - d.periods[1] + 1 AS nth) f
+        CROSS JOIN LATERAL (SELECT CASE d.periods[f.nth] WHEN i.period_no THEN f.nth
+                                                         ELSE array_position(d.periods, i.period_no) END AS place) a
+        WHERE a.place IS NOT NULL
+        GROUP BY d.regions[a.place], i.period_no
+    ), box AS MATERIALIZED (
+        SELECT g.region_no, c.*, floor((c.x0 - e.x0) * 20 / e.wide) AS column0, floor((c.x1 - 1 - e.x0) * 20 / e.wide) AS column1,
+            floor((c.y0 - e.y0) * 20 / e.high) AS row0, floor((c.y1 - 1 - e.y0) * 20 / e.high) AS row1
         FROM run
-        CROSS JOIN shown r
-        JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no = r.region_no
+        CROSS JOIN extent e
+        JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no IN (SELECT s.region_no FROM shown s)
         CROSS JOIN LATERAL (SELECT @postgis@.Box3D(g.region) AS box) b
         CROSS JOIN LATERAL (SELECT
             round(@postgis@.ST_XMin(b.box) / run.grid_m) AS x0, round(@postgis@.ST_YMin(b.box) / run.grid_m) AS y0,
             round(@postgis@.ST_XMax(b.box) / run.grid_m) AS x1, round(@postgis@.ST_YMax(b.box) / run.grid_m) AS y1) c
-        CROSS JOIN rectangles q
-        -- Of the rectangles in the order of x those between the region's sides.
-        CROSS JOIN LATERAL generate_series(width_bucket(c.x0 - q.widest, q.x0) + 1, width_bucket(c.x1 - 0.5, q.x0)) n
-        WHERE q.x1[n] > c.x0 AND q.y0[n] < c.y1 AND q.y1[n] > c.y0
-        GROUP BY r.period_no, q.no[n]
+    ), tile AS MATERIALIZED (
+        -- The tiles, 20 times 20 over all, that each rectangle reaches into.
+        SELECT q.*, c.no AS in_column, w.no AS in_row
+        FROM extent e
+        CROSS JOIN rectangle q
+        CROSS JOIN LATERAL generate_series(floor((q.x0 - e.x0) * 20 / e.wide)::integer, floor((q.x1 - 1 - e.x0) * 20 / e.wide)::integer) c (no)
+        CROSS JOIN LATERAL generate_series(floor((q.y0 - e.y0) * 20 / e.high)::integer, floor((q.y1 - 1 - e.y0) * 20 / e.high)::integer) w (no)
+    ), hit AS MATERIALIZED (
+        -- Most regions are cells, and lie in one tile; the others are compared with all rectangles.
+        SELECT b.region_no, q.no, b.x0 >= q.x0 AND b.x1 <= q.x1 AND b.y0 >= q.y0 AND b.y1 <= q.y1 AS within
+        FROM box b
+        JOIN tile q ON q.in_column = b.column0 AND q.in_row = b.row0
+        WHERE b.column0 = b.column1 AND b.row0 = b.row1 AND q.x0 < b.x1 AND q.x1 > b.x0 AND q.y0 < b.y1 AND q.y1 > b.y0
+        UNION ALL
+        SELECT b.region_no, q.no, b.x0 >= q.x0 AND b.x1 <= q.x1 AND b.y0 >= q.y0 AND b.y1 <= q.y1
+        FROM box b
+        JOIN rectangle q ON q.x0 < b.x1 AND q.x1 > b.x0 AND q.y0 < b.y1 AND q.y1 > b.y0
+        WHERE b.column0 <> b.column1 OR b.row0 <> b.row1
+    ), counted AS MATERIALIZED (
+        SELECT s.period_no, h.no, sum(s.rows) AS possibly, sum(s.rows) FILTER (WHERE h.within) AS definitely
+        FROM shown s
+        JOIN hit h ON h.region_no = s.region_no
+        GROUP BY s.period_no, h.no
     )
     SELECT date_part('epoch', lower(p.period)), q.x0 * run.grid_m, q.y0 * run.grid_m, q.x1 * run.grid_m, q.y1 * run.grid_m,
         coalesce(c.possibly, 0)::bigint, coalesce(c.definitely, 0)::bigint
