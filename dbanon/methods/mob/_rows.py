@@ -65,7 +65,7 @@ def publish(
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
     sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
-    if not sets.kept.any():
+    if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
             f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants; choose "
