@@ -86,6 +86,7 @@ def case(objects: int, k: int, size: int, way: str) -> dict[str, float]:
     data, known = generated(objects, size)
     rank = np.random.default_rng(SEED).permutation(objects)
     positions, _ = _positions.find(data, params, rank, known)
+    data_rows = data.fixes
     del data
     began, used = time.perf_counter(), time.process_time()
     sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions, None), params)
@@ -93,7 +94,7 @@ def case(objects: int, k: int, size: int, way: str) -> dict[str, float]:
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     peak_mb = _memory.peak_mb()
     possibly, definitely = distortions(positions, found)
-    figures = _classes.figures(positions, sets, found, k, 1.0)
+    figures = _classes.figures(found, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}
 
 

@@ -47,7 +47,7 @@ def demand_symmetric_sets(world, k, sets):
 
 
 def loss(positions, sets):
-    return _classes.information_loss(positions, sets, _classes.classes(positions, sets))
+    return _classes.information_loss(_classes.classes(positions, sets), positions.x.size)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -130,7 +130,7 @@ def test_at_least_a_tenth_less_is_lost_on_generated_data():
 def generated(objects, instants, most):
     """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
     plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0)
-    fixes, _ = Scenario.of(plan, plan.network()).made(np.arange(objects))
+    fixes = Scenario.of(plan, plan.network()).made(np.arange(objects)).fixes
     rng, where, own = random.Random(SEED), [], []
     cells = np.floor(fixes.xym[:, :2] - fixes.xym[:, :2].min(axis=0)).astype(int).tolist()
     times = ((fixes.xym[:, 2] - plan.start_s) // plan.step_s).astype(int).tolist()

@@ -148,7 +148,7 @@ def _pairs(group: Int) -> tuple[Int, Int]:
 
 
 def _loss(positions: Positions, sets: Sets) -> float:
-    return information_loss(positions, sets, classes(positions, sets))
+    return information_loss(classes(positions, sets), positions.x.size)
 
 
 # ---- what is compared ------------------------------------------------------------------------------------------------

@@ -258,5 +258,5 @@ def _metrics(found: _Found, rows: int) -> dict[str, float]:
         "instants": positions.instants.count,
         "quasi_identifiers": len(positions.instant),
         "rows": rows,
-        **_classes.figures(positions, found.sets, found.classes, found.params.k, found.data.grid_m),
+        **_classes.figures(found.classes, rows, found.params.k, found.data.grid_m),
     }
