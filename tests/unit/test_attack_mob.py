@@ -421,3 +421,15 @@ def test_the_distortion_of_range_queries_is_that_of_the_paper() -> None:
     figures = attack(with_queries(honest().evidence(), queries)).figures
     assert figures["possibly_inside_distortion"] == pytest.approx((1 / 3) / 4)
     assert figures["definitely_inside_distortion"] == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sets_that_are_not_mutual_are_decided_without_a_search(seed: int) -> None:
+    """Who hides a person fits its record: of many people a search that is capped would not find that."""
+    made = instance(seed, "extreme-union")
+    if made:
+        release, _, k = made
+        verdict = attack(release.evidence())
+        assert verdict.passed
+        assert verdict.figures["least_surviving"] >= k
+        assert verdict.figures["searched"] == 0

@@ -6,8 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dbanon.errors import InfeasibleError
+from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _sets
+from dbanon.trajectory import QuasiIdentifiers, Trajectories
 from tests.unit import oracles_mob as oracle
 from tests.unit.mob_instances import along_curve, packed, positions_of, random_world
 
@@ -252,3 +255,17 @@ def test_figures_are_of_published_pairs_and_metres():
         "generalised_percent": 50,
         "median_cloak_side_m": 40,
     }
+
+
+def test_a_run_of_generalised_instants_alone_must_leave_somebody() -> None:
+    """Nobody can hide the one who is known, and of the others nothing is generalised."""
+    data = Trajectories(
+        trajectory_id=np.arange(3), subject=np.arange(3), offset=np.array([0, 2, 3, 4]),
+        t=np.array([0.0, 60.0, 0.0, 0.0]), x=np.full(4, 5.0), y=np.full(4, 5.0), srid=32610, grid_m=10.0, grid_s=1,
+    )  # fmt: skip
+    known = QuasiIdentifiers(subject=np.array([0]), t=np.array([60.0]))
+    family = METHODS["mob"]
+    for algorithm in ("symmetric", "extreme-union"):
+        params = family.parse({"k": 2, "align": "exact", "qid_only": True})
+        with pytest.raises(InfeasibleError, match="all of the 3 that are seen are left out"):
+            family.anonymise(data, algorithm, params, np.random.default_rng(0), quasi_identifiers=known)

@@ -56,12 +56,17 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
     ----------
     scene : Scene
     person, owner : int64[p]
-        Pairs that may be edges: those of the stored hiding sets.
+        Pairs that may be edges, and the same the other way round: those of the stored hiding sets.
     k : int
+
+    Notes
+    -----
+    The sets of a run that keeps its promise are decided by these alone: whoever hides a person fits its record too,
+    even where the set of the one who hides it (`extreme-union`) is another.
     """
     n = len(scene.at.subject)
     known = np.flatnonzero(scene.found.published & scene.own.some)
-    edge = _edges(scene, np.concatenate([person, known]), np.concatenate([owner, known]))
+    edge = _edges(scene, np.concatenate([person, owner, known]), np.concatenate([owner, person, known]))
     searched = np.zeros(n, bool)
     for turn in range(_ROUNDS + 2):
         number, kept = _pruned(scene, edge)

@@ -9,6 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.trajectory import Int
+
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
@@ -17,7 +19,7 @@ def order_for(cells: int) -> int:
     return max(1, (cells - 1).bit_length())
 
 
-def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> NDArray[np.integer]:
+def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> Int:
     """Number cells along the curve that fills the square of side 2^order from (0, 0) to (2^order - 1, 0).
 
     Parameters
@@ -29,14 +31,14 @@ def index(x: NDArray[np.integer], y: NDArray[np.integer], order: int) -> NDArray
 
     Returns
     -------
-    int32 or int64 of that shape
-        0 to 4^order - 1, in int32 up to order 15; cells whose numbers follow one another share a side.
+    int64 of that shape
+        0 to 4^order - 1; cells whose numbers follow one another share a side.
 
     Notes
     -----
     O(n x order).
     """
-    place = np.empty(x.shape, np.int32 if order <= 15 else np.int64)
+    place = np.empty(x.shape, np.int64)
     _index(np.ravel(x), np.ravel(y), order, place.reshape(-1))
     return place
 

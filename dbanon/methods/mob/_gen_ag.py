@@ -70,15 +70,13 @@ class _Nearest(NamedTuple):
         return np.append(row, -1).astype(np.int32)[self.which]
 
 
-def nearest(
-    positions: Positions, place: NDArray[np.integer], who: Int, number: int, among: NDArray[np.bool_]
-) -> NDArray[np.int32]:
+def nearest(positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Find the others of the least summed deviation at each subject's own instants.
 
     Parameters
     ----------
     positions : Positions
-    place : int32 or int64[n, T]
+    place : int64[n, T]
         Along the Hilbert curve, not negative; arbitrary where a subject is absent.
     who : int64[w]
         Rows of `positions`, each with own instants.
@@ -114,7 +112,7 @@ def nearest(
 
 
 def nearest_by_threshold(
-    positions: Positions, place: NDArray[np.integer], who: Int, number: int, among: NDArray[np.bool_]
+    positions: Positions, place: Int, who: Int, number: int, among: NDArray[np.bool_]
 ) -> NDArray[np.int32]:
     """Find the same by the paper's Algorithm 1: best positions in lists sorted by place, one an instant.
 
@@ -154,7 +152,7 @@ def _columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
     return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
 
 
-def _quantisation(positions: Positions, place: NDArray[np.integer], who: Int) -> tuple[int, int]:
+def _quantisation(positions: Positions, place: Int, who: Int) -> tuple[int, int]:
     """Choose by how many bits places are shifted, and how many levels there are then, a power of two."""
     longest = int(np.diff(positions.offset)[who].max(initial=1))
     # Sums of no more own instants than _FAR / levels - 1 fit 16 bits. Those of more may stop at 65,535.
@@ -162,7 +160,7 @@ def _quantisation(positions: Positions, place: NDArray[np.integer], who: Int) ->
     return max(int(place.max(initial=0)).bit_length() - bits, 0), 1 << bits
 
 
-def _subjects(positions: Positions, place: NDArray[np.integer], who: Int, column: NDArray[np.int32]) -> _Subjects:
+def _subjects(positions: Positions, place: Int, who: Int, column: NDArray[np.int32]) -> _Subjects:
     length = np.diff(positions.offset)[who]
     since = np.concatenate([[0], np.cumsum(length)])
     at = np.repeat(positions.offset[who] - since[:-1], length) + np.arange(since[-1])
@@ -170,9 +168,7 @@ def _subjects(positions: Positions, place: NDArray[np.integer], who: Int, column
     return _Subjects(np.asarray(who, np.int64), since, when, column[when], place[np.repeat(who, length), when])
 
 
-def _candidates(
-    positions: Positions, place: NDArray[np.integer], order: Int, instants: Int, shift: int, levels: int
-) -> _Candidates:
+def _candidates(positions: Positions, place: Int, order: Int, instants: Int, shift: int, levels: int) -> _Candidates:
     lanes = min(max(_BLOCK_VALUES // max(len(instants), 1), _LEAST_LANES), _MOST_LANES) // _LEAST_LANES * _LEAST_LANES
     blocks, words = -(-len(order) // lanes), positions.own.shape[1]
     quantised = np.full((blocks, len(instants), lanes), _FAR, np.uint16)
@@ -201,7 +197,7 @@ def _quantise(there: Any, place: Any, order: Any, instants: Any, shift: Any, out
 
 
 def _sorted_lists(
-    positions: Positions, place: NDArray[np.integer], order: Int, instants: Int
+    positions: Positions, place: Int, order: Int, instants: Int
 ) -> tuple[NDArray[np.int32], NDArray[np.integer], Int]:
     """Sort candidates by place at each instant: which, where, and how many are present; the others come after these."""
     shape = (len(instants), len(order))

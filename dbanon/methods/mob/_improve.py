@@ -73,13 +73,13 @@ class _Coarse(NamedTuple):
     place: NDArray[np.int32]  # [n, 2 segments] mean x of each, then mean y
 
 
-def improved(positions: Positions, place: NDArray[np.integer], k: int, plain: Sets) -> Sets:
+def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
     """Find sets of a lower information loss than those of Algorithm 3, or give back the same.
 
     Parameters
     ----------
     positions : Positions
-    place : int32 or int64[n, T]
+    place : int64[n, T]
         Along the Hilbert curve.
     k : int
     plain : Sets
@@ -119,7 +119,7 @@ def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     return group
 
 
-def _as_sets(positions: Positions, place: NDArray[np.integer], k: int, plain: Sets, group: Int) -> Sets:
+def _as_sets(positions: Positions, place: Int, k: int, plain: Sets, group: Int) -> Sets:
     """Make sets of groups; those in none take their sets of `plain`, and enter the sets of those in them."""
     owner, other = _pairs(group)
     asks = np.diff(positions.offset) > 0

@@ -113,8 +113,8 @@ def find(
     ), dropped
 
 
-def places(positions: Positions, order: int | None) -> NDArray[np.integer]:
-    """Number the cells of all positions along the Hilbert curve: int32 or int64[n, T]; arbitrary where absent.
+def places(positions: Positions, order: int | None) -> Int:
+    """Number the cells of all positions along the Hilbert curve: int64[n, T]; arbitrary where absent.
 
     The curve is of the order given, by default of the least that separates all cells; of a lesser order, neighbouring
     cells share a place.

@@ -65,7 +65,7 @@ def publish(
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
     sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
-    if not sets.kept.any():
+    if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
             f"{len(positions.subject)} that are seen are left out, as too few are present at the same instants; choose "
@@ -84,14 +84,15 @@ def publish(
 
 def prepare(params: Parameters, algorithm: str) -> None:
     """Publish a dozen made-up people: what is compiled is what a run needs, for its types."""
-    people, fixes = 13, 8
+    people, fixes = 13, 4  # of two trajectories each; one is left over by groups of three
+    path = np.arange(2 * people)
     data = Trajectories(
-        trajectory_id=np.arange(people),
-        subject=np.arange(people),
-        offset=np.arange(people + 1) * fixes,
-        t=np.tile(np.arange(fixes) * float(params.step_s), people),
-        x=np.repeat(np.arange(people) * 30.0, fixes),
-        y=np.tile(np.arange(fixes) * 20.0, people),
+        trajectory_id=path,
+        subject=path % people,
+        offset=np.arange(2 * people + 1) * fixes,
+        t=(np.repeat(path // people, fixes) + np.tile(np.arange(fixes) * 2, 2 * people)) * np.float64(params.step_s),
+        x=np.repeat(path % people * 30.0, fixes),
+        y=np.tile(np.arange(fixes) * 20.0, 2 * people),
         srid=0,
         grid_m=1.0,
         grid_s=1,
@@ -100,22 +101,19 @@ def prepare(params: Parameters, algorithm: str) -> None:
     few = dataclasses.replace(params, k=3, start=0, since=None, until=None, curve_order=None)
     publish(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
-    place = _positions.places(positions, None)
-    for numbers in (place, place.astype(np.int64)):  # of curves of great order
-        ALGORITHMS[algorithm](positions, numbers, few)
-        _sets.prepare(positions, numbers)
+    _sets.prepare(positions, _positions.places(positions, None))
 
 
-def _symmetric(positions: Positions, place: NDArray[np.integer], params: Parameters) -> Sets:
+def _symmetric(positions: Positions, place: Int, params: Parameters) -> Sets:
     plain = _sets.symmetric(positions, place, params.k)
     return _improve.improved(positions, place, params.k, plain) if params.improve else plain
 
 
-def _extreme_union(positions: Positions, place: NDArray[np.integer], params: Parameters) -> Sets:
+def _extreme_union(positions: Positions, place: Int, params: Parameters) -> Sets:
     return _sets.extreme_union(positions, place, params.k)
 
 
-ALGORITHMS: dict[str, Callable[[Positions, NDArray[np.integer], Parameters], Sets]] = {
+ALGORITHMS: dict[str, Callable[[Positions, Int, Parameters], Sets]] = {
     "symmetric": _symmetric,
     "extreme-union": _extreme_union,
 }

@@ -58,7 +58,7 @@ class Sets:
         _freeze(self)
 
 
-def symmetric(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
+def symmetric(positions: Positions, place: Int, k: int) -> Sets:
     """Hide objects by one another, each at its own instants: Algorithm 3.
 
     Departs from the paper where it leaves things open: objects are visited in the run's order, partners are present
@@ -67,7 +67,7 @@ def symmetric(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
     Parameters
     ----------
     positions : Positions
-    place : int32 or int64[n, T]
+    place : int64[n, T]
         Along the Hilbert curve.
     k : int
 
@@ -84,7 +84,7 @@ def symmetric(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
     return left.sets(place, k, owner, other, positions.own.copy())
 
 
-def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> Sets:
+def extreme_union(positions: Positions, place: Int, k: int) -> Sets:
     """Hide each object among its k - 1 nearest, at the own instants of all of them: Algorithm 2.
 
     Departs from the paper where objects are absent at instants: those who cannot be present with all taken before at
@@ -93,7 +93,7 @@ def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> S
     Parameters
     ----------
     positions : Positions
-    place : int32 or int64[n, T]
+    place : int64[n, T]
         Along the Hilbert curve.
     k : int
     """
@@ -106,7 +106,7 @@ def extreme_union(positions: Positions, place: NDArray[np.integer], k: int) -> S
     return left.sets(place, k, np.repeat(owner, k - 1).astype(np.int32), partners[owner].ravel(), when)
 
 
-def prepare(positions: Positions, place: NDArray[np.integer]) -> None:
+def prepare(positions: Positions, place: Int) -> None:
     """Compile what is needed only where objects have gaps, or few of them lack own instants."""
     none, own = np.zeros(0, np.int64), positions.own.copy()
     known = positions.offset, positions.instant, positions.there
@@ -148,9 +148,7 @@ class Left:
             who = who[~self.kept[partners[who]].all(axis=1)]
         return partners
 
-    def sets(
-        self, place: NDArray[np.integer], k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words
-    ) -> Sets:
+    def sets(self, place: Int, k: int, owner: NDArray[np.int32], other: NDArray[np.int32], when: Words) -> Sets:
         """Make sets of pairs; where fewer than k objects lack own instants, have each of these serve in one.
 
         Else the record of one that serves in none would be known to belong to one of these few. Those who can serve in
@@ -183,7 +181,7 @@ class Left:
 
 def _together(
     positions: Positions,
-    place: NDArray[np.integer],
+    place: Int,
     who: Int,
     k: int,
     kept: NDArray[np.bool_],
