@@ -91,6 +91,11 @@ class Plan:
             raise ParameterError(
                 f"--quasi-identifiers must be one of {', '.join(KINDS)}. Got {self.quasi_identifiers!r} instead."
             )
+        if self.quasi_identifiers is not None and self.calls_per_day is not None:
+            raise ParameterError(
+                "Quasi-identifiers must be of objects whose positions are all recorded. Got --quasi-identifiers with "
+                "--calls-per-day; leave one out."
+            )
         _check_whole("quasi-identifier-size", self.quasi_identifier_size, 1, 10_000)
         _check_whole(
             "quasi-identifier-overlap", self.quasi_identifier_overlap, 0, max(1, self.quasi_identifier_size // 2)

@@ -61,6 +61,7 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
         ({"requests_per_subject": -1}, ("--requests-per-subject", -1)),
         ({"calls_per_day": -1}, ("--calls-per-day", -1)),
         ({"quasi_identifiers": "ring"}, ("--quasi-identifiers", "random", "forest", "'ring'")),
+        ({"quasi_identifiers": "chain", "calls_per_day": 30}, ("--quasi-identifiers", "--calls-per-day")),
         ({"quasi_identifier_size": 0}, ("--quasi-identifier-size", 1, 0)),
         ({"quasi_identifier_overlap": 6}, ("--quasi-identifier-overlap", "0 to 5", 6)),
         ({"start": "253402300700", "instants": 10}, ("1 to 9999", "--start", "--step-s")),
