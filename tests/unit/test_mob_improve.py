@@ -119,17 +119,18 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
     assert results[0] == results[1]
 
 
-def test_at_least_a_tenth_less_is_lost_on_generated_data():
-    positions = generated(objects=600, instants=60, most=6)
+@pytest.mark.parametrize(("instants", "share"), [(60, 0.8), (400, 0.8), (400, 0.1)])
+def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
+    positions = generated(objects=600, instants=instants, most=6, share=share)
     place = _positions.places(positions, None)
     before = _sets.symmetric(positions, place, 5)
     after = _improve.improved(positions, place, 5, before)
     assert loss(positions, after) < 0.9 * loss(positions, before)
 
 
-def generated(objects, instants, most):
+def generated(objects, instants, most, share):
     """The generator's objects in cells of a metre; each knows up to `most` of its instants, at random."""
-    plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0)
+    plan = Plan(objects=objects, instants=instants, seed=SEED, requests_per_subject=0, whole_share=share)
     fixes = Scenario.of(plan, plan.network()).made(np.arange(objects)).fixes
     rng, where, own = random.Random(SEED), [], []
     cells = np.floor(fixes.xym[:, :2] - fixes.xym[:, :2].min(axis=0)).astype(int).tolist()

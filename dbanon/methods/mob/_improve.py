@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
+from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.methods.mob._sets import Left, Sets
 from dbanon.trajectory import Float, Int
@@ -88,7 +89,8 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
     Returns
     -------
     Sets
-        Symmetric as `plain`. Who fits no group keeps the set it has in `plain`, and joins the sets of those.
+        Symmetric as `plain`. Who fits no group is linked with single others. If these lose more, the sets of `plain`,
+        without the links that neither object needs.
 
     Notes
     -----
@@ -96,10 +98,9 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
     Takes O(n (B W + T k)) steps for blocks of B objects and W words of instants, and holds 1 KB an object at most.
     """
     group = groups(positions, k, plain.kept)
-    found = _as_sets(positions, place, k, plain, group)
-    if _loss(positions, found) < _loss(positions, plain):
-        return found
-    return plain
+    links = _grouped(positions, place, k, plain.kept, group), _of(plain)
+    found = [_as_sets(positions, place, k, plain.kept, *pruned(positions, k, plain.kept, *pairs)) for pairs in links]
+    return min(found, key=lambda sets: _loss(positions, sets))
 
 
 def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
@@ -119,18 +120,23 @@ def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     return group
 
 
-def _as_sets(positions: Positions, place: Int, k: int, plain: Sets, group: Int) -> Sets:
-    """Make sets of groups; those in none take their sets of `plain`, and enter the sets of those in them."""
+def _of(sets: Sets) -> tuple[Int, Int]:
+    return np.repeat(np.arange(len(sets.kept)), np.diff(sets.offset)), sets.other.astype(np.int64)
+
+
+def _grouped(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], group: Int) -> tuple[Int, Int]:
+    """Link all members of a group, and those in none with whom they find."""
     owner, other = _pairs(group)
     asks = np.diff(positions.offset) > 0
-    loose = (group < 0) & plain.kept & asks
-    length = np.where(loose, np.diff(plain.offset), 0)
-    one = np.repeat(np.arange(len(group)), length)
-    two = plain.other[np.repeat(plain.offset[:-1] - np.cumsum(length) + length, length) + np.arange(length.sum())]
-    back = asks[two] & ~loose[two]  # two of those in no group have one another anyway
-    owner, other = np.concatenate([owner, one, two[back]]), np.concatenate([other, two, one[back]])
+    loose = np.flatnonzero((group < 0) & kept & asks)
+    one, two = linked(positions, place, k, kept, loose[np.argsort(positions.rank[loose])])
+    back = asks[two]
+    return np.concatenate([owner, one, two[back]]), np.concatenate([other, two, one[back]])
+
+
+def _as_sets(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> Sets:
     left = Left(positions)
-    left.kept[:] = plain.kept
+    left.kept[:] = kept
     return left.sets(place, k, owner.astype(np.int32), other.astype(np.int32), positions.own)
 
 
@@ -276,15 +282,6 @@ def _average(x: Any, y: Any, there: Any, cuts: Any, scale: Any, there_share: Any
             if at[i, segment] < 0 and all_count:
                 at[i, segment] = np.int32(scale * all_x / all_count)
                 at[i, segments + segment] = np.int32(scale * all_y / all_count)
-
-
-@numba.njit(inline="always", error_model="numpy")
-def _bits(word: Any) -> Any:
-    """Count the bits of a word, in a way that the compiler knows for one instruction."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @_kernel

@@ -16,7 +16,7 @@ from dbanon.errors import DataError, InfeasibleError
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
-from dbanon.methods.mob import Parameters, _classes, _improve, _positions, _sets
+from dbanon.methods.mob import Parameters, _classes, _improve, _links, _positions, _sets
 from dbanon.methods.mob._classes import Classes
 from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
@@ -101,7 +101,9 @@ def prepare(params: Parameters, algorithm: str) -> None:
     few = dataclasses.replace(params, k=3, start=0, since=None, until=None, curve_order=None)
     publish(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
-    _sets.prepare(positions, _positions.places(positions, None))
+    place, kept = _positions.places(positions, None), np.ones(people, bool)
+    _sets.prepare(positions, place)
+    _links.linked(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 
 
 def _symmetric(positions: Positions, place: Int, params: Parameters) -> Sets:

@@ -1,0 +1,139 @@
+"""Whom objects that fit no group hide among, and which links between objects are not needed.
+
+A link is a pair of objects that hide one another: at each own instant of either both are generalised, and that is what
+it costs. Of an object without own instants, the link is only of the one it hides.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.methods.mob._gen_ag import nearest
+from dbanon.methods.mob._positions import Positions
+from dbanon.trajectory import Int
+
+_CHOICE = 2  # times k nearest objects from which partners are chosen
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+def linked(positions: Positions, place: Int, k: int, kept: Any, who: Int) -> tuple[Int, Int]:
+    """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
+
+    Parameters
+    ----------
+    positions : Positions
+    place : int64[n, T]
+        Along the Hilbert curve.
+    k : int
+    kept : bool[n]
+        Who may be a partner. Those who are not in `who` want none.
+    who : int64[w]
+        In the run's order. Each finds k - 1 among `kept`.
+
+    Returns
+    -------
+    one, other : int64[m]
+        Each link once.
+    """
+    if not len(who):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    choice = nearest(positions, place, who, min(_CHOICE * k, len(kept)), kept)
+    wanted = np.zeros(len(kept), np.int64)
+    wanted[who] = k - 1
+    pairs = np.empty((len(who) * (k - 1), 2), np.int64)
+    return _link(who, choice, positions.own, wanted, pairs)  # type: ignore[no-any-return]
+
+
+def pruned(positions: Positions, k: int, kept: Any, owner: Int, other: Int) -> tuple[Int, Int]:
+    """Drop links that neither object needs to have k - 1, the most costly first.
+
+    Those of objects without own instants stay where fewer than k of these are left: each must hide somebody.
+
+    Parameters
+    ----------
+    positions : Positions
+    k : int
+    kept : bool[n]
+    owner, other : int[m]
+        Who is hidden by whom: links of two objects with own instants in both directions.
+
+    Returns
+    -------
+    owner, other : int64[m']
+    """
+    asks = np.diff(positions.offset) > 0
+    degree = np.bincount(owner, minlength=len(asks))
+    once = (owner < other) | ~asks[other]
+    one, two = owner[once].astype(np.int64), other[once].astype(np.int64)
+    cost = np.bitwise_count(positions.own[one] ^ positions.own[two]).sum(axis=1, dtype=np.int64)
+    low, high = np.sort(np.stack([positions.rank[one], positions.rank[two]]), axis=0)
+    order = np.lexsort((high, low, -cost))
+    one, two = one[order], two[order]
+    needed = _needed(one, two, asks, degree, k)
+    if (kept & ~asks).sum() < k:
+        needed |= ~asks[two]
+    one, two = one[needed], two[needed]
+    back = asks[two]
+    return np.concatenate([one, two[back]]), np.concatenate([two, one[back]])
+
+
+@_kernel
+def _link(who: Any, choice: Any, own: Any, wanted: Any, pairs: Any) -> Any:
+    words, count = own.shape[1], np.int64(0)
+    head, follows = np.full(len(wanted), -1), np.empty(2 * len(pairs), np.int64)  # the links of each object
+    by = np.full(len(wanted), -1)  # whom each was linked with last
+    price = np.empty(choice.shape[1], np.float64)
+    for w in range(len(who)):
+        i = who[w]
+        # Kept true: wanted[j] is how many links j still lacks, for all j.
+        at = head[i]
+        while at >= 0:
+            by[pairs[at >> 1, 1 - (at & 1)]] = i
+            at = follows[at]
+        for c in range(len(price)):
+            j = choice[w, c]
+            price[c] = np.inf
+            if j < 0 or by[j] == i:
+                continue
+            instants = np.int64(0)
+            for word in range(words):
+                instants += _bits(own[i, word] ^ own[j, word])
+            # A link that both want stands for two.
+            price[c] = instants / 2 if wanted[j] > 0 else instants
+        while wanted[i] > 0:
+            cheapest = np.argmin(price)
+            j = choice[w, cheapest]
+            price[cheapest] = np.inf
+            pairs[count, 0], pairs[count, 1] = i, j
+            follows[2 * count], head[i] = head[i], 2 * count
+            follows[2 * count + 1], head[j] = head[j], 2 * count + 1
+            count += 1
+            wanted[i] -= 1
+            wanted[j] -= 1
+    return pairs[:count, 0].copy(), pairs[:count, 1].copy()
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _bits(word: Any) -> Any:
+    """Count the bits of a word, in a way that the compiler knows for one instruction."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@_kernel
+def _needed(one: Any, two: Any, asks: Any, degree: Any, k: Any) -> Any:
+    """Say of each link, in order, whether either of its objects would have too few without it."""
+    needed = np.ones(len(one), np.bool_)
+    for at in range(len(one)):
+        i, j = one[at], two[at]
+        # Kept true: degree is that of the links not dropped, and k - 1 or more of all who ask.
+        if degree[i] >= k and (not asks[j] or degree[j] >= k):
+            needed[at] = False
+            degree[i] -= 1
+            if asks[j]:
+                degree[j] -= 1
+    return needed
