@@ -100,6 +100,7 @@ def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(carele
     assert passed > 5
 
 
+@pytest.mark.stress
 def test_what_the_hiding_sets_do_not_show_is_searched_for() -> None:
     searched = 0
     for seed in range(100):
@@ -212,6 +213,7 @@ def test_set_too_small_is_caught_by_its_clause_alone() -> None:
     assert release.broken() == {"sets"}
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("clause", ["hidden", "elimination"])
 def test_too_few_records_left_are_caught_by_one_clause(clause: str) -> None:
     careless = {"hidden": ("extreme-union", "own_alone"), "elimination": ("symmetric", "not_served")}[clause]

@@ -454,6 +454,7 @@ def mutants() -> list[type[Rule]]:
     return Rule.__subclasses__()
 
 
+@pytest.mark.stress
 @pytest.mark.many
 @pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.__name__)
 def test_a_mutant_of_a_clause_judges_one_of_the_histories_otherwise(mutant: type[Rule]) -> None:
