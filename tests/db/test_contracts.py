@@ -341,18 +341,18 @@ READ_OTHERWISE = {
 def test_rows_that_would_be_read_otherwise_than_they_were_verified_are_not_published(
     ten: psycopg.Connection, change: str
 ) -> None:
-    run = write(ten, CONTRACTS["mob"])
-    ten.execute(f"UPDATE dbanon.method SET {change} WHERE name = 'mob'")
+    run = write(ten, CONTRACTS["objects"])
+    ten.execute(f"UPDATE dbanon.method SET {change} WHERE name = 'objects'")
     with pytest.raises(psycopg.Error) as caught:
         ten.execute("SELECT dbanon.publish(%s, 'made')", [run])
     assert caught.value.sqlstate == "DA005"
 
 
 def test_words_about_a_method_may_change(ten: psycopg.Connection) -> None:
-    run = write(ten, CONTRACTS["mob"])
+    run = write(ten, CONTRACTS["objects"])
     ten.execute(
         "UPDATE dbanon.method SET summary = 'other', columns = jsonb_set(columns, '{0,comment}', '\"other\"'),"
-        """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'mob'"""
+        """ traits = traits || '{"reasons": {"too_few": "other"}}' WHERE name = 'objects'"""
     )
     assert value(ten, "SELECT dbanon.publish(%s, 'made')", run) == 20
 
@@ -419,7 +419,7 @@ GROUPS = {
     "sites": [("08:00-08:01", True, FIRST_FIVE), ("08:00-08:01", False, LAST_FIVE)],
     "k-merge": [("08:00-08:05", True, ["p0", "p1"])],
     "kte-hide": [("08:00-08:05", False, ["p0", "p1", "p2"])],
-    "mob": [("08:00-08:02", False, ALL)],
+    "objects": [("08:00-08:02", False, ALL)],
     "semantic": [("08:00-09:00", False, ["p0", "p1"])],
 }
 

@@ -208,7 +208,7 @@ def test_sql_and_python_say_the_same_of_values(
     assert told == from_python(family.name, algorithm, params)
     if isinstance(told, dict):  # the types are those of Python too, but that JSON tells no float from an integer
         assert from_sql(reader, family.name, algorithm, told) == told
-        kinds = {"integer": int, "instant": int, "number": (int, float), "choice": str, "switch": bool}
+        kinds = {"integer": int, "instant": int, "number": (int, float), "choice": str, "switch": bool, "name": str}
         for item in describe(family):
             assert told[item["name"]] is None or isinstance(told[item["name"]], kinds[item["type"]])
 

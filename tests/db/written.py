@@ -100,7 +100,7 @@ def kte_hide() -> Cloaks:
     )  # fmt: skip
 
 
-def mob() -> Cloaks:
+def objects() -> Cloaks:
     record = np.repeat(np.arange(1, 11), 2)
     second = np.tile([False, True], 10)
     hidden = second & (record <= 2)
@@ -156,7 +156,7 @@ CONTRACTS = {
         Contract(name="sites", k=5, hidden_by="region", cloaks=sensitive_sites, column=_CLOAKED),
         Contract(name="k-merge", k=2, cloaks=k_merge),
         Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
-        Contract(name="mob", k=2, stands_alone=True, cloaks=mob, column=_CLOAKED),
+        Contract(name="objects", k=2, stands_alone=True, cloaks=objects, column=_CLOAKED),
         Contract(
             name="semantic", k=2, stands_alone=True, cloaks=semantic,
             column=("categories", "integer", "0"), region_type="MultiPolygon",
