@@ -100,6 +100,7 @@ def test_a_header_of_endless_names_is_cut(load: Callable[..., Done]) -> None:
     assert len(done.sentence) < 400
 
 
+@pytest.mark.stress
 def test_a_pipe_is_no_file(database: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.csv"
     os.mkfifo(pipe)

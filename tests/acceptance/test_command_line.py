@@ -25,6 +25,7 @@ def dbanon(database: str) -> Run:
     return call
 
 
+@pytest.mark.stress
 def test_the_whole_way_from_files_to_rows_an_analyst_reads(
     dbanon: Run, city_files: tuple[Path, Path], login: Callable[[str], str]
 ) -> None:

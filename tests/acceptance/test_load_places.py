@@ -87,6 +87,7 @@ def _rows(url: str, query: str) -> list[tuple[object, ...]]:
 # ---- what is stored --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 @pytest.mark.many
 @pytest.mark.parametrize("suffix", [".geojson", ".gpkg", ".shp"])
 def test_cells_of_every_kind_of_file_are_stored_as_given(town: str, tmp_path: Path, suffix: str) -> None:

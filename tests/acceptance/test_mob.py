@@ -109,6 +109,7 @@ def test_people_who_have_no_generalised_row_are_left_out_where_no_others_are_pub
 # ---- other releases --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.stress
 def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: str) -> None:
     done(call(database, "publish", "1", "fleet_hour"))
     refused(call(database, "publish", "2", "hidden_alone"), 5, "stands alone", "run 2", "fleet_hour", "190 people")
@@ -117,6 +118,7 @@ def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: st
     done(run(database, "--publish", "drawn_again"))  # by the same seed: the same sets
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("since", "options", "code"),
     [

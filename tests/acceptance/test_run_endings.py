@@ -56,6 +56,7 @@ def test_a_login_that_is_worker_and_operator_runs_and_publishes_at_once(worker_u
         assert both.run("tp-aware", dataset="city", publish="by_both").rows_published > 0
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("place", "step"),
     [

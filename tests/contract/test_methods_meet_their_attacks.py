@@ -178,6 +178,7 @@ def test_the_adversary_of_kte_finds_nothing_to_object_to(cases, algorithm):
     assert runs >= len(cases(60)) // 4
 
 
+@pytest.mark.stress
 def test_one_wild_time_is_not_counted_hour_by_hour():
     data, family = town(random.Random(1)), METHODS["kte"]
     t = data.t + 1_767_600_000

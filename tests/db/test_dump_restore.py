@@ -124,6 +124,7 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
             assert caught.value.sqlstate == "DA007"
 
 
+@pytest.mark.stress
 def test_a_restored_database_is_upgraded_without_a_change(restored: psycopg.Connection, database: str) -> None:
     query = (Path(__file__).parents[1] / "golden" / "catalog.sql").read_text()
     restored.execute("SET search_path = pg_catalog")

@@ -404,6 +404,7 @@ def test_two_loads_of_one_new_dataset_at_once_end_with_one(database, connection,
     assert _all(connection, "SELECT count(*) FROM dbanon.load") == [(1,)]
 
 
+@pytest.mark.stress
 def test_a_load_whose_server_goes_away_half_way_leaves_nothing(database, connection, write):
     path = write(HEAD + "".join(f"a,{i},-122.4,37.7\n" for i in range(1000)))
 

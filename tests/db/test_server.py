@@ -67,6 +67,7 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.stress
 def test_a_first_start_makes_role_database_and_postgis(server: EmbeddedServer) -> None:
     target = server.start()
     assert target.embedded
@@ -246,6 +247,7 @@ def test_a_directory_that_the_servers_user_cannot_enter_is_named(place: Path) ->
     assert f"Got {closed};" in str(caught.value)
 
 
+@pytest.mark.stress
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_it_works_for_a_user_who_is_not_root(place: Path) -> None:

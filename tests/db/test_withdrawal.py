@@ -370,6 +370,7 @@ def test_what_was_made_of_a_withdrawn_release_shows_nothing_and_its_name_is_free
     assert value(connection, f"SELECT to_regclass('{MINE}.given')") is None
 
 
+@pytest.mark.stress
 def test_dependents_beyond_what_the_server_can_lock_keep_no_release(
     connection: psycopg.Connection, operator: psycopg.Connection, reader: psycopg.Connection
 ) -> None:

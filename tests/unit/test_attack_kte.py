@@ -606,6 +606,7 @@ def test_the_plain_adversary_agrees(share):
 MORE = {"subjects": 14, "epochs": 4}  # so that many are published at k = 3
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     ("how", "clause", "params"),
     [

@@ -80,6 +80,7 @@ def test_an_honest_run_passes_and_all_matchings_leave_as_many_or_more(seed: int,
         assert k <= verdict.figures["least_surviving"] <= min(number.values())
 
 
+@pytest.mark.stress
 @pytest.mark.many
 @pytest.mark.parametrize("careless", ["one_way", "not_closed", "not_served", "own_alone"])
 def test_a_careless_run_is_refused_exactly_if_all_matchings_leave_too_few(careless: str) -> None:

@@ -95,6 +95,7 @@ def test_a_page_that_would_not_fit_is_refused_before_it_is_unpacked(tmp_path: Pa
     assert peak_mb < 150
 
 
+@pytest.mark.stress
 def test_texts_that_make_a_thousand_times_the_file_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "far.parquet", _shared(65_536, "a" * 1_000_000))
     said, peak_mb = _read(path)

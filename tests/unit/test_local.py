@@ -42,6 +42,7 @@ def test_pairs_are_those_of_the_nested_sweeps(shapes, line):
         assert cover(users, sites, k) == oracle.local_plain(users, sites, k)[0], (users, sites, k)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("shapes", [False, True])
 def test_pairs_are_those_of_the_nested_sweeps_where_boxes_hold_many_sites(shapes):
     rng = random.Random(SEED)

@@ -76,6 +76,7 @@ def test_the_nearest_are_those_of_an_exhaustive_search(search, part):
     assert min(tied, padded, barred) > 100
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_nearest_are_the_same_however_the_work_is_cut(monkeypatch, search, threads):

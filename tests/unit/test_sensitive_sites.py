@@ -174,6 +174,7 @@ def rectangle(some, places, who, s):
     return max(x1) - min(x0) + 1, max(y1) - min(y0) + 1
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("shaped", [False, True])
 def test_improving_keeps_k_users_for_each_site_and_makes_no_rectangle_longer_thinner_or_larger(shaped):
     rng, better = random.Random(shaped), 0
@@ -203,6 +204,7 @@ def test_shapes_of_which_the_best_span_is_not_tried_make_nothing_larger():
     assert np.prod(rectangle(some, places, found[0], 0)) <= np.prod(rectangle(some, places, members[0], 0))
 
 
+@pytest.mark.stress
 def test_a_single_site_gets_the_least_rectangle_there_is_among_a_few_users():
     rng, wrong = random.Random(7), 0
     for _ in range(100):
@@ -294,6 +296,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
     assert smaller > 5
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("guards", [{}, {"guard_m": 6.0}, {"guard_inside": "on"}], ids=["none", "guard_m", "inside"])
 def test_with_guards_too_improve_is_never_above_bk(guards):
     """Shapes, since a point inside a rectangle does not make it grow."""

@@ -117,6 +117,7 @@ def test_mk_cuts_few_users_as_1danon_does(k):
         assert_partition(users[:number], k)
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("shapes", [False, True])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mk_gives_groups_to_sites_as_the_stages_do(monkeypatch, threads, shapes):

@@ -51,6 +51,7 @@ def by_id(monkeypatch):
     monkeypatch.setattr(_rows, "run_order", lambda data, _: np.arange(len(data.subject)))
 
 
+@pytest.mark.stress
 @pytest.mark.many
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_output_ties_the_site_to_one_person_above_one_kth_but_with_an_order_by_id_it_does(name, by_id):

@@ -376,6 +376,7 @@ def test_a_bundle_with_fewer_contents_in_all_loses_them_and_no_other_bundle_does
     assert joined.metrics["requests_of_few_subjects"] == 1  # of what is published: 1, which two subjects sent
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("cloak", ["mbr", "quadrant"])
 @settings(max_examples=60)
 @given(sent=SENT, least=st.integers(1, 4))

@@ -36,6 +36,7 @@ GRANT USAGE ON SCHEMA dbanon TO PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA dbanon
 """
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("owns", [True, False], ids=["owner of the database", "may create in it"])
 def test_nothing_planted_runs_with_the_rights_of_a_superuser(empty: Empty, user: str, owns: bool) -> None:
     url = empty(owner=user if owns else None)
@@ -112,6 +113,7 @@ def test_a_role_of_other_people_is_no_role_of_dbanons(empty: Empty, attribute: s
             connection.execute(f"DROP ROLE {prefix}_admin")
 
 
+@pytest.mark.stress
 def test_rights_that_a_superuser_took_are_given_back_by_one_or_not_at_all(empty: Empty, user: str) -> None:
     url = empty()
     everybody = "SELECT has_table_privilege('public', 'pg_locks', 'SELECT')"

@@ -57,6 +57,7 @@ def may_read(url: str, table: str) -> bool:
     return True
 
 
+@pytest.mark.stress
 def test_an_operator_of_one_database_reads_nothing_of_another(empty: Empty, prefixes: list[str]) -> None:
     here, there = empty(), empty()
     schema.upgrade(here, role_prefix=prefixes[0])
@@ -70,6 +71,7 @@ def test_an_operator_of_one_database_reads_nothing_of_another(empty: Empty, pref
         drop_login(here, f"{prefixes[0]}_operator")
 
 
+@pytest.mark.stress
 def test_roles_that_another_database_uses_are_not_taken_unasked(empty: Empty, prefixes: list[str]) -> None:
     prefix = prefixes[0]
     first, second = empty(), empty()

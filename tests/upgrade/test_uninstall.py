@@ -116,6 +116,7 @@ def test_rights_taken_from_everybody_are_given_back_when_asked(empty: Empty) -> 
         assert connection.execute(everybody).fetchone() == (True,)
 
 
+@pytest.mark.stress
 def test_a_login_that_may_not_take_them_is_told_what_stays_open(empty: Empty, user: str) -> None:
     url = empty(owner=user)
     with psycopg.connect(url, autocommit=True) as connection:

@@ -63,6 +63,7 @@ def test_the_owner_of_a_database_with_postgis_may_upgrade_it(empty: Callable[...
     assert listing(url) == (GOLDEN / "schema.txt").read_text()
 
 
+@pytest.mark.stress
 def test_an_owner_who_made_the_roles_and_is_no_superuser_plays_the_demo(empty: Callable[..., str], user: str) -> None:
     url = empty(owner=user)
     with psycopg.connect(url, autocommit=True) as connection:
