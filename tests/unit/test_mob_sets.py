@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.errors import InfeasibleError
+from dbanon.errors import DataError, InfeasibleError
 from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _positions, _sets
@@ -271,3 +271,17 @@ def test_a_run_of_generalised_instants_alone_must_leave_somebody() -> None:
         params = family.parse({"k": 2, "align": "exact", "qid_only": True})
         with refusal(InfeasibleError, "k = 2", 3):
             family.anonymise(data, algorithm, params, np.random.default_rng(0), quasi_identifiers=known)
+
+
+@pytest.mark.parametrize("at", [0.0, 30.0])
+def test_fixes_too_far_apart_are_refused_before_anything_is_computed_whether_at_an_instant_or_not(at: float) -> None:
+    # The attack would refuse both; the dataset's cells are of 10 m.
+    t = np.tile([0.0, 30.0, 60.0], 2)
+    data = Trajectories(
+        trajectory_id=np.arange(2), subject=np.arange(2), offset=np.arange(3) * 3, t=t,
+        x=np.where((t == at) & (np.arange(6) < 3), 3e10, 0.0), y=np.zeros(6), srid=32610, grid_m=10.0, grid_s=1,
+    )  # fmt: skip
+    known = QuasiIdentifiers(subject=np.array([0, 1]), t=np.array([0.0, 60.0]))
+    params = METHODS["mob"].parse({"k": 2, "align": "exact"})
+    with pytest.raises(DataError, match=r"2\^30"):
+        METHODS["mob"].anonymise(data, "symmetric", params, np.random.default_rng(0), quasi_identifiers=known)

@@ -167,6 +167,6 @@ def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str
         "information_loss": result.rows.loss / max(result.rows.rows, 1),
         "classes": len(size),
         "median_class_size": float(np.median(size)) if len(size) else 0.0,
-        "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 0.0,
+        "coverage_percent": 100 * float(np.mean((size >= rules.k) & (size < 2 * rules.k))) if len(size) else 100.0,
         **distortion(evidence, scene.at, rules.timetable),
     }

@@ -92,6 +92,7 @@ def find(
         If there is no instant with a position, or there are too many, or positions lie too far apart.
     """
     align.demand_sane_times(data)
+    _demand_near(data)
     line, when = align.merge(data), instants("mob", data, params)
     _demand_instants(len(line.subject), when)
     seen, cells, there = _cells(line, when, data.grid_m)
@@ -174,6 +175,17 @@ def _cells(
     return np.concatenate(seen), [x, y], ~np.isnan(x)
 
 
+def _demand_near(data: Trajectories) -> None:
+    """Raise `DataError` if fixes lie too far apart to be numbered in cells, those between two instants as well."""
+    for along in (data.x, data.y):
+        span = (float(along.max()) - float(along.min())) / data.grid_m if data.fixes else 0.0
+        if span >= FURTHEST:
+            raise DataError(
+                f"Positions must lie within 2^30 cells of one another. Got {span + 1:.3g} cells. "
+                "Keep wild fixes out when loading."
+            )
+
+
 def _from_least(
     cells: list[NDArray[np.float64]], there: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
@@ -186,12 +198,7 @@ def _from_least(
     counted, origin = [], []
     while cells:
         along = cells.pop(0)
-        least, greatest = float(np.nanmin(along)), float(np.nanmax(along))
-        if greatest - least >= FURTHEST:
-            raise DataError(
-                f"Positions must lie within 2^30 cells of one another. Got {greatest - least + 1:.3g} cells. "
-                "Keep wild fixes out when loading."
-            )
+        least = float(np.nanmin(along))
         along -= least
         along[~there] = 0
         counted.append(along.astype(np.int32))
