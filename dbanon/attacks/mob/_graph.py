@@ -18,11 +18,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from dbanon.attacks.mob._rows import Bool, _kernel, parts
-from dbanon.attacks.mob._search import Scene, holds, search
+from dbanon.attacks.mob._search import PAIRS, Scene, holds, search
 from dbanon.attacks.shared.keys import distinct
 from dbanon.trajectory import Int
 
-_PAIRS = 1 << 16  # looked at together
 _ROUNDS = 6  # in which those who may decide it are searched for, before all are
 
 
@@ -129,7 +128,7 @@ def below_at_speed(scene: Scene, left: Remaining, k: int, reach_cells: float) ->
         arrays = (left.person[low:high], left.owner[low:high], *scene.arrays(), scene.found.cloaked)
         return np.asarray(_reached(*arrays, reach_cells))  # type: ignore[call-arg]
 
-    within = np.concatenate([np.empty(0, bool), *parts(len(left.person), _PAIRS, look)])
+    within = np.concatenate([np.empty(0, bool), *parts(len(left.person), PAIRS, look)])
     number = np.bincount(left.person[within], minlength=len(scene.at.subject))
     return int(((number < k) & scene.found.published & scene.own.some).sum())
 

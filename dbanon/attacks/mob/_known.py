@@ -16,7 +16,15 @@ from dbanon.trajectory import Int, QuasiIdentifiers
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sets:
-    """The stored hiding sets as pairs of subjects, and how many sets and others in them are not as they should be."""
+    """The stored hiding sets as pairs of subjects.
+
+    Attributes
+    ----------
+    owner, other : int64[p]
+        Who is hidden by whom, each pair once: rows of `Positions`.
+    faults : int
+        Sets, and others in them, that are not as they should be.
+    """
 
     owner: Int
     other: Int

@@ -29,7 +29,15 @@ def distortion(evidence: ObjectEvidence, at: Positions, times: Timetable) -> dic
 
 
 def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
-    """Count who is at an instant in a rectangle of cells, for each of some."""
+    """Count who is where: int64[j].
+
+    Parameters
+    ----------
+    at : Positions
+    instant : int64[j]
+    cells : int64[j, 4]
+        Least x, least y, greatest x, greatest y, counted from the positions' origin, all inside.
+    """
     number = np.zeros(len(instant), np.int64)
     for t in np.unique(instant):
         some = np.flatnonzero(instant == t)

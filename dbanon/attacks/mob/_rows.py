@@ -59,7 +59,14 @@ class Positions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Own:
-    """The own instants of each subject: those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending."""
+    """The own instants of each subject.
+
+    Attributes
+    ----------
+    offset : int64[n + 1]
+    instant : int32[q]
+        Those of subject i are ``instant[offset[i]:offset[i + 1]]``, ascending.
+    """
 
     offset: Int
     instant: Table
@@ -109,7 +116,17 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """How many rows are not what they should be, and the sum of what is lost in the others."""
+    """How many rows are not what they should be, and what is lost in them.
+
+    Attributes
+    ----------
+    incomplete, inexact, unmasked, uncounted : int
+        Rows that break the clauses `complete`, `exact`, `masking` and, in the subjects they stand for, `crowd-count`.
+    rows : int
+        All rows looked at.
+    loss : float
+        Sum of 1 - 1 / area in cells over those whose region is a rectangle on the grid.
+    """
 
     incomplete: int
     inexact: int
@@ -121,7 +138,15 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Classes:
-    """The distinct regions of each instant that hide several people: how many share each, and rows that miscount it."""
+    """The distinct cloaked regions of each instant.
+
+    Attributes
+    ----------
+    size : int64[c]
+        How many subjects share each.
+    miscounted : int
+        Rows whose crowd is another number.
+    """
 
     size: Int
     miscounted: int

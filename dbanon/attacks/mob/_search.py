@@ -16,7 +16,7 @@ from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
 from dbanon.attacks.shared.replay import runs
 from dbanon.trajectory import Int
 
-_PAIRS = 1 << 16  # looked at together
+PAIRS = 1 << 16  # looked at together
 
 MOST_EDGES = 1024
 """Of a person: the first that are found."""
@@ -69,7 +69,7 @@ class _Index:
 
 def holds(scene: Scene, person: Int, owner: Int) -> Bool:
     """Say of pairs whether the person fits the owner's record."""
-    fits = parts(len(person), _PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
+    fits = parts(len(person), PAIRS, lambda low, high: _fit(person[low:high], owner[low:high], *scene.arrays()))
     return np.concatenate([np.empty(0, bool), *fits])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.methods.kernels import cores
-from dbanon.methods.mob._positions import Positions, Words
+from dbanon.methods.mob._positions import Positions, Words, flags
 from dbanon.trajectory import Int
 
 _FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
@@ -147,8 +147,7 @@ def _in_order(positions: Positions, among: NDArray[np.bool_]) -> Int:
 
 def _columns(positions: Positions, who: Int) -> tuple[NDArray[np.int32], Int]:
     """Number the instants that are own ones of `who`: the number of each or -1, and the instants."""
-    words = np.bitwise_or.reduce(positions.own[who], axis=0)
-    used = np.unpackbits(words.view(np.uint8), count=positions.instants.count, bitorder="little").astype(bool)
+    used = flags(np.bitwise_or.reduce(positions.own[who], axis=0), positions.instants.count)
     return np.where(used, np.cumsum(used) - 1, -1).astype(np.int32), np.flatnonzero(used)
 
 

@@ -21,7 +21,7 @@ from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words
-from dbanon.methods.mob._sets import Left, Sets
+from dbanon.methods.mob._sets import Left, Sets, _fits
 from dbanon.trajectory import Float, Int
 
 PRICE = 0.5
@@ -311,15 +311,6 @@ def _growth(place: Any, least: Any, most: Any) -> Any:
 
 
 @_kernel
-def _fits(own: Any, there: Any, union: Any, common: Any) -> Any:
-    """Whether an object and all members of a group are present at the own instants of all."""
-    for word in range(len(own)):  # noqa: SIM110 - quicker than a generator
-        if (union[word] & ~there[word]) | (own[word] & ~common[word]):
-            return False
-    return True
-
-
-@_kernel
 def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     """Form groups of k: the first of those left, then whoever costs least beside those taken; label the members."""
     known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
@@ -366,7 +357,7 @@ def _cheapest(
     best, lowest = np.int64(-1), np.inf
     for p in range(1, len(left)):
         j = left[p]
-        if j < 0 or not _fits(known[j], present[j], union, common):
+        if j < 0 or not _fits(present[j], known[j], union, common):
             continue
         # What j covers of its own instants would cost as much in a group of its like.
         cost = _new(known[j], union) - _CREDIT * length[j] + nearness * _growth(at[j], least, most)
@@ -563,7 +554,7 @@ def _room(facts: Any, state: Any, common: Any, size: Any, most: Any, i: Any, few
     """Find the groups that have room for i, by presence too, and where it would cost least."""
     fit[:], few[:] = np.inf, -1
     for g in range(len(size)):
-        if size[g] < most and _fits(facts.own[i], facts.there[i], state.union[g], common[g]):
+        if size[g] < most and _fits(facts.there[i], facts.own[i], state.union[g], common[g]):
             grown = _growth(facts.place[i], state.least[g], state.most[g])
             score = _new(facts.own[i], state.union[g]) + facts.nearness * state.covered[g] * grown
             at = _slot(fit, state.covered[g] + (size[g] + 1) * score)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions
@@ -18,7 +19,7 @@ _CHOICE = 2  # times k nearest objects from which partners are chosen
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
-def linked(positions: Positions, place: Int, k: int, kept: Any, who: Int) -> tuple[Int, Int]:
+def linked(positions: Positions, place: Int, k: int, kept: NDArray[np.bool_], who: Int) -> tuple[Int, Int]:
     """Choose partners for some objects: near ones whose own instants suit, first those who want partners themselves.
 
     Parameters
@@ -46,7 +47,7 @@ def linked(positions: Positions, place: Int, k: int, kept: Any, who: Int) -> tup
     return _link(who, choice, positions.own, wanted, pairs)  # type: ignore[no-any-return]
 
 
-def pruned(positions: Positions, k: int, kept: Any, owner: Int, other: Int) -> tuple[Int, Int]:
+def pruned(positions: Positions, k: int, kept: NDArray[np.bool_], owner: Int, other: Int) -> tuple[Int, Int]:
     """Drop links that neither object needs to have k - 1, the most costly first.
 
     Those of objects without own instants stay where fewer than k of these are left: each must hide somebody.

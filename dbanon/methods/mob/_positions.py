@@ -146,7 +146,12 @@ def taken(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
 
 def present(positions: Positions) -> NDArray[np.bool_]:
     """Say of each subject at which instants it is present: bool[n, T]."""
-    return _flags(positions.there, positions.instants.count)
+    return flags(positions.there, positions.instants.count)
+
+
+def flags(words: Words, count: int) -> NDArray[np.bool_]:
+    """Unpack words, uint64[W] or uint64[n, W]: bool[T] or bool[n, T]."""
+    return np.unpackbits(words.view(np.uint8), axis=-1, count=count, bitorder="little").astype(bool)
 
 
 def _demand_instants(subjects: int, when: align.Instants) -> None:
@@ -235,7 +240,3 @@ def _words(flags: NDArray[np.bool_]) -> Words:
     padded = np.zeros((len(flags), -(-flags.shape[1] // 64) * 8), np.uint8)
     padded[:, : packed.shape[1]] = packed
     return padded.view(np.uint64)
-
-
-def _flags(words: Words, count: int) -> NDArray[np.bool_]:
-    return np.unpackbits(words.view(np.uint8), axis=1, count=count, bitorder="little").astype(bool)
