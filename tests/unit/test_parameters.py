@@ -84,7 +84,7 @@ def test_any_value_is_taken_or_refused_with_the_sentence(family, field, value):
     except ParameterError as error:
         names(str(error), *((field.name,) if "multiple of" in str(error) else facts(family, field)))
     else:
-        kinds = {"integer": int, "number": float, "choice": str, "switch": bool, "instant": int}
+        kinds = {"integer": int, "number": float, "choice": str, "switch": bool, "instant": int, "name": str}
         assert type(taken) is kinds[field.metadata["type"]]
 
 
