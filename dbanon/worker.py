@@ -1,8 +1,9 @@
 """A worker: takes runs from the queue and finishes them, several at once, until a signal stops it.
 
 The supervisor holds no connection. It starts one process for each run that may go at once, and another where one has
-ended: a computation that ignores its interruption ends with its process. Each process holds the locks of its runs
-on a separate connection, so the server decides what becomes of a run, whichever process is killed.
+ended: a process ends with a computation that was interrupted in it, because a signal can leave Python's import lock
+held, and a compiled kernel does not stop at all. Each process holds the locks of its runs on a separate connection, so
+the server decides what becomes of a run, whichever process is killed.
 """
 
 import multiprocessing
@@ -26,7 +27,7 @@ from dbanon.errors import DbanonError, SchemaMismatch, StoreError
 
 _IDLE_S = 1.0  # between two looks at the queue, unless woken
 _AGAIN_S = (0.2, 5.0)  # wait before connecting again, at first and at most
-_STUCK, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: a computation would not stop; no process can work here
+_INTERRUPTED, _READ_ONLY, _USELESS = 75, 77, 78  # exit codes: begin afresh; no process can work here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ def _started(context: multiprocessing.context.SpawnContext, settings: Settings) 
 def _restarted(
     context: multiprocessing.context.SpawnContext, settings: Settings, old: multiprocessing.context.SpawnProcess
 ) -> multiprocessing.context.SpawnProcess:
-    if old.exitcode != _STUCK:  # whatever ended it may do so again
+    if old.exitcode != _INTERRUPTED:  # whatever ended it may do so again
         time.sleep(_AGAIN_S[0])
     old.close()
     return _started(context, settings)
@@ -135,8 +136,8 @@ def _stop(processes: list[multiprocessing.context.SpawnProcess], signals: list[i
 def _work(settings: Settings) -> None:
     """Take one run after the other until a signal comes or the supervisor is gone."""
     os.setsid()  # Ctrl-C is for the supervisor
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = _Process(settings)
+    signal.signal(signal.SIGINT, process.interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, process.stop)
     sys.exit(process.work())
@@ -147,10 +148,18 @@ class _Process:
         self.settings = settings
         self.stopping = threading.Event()  # to stop: take nothing more
         self.hurry = threading.Event()  # to stop what is being done
+        self.interrupted = False
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         self._stop(at_once=self.stopping.is_set())
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        raise KeyboardInterrupt
+
+    def _over(self) -> bool:
+        return self.interrupted or self.stopping.is_set()
 
     def _stop(self, *, at_once: bool) -> None:
         self.stopping.set()
@@ -168,7 +177,7 @@ class _Process:
 
     def work(self) -> int:
         wait_s = _AGAIN_S[0]
-        while not self.stopping.is_set():
+        while not self._over():
             try:
                 with (
                     open_database(self.settings.dsn) as database,
@@ -188,20 +197,20 @@ class _Process:
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
             except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
                 continue
-        return 0
+        return 0 if self.stopping.is_set() else _INTERRUPTED
 
     def _serve(self, database: Database, holder: Connection, channel: str) -> None:
         holder.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        while not self.stopping.is_set():
+        while not self._over():
             queue.reap_runs(holder)
-            while not self.stopping.is_set() and self._take(database, holder):
+            while not self._over() and self._take(database, holder):
                 pass
             self._idle(holder)
 
     def _idle(self, holder: Connection) -> None:
         """Wait for a wake-up, or for a while; in short pieces, so that it notices a stop soon."""
         until = time.monotonic() + _IDLE_S
-        while not self.stopping.is_set() and time.monotonic() < until:
+        while not self._over() and time.monotonic() < until:
             if any(True for _ in holder.notifies(timeout=0.2, stop_after=1)):
                 return
 
@@ -210,7 +219,11 @@ class _Process:
         began = time.perf_counter()
         try:
             result = database.take(
-                holder, queue.process_name(), progress=silent, stopping=self.hurry, give_up=lambda: os._exit(_STUCK)
+                holder,
+                queue.process_name(),
+                progress=silent,
+                stopping=self.hurry,
+                give_up=lambda: os._exit(_INTERRUPTED),
             )
         except KeyboardInterrupt:
             _say("a run was interrupted")

@@ -21,6 +21,12 @@ from tests.acceptance import workers
 
 SUBMISSIONS, WORKERS, EVENTS = 8, 2, 4
 PATIENCE_S = 120
+STATE = (
+    "(SELECT run_id, status, todo, worker, held_by, attempts, cancel_requested_at, error FROM dbanon.run)",
+    "dbanon.workers",
+    "(SELECT pid, application_name, state, wait_event, query_start, left(query, 80) FROM pg_stat_activity)",
+    "(SELECT pid, locktype, classid, objid, mode, granted FROM pg_locks WHERE locktype = 'advisory')",
+)
 
 
 class Attempt:
@@ -52,7 +58,7 @@ class Attempt:
             for moment in sorted(self.random.uniform(0, 3.0) for _ in range(EVENTS)):
                 self._wait_for(moment)
                 self._event()
-            workers.until(self._idle, PATIENCE_S)
+            workers.until(self._idle, PATIENCE_S, explain=self._state)
         finally:
             for worker in self.workers:
                 workers.stop(worker, seconds=PATIENCE_S) if worker.process.poll() is None else None
@@ -130,6 +136,12 @@ class Attempt:
             rows = connection.execute("SELECT count(*) FROM dbanon.run WHERE todo IS NOT NULL").fetchone()
             return rows == (0,)
         return False
+
+    def _state(self) -> str:
+        """Runs, workers and locks as they are, and what workers said."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            tables = [connection.execute(f"SELECT t::text FROM {table} t").fetchall() for table in STATE]  # type: ignore[arg-type]
+        return "\n".join([*(row[0] for rows in tables for row in rows), str(dict(self.done)), self.log.read_text()])
 
     def _check(self) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:

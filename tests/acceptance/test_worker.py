@@ -155,10 +155,13 @@ def test_a_run_is_cancelled_in_the_middle_of_its_work(city_url: str, city: psyco
         with held_up(city_url):
             run = submitted(city)
             until(at_lock(city))
+            interrupted = worker.children()
             assert city.execute("SELECT dbanon.cancel_run(%s)", [run]).fetchone() == ("being cancelled",)
             until(lambda: told(city, run) == ("cancelled",), 10, worker)
-            second = submitted(city)  # the worker goes on with the next
+            second = submitted(city)  # the worker goes on with the next, in another process
         until(lambda: told(city, second) == ("verified",), 30, worker)
+        assert len(worker.children()) == 1
+        assert worker.children() != interrupted
         names(str(told(city, run, "error")[0]), f"run {run}", "cancelled", city.info.user)
         workers.stop(worker)
     check_whole(city)

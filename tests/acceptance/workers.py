@@ -84,9 +84,14 @@ def workers(url: str) -> int:
     return row[0] if row else 0
 
 
-def until(holds: Callable[[], object], seconds: float = 30, worker: Worker | None = None) -> None:
+def until(
+    holds: Callable[[], object],
+    seconds: float = 30,
+    worker: Worker | None = None,
+    explain: Callable[[], str] = lambda: "it does not come to hold",
+) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, worker.said() if worker else "it does not come to hold"
+        assert time.monotonic() < deadline, worker.said() if worker else explain()
         time.sleep(0.05)
