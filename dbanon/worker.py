@@ -196,7 +196,7 @@ class _Process:
                 self.stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
             except KeyboardInterrupt:  # a signal that came a moment too late for the run it was meant for
-                continue
+                break
         return 0 if self.stopping.is_set() else _INTERRUPTED
 
     def _serve(self, database: Database, holder: Connection, channel: str) -> None:
