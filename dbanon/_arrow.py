@@ -36,11 +36,26 @@ class Snapshot:
 
 
 @contextmanager
-def snapshot(connection: psycopg.Connection[Any]) -> Iterator[Snapshot]:
-    """Have a transaction whose queries all see one state of the database, and can change nothing."""
+def snapshot(connection: psycopg.Connection[Any], name: str | None = None) -> Iterator[Snapshot]:
+    """Have a transaction whose queries all see one state of the database, and can change nothing.
+
+    Parameters
+    ----------
+    connection : psycopg.Connection
+    name : str, optional
+        Of the state that another session has `exported`.
+    """
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        if name is not None:
+            connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(name)))
         yield Snapshot(connection, sql.Identifier(postgis(connection)).as_string(connection))
+
+
+def exported(snapshot: Snapshot) -> str:
+    """Let other sessions see what this one does, as long as it lasts: the name of its state."""
+    found = snapshot.connection.execute("SELECT pg_export_snapshot()").fetchone()
+    return str(found[0]) if found else ""
 
 
 def postgis(connection: psycopg.Connection[Any]) -> str:
@@ -54,25 +69,13 @@ def postgis(connection: psycopg.Connection[Any]) -> str:
 
 def table(snapshot: Snapshot, query: str) -> pa.Table:
     """Run a query without parameters and fetch all of it."""
-    names, kinds = _described(snapshot, query)
-    empty = [pa.array([], _BYTES.get(kind) or pa.from_numpy_dtype(np.dtype(_NUMBERS[kind][-2:]))) for kind in kinds]
-    batches = [pa.record_batch(columns, names) for columns in _batches(snapshot, query, kinds)]
-    return pa.Table.from_batches(batches or [pa.record_batch(empty, names)])
+    return pa.Table.from_batches(list(batches(snapshot, query)))
 
 
-def batches(snapshot: Snapshot, query: str) -> Iterator[list[pa.Array]]:
-    """Run a query without parameters and fetch its columns some megabytes at a time."""
-    return _batches(snapshot, query, _described(snapshot, query)[1])
-
-
-def _described(snapshot: Snapshot, query: str) -> tuple[list[str], list[int]]:
-    """Ask for the names and types of a query's columns."""
+def batches(snapshot: Snapshot, query: str) -> Iterator[pa.RecordBatch]:
+    """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
     found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
-    return [column.name for column in found], [column.type_code for column in found]
-
-
-def _batches(snapshot: Snapshot, query: str, kinds: list[int]) -> Iterator[list[pa.Array]]:
-    """Give the columns of a query's rows, some megabytes at a time."""
+    names, kinds = [column.name for column in found], [column.type_code for column in found]
     statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
         data, lengths, header = bytearray(), [], len(HEADER)
@@ -82,10 +85,9 @@ def _batches(snapshot: Snapshot, query: str, kinds: list[int]) -> Iterator[list[
             lengths.append(len(row) - header)
             header = 0
             if len(data) >= _BATCH:
-                yield _columns(data, lengths, kinds)
+                yield pa.record_batch(_columns(data, lengths, kinds), names)
                 data, lengths = bytearray(), []
-        if lengths != [len(TRAILER)]:
-            yield _columns(data, lengths, kinds)
+        yield pa.record_batch(_columns(data, lengths, kinds), names)
 
 
 def _sql(query: str) -> sql.SQL:
@@ -94,7 +96,7 @@ def _sql(query: str) -> sql.SQL:
 
 def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
     """Take rows of a binary COPY apart: each is the number of its values, then each one after its length (NULL: -1)."""
-    data, length = np.frombuffer(rows, np.uint8), np.array(lengths)
+    data, length = np.frombuffer(rows, np.uint8), np.array(lengths, np.int64)
     if rows.endswith(TRAILER) and lengths[-1] == len(TRAILER):
         length = length[:-1]
     # `at` is where each row goes on: behind the 16-bit count of its values, then behind each value read.
@@ -200,7 +202,7 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
               FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
     fixes = _Columns()
-    for trajectory_id, subject, path in batches(snapshot, query):
+    for trajectory_id, subject, path in map(pa.RecordBatch.itercolumns, batches(snapshot, query)):
         count, packed = _fixes(path)
         fixes.append(packed)
         counts.append(count)

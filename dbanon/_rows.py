@@ -71,7 +71,7 @@ def _records(snapshot: _arrow.Snapshot, run_id: int, region_no: Int, period_no: 
     ids, lengths, done = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     query = f"SELECT * FROM dbanon_internal.record_evidence({int(run_id)})"
     for batch in _arrow.batches(snapshot, query):
-        record, length, periods, regions = batch
+        record, length, periods, regions = batch.columns
         part = slice(done, done + int(length.to_numpy().sum()))
         region[part] = _index(region_no, _last_bytes(regions, ">i4", 8))
         period[part] = _index(period_no, _last_bytes(periods, ">i4", 8))

@@ -8,6 +8,7 @@ quote data.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self, cast
@@ -205,8 +206,9 @@ def one(connection: Connection, query: str, params: list[Any] | None = None) -> 
 
 
 def jsonb(value: Mapping[str, Any]) -> Jsonb:
-    """Wrap a mapping of plain and NumPy values for a jsonb column."""
-    return Jsonb(dict(value), dumps=lambda v: json.dumps(v, default=_plain))
+    """Wrap a mapping of plain and NumPy values for a jsonb column; infinity, which JSON lacks, as the text ``inf``."""
+    finite = {name: "inf" if isinstance(one, float) and one == math.inf else one for name, one in value.items()}
+    return Jsonb(finite, dumps=lambda v: json.dumps(v, default=_plain))
 
 
 def _plain(value: Any) -> Any:

@@ -251,6 +251,8 @@ class Datasets:
         quasi_identifiers: str | None = None,
         quasi_identifier_size: int = 10,
         quasi_identifier_overlap: int = 1,
+        pois: int = 0,
+        stations: int = 0,
         destinations: int = 1000,
         blocks: int = 16,
         nodes: Path | None = None,
@@ -266,13 +268,13 @@ class Datasets:
         settle_s: int | None = None,
         progress: Progress = silent,
     ) -> "SynthReport":
-        """Generate moving objects and their requests into a dataset.
+        """Generate moving objects, their requests and, if asked for, places of their city into a dataset.
 
         Parameters
         ----------
         dataset : str
         objects, instants, step_s, seed, whole_share, requests_per_subject, calls_per_day, destinations, blocks, \
-        quasi_identifiers, quasi_identifier_size, quasi_identifier_overlap
+        quasi_identifiers, quasi_identifier_size, quasi_identifier_overlap, pois, stations
             As for `dbanon.synth.Plan`.
         start : str or int
             First position: ISO 8601 with a zone, or unix seconds.
@@ -295,7 +297,7 @@ class Datasets:
             objects=objects, instants=instants, step_s=step_s, start_s=synth.start_seconds(start), seed=seed,
             whole_share=whole_share, requests_per_subject=requests_per_subject, calls_per_day=calls_per_day,
             quasi_identifiers=quasi_identifiers, quasi_identifier_size=quasi_identifier_size,
-            quasi_identifier_overlap=quasi_identifier_overlap, destinations=destinations,
+            quasi_identifier_overlap=quasi_identifier_overlap, pois=pois, stations=stations, destinations=destinations,
             blocks=blocks, nodes=nodes, edges=edges, srid=srid, lon=lon, lat=lat, limits_kmh=limits_kmh,
         )  # fmt: skip
         with errors_translated():

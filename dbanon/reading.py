@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import shapely
 from psycopg import sql
 
 from dbanon import _arrow, _rows, methods
+from dbanon._background import in_background
 from dbanon.attacks import Evidence, attacker
 from dbanon.connection import connect, errors_translated
 from dbanon.errors import ParameterError
@@ -47,6 +49,9 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
     row = dataset(snapshot, dataset_id)
     paths = _arrow.paths(snapshot, dataset_id)
     codes, subject = _arrow.TextCodes.encoding(paths.subject)
+    query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
+        WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id"""
+    days = _arrow.table(snapshot, query)["day"]
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
         subject=subject,
@@ -58,14 +63,9 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
         grid_m=row["grid_m"],
         grid_s=row["grid_s"],
         subject_names=codes.texts,
+        day=_arrow.numbers(days).astype(np.int64) if len(days) else None,
     )
     return data, codes
-
-
-def subject_codes(snapshot: _arrow.Snapshot, dataset_id: int) -> _arrow.TextCodes:
-    """Read the subjects of a dataset without their trajectories."""
-    query = f"SELECT DISTINCT subject FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
-    return _arrow.TextCodes.of(_arrow.table(snapshot, query)["subject"])
 
 
 def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
@@ -133,21 +133,28 @@ def _cells(source: "_Dataset", _: Mapping[str, Any]) -> Cells:
         categories=tuple(categories.texts.to_pylist()),
         pois=pois,
         neighbours=np.unique(neighbours, axis=0),
-        fix_cell=_fix_cells(source, cell_id),
+        fix_cell=_fix_cells(source),
+        overlap_m2=float(source.call("cell_faults")["overlap_m2"][0].as_py() or 0),
     )
 
 
-def _fix_cells(source: "_Dataset", cell_id: Int) -> Int:
-    """Find the index of the cell of each fix, in the order of the trajectories' ids and times; -1 outside all."""
+def _fix_cells(source: "_Dataset") -> Int:
+    """Find the index of the cell of each fix of the trajectories, the first of several; -1 outside all."""
     own = source.snapshot.postgis
-    sizes = source.rows(f"trajectory_id, {own}.ST_NPoints(path) AS n", "trajectory", "true ORDER BY trajectory_id")
-    size = _arrow.numbers(sizes["n"]).astype(np.int64)
-    table = source.call("fix_cells")
-    trajectory = np.searchsorted(_arrow.numbers(sizes["trajectory_id"]), _arrow.numbers(table["trajectory_id"]))
-    found = np.full(int(size.sum()), -1, np.int64)
-    fix = (np.cumsum(size) - size)[trajectory] + _arrow.numbers(table["place"]) - 1
-    found[fix] = np.searchsorted(cell_id, _arrow.numbers(table["cell_id"]))
-    return found
+    shapes = source.rows(f"{own}.ST_AsBinary(geom, 'NDR') AS shape", "cell", "true ORDER BY cell_id")["shape"]
+    polygons = shapely.from_wkb(shapes.to_numpy())
+    shapely.prepare(polygons)
+    order = np.argsort(source.trajectories.x)
+    x, y = source.trajectories.x[order], source.trajectories.y[order]
+    found = np.full(len(order), -1, np.int64)
+    # An index that is asked once for each fix takes ten times as long: here each cell asks for the fixes around it.
+    for cell, (polygon, (west, south, east, north)) in enumerate(zip(polygons, shapely.bounds(polygons), strict=True)):
+        low, high = np.searchsorted(x, west, "left"), np.searchsorted(x, east, "right")
+        near = low + np.flatnonzero((y[low:high] >= south) & (y[low:high] <= north) & (found[low:high] < 0))
+        found[near[shapely.intersects_xy(polygon, x[near], y[near])]] = cell
+    cells = np.empty_like(found)
+    cells[order] = found
+    return cells
 
 
 _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
@@ -159,12 +166,13 @@ _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
 """Who reads what a family names in `reads` and `joins`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Dataset:
-    """A dataset in a snapshot, and the texts of its subjects."""
+    """A dataset in a snapshot, its trajectories, and the texts of their subjects."""
 
     snapshot: _arrow.Snapshot
     dataset_id: int
+    trajectories: Trajectories
     subjects: _arrow.TextCodes
 
     def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
@@ -188,11 +196,32 @@ class _Source:
     dataset: _Dataset
     run_id: int
     params: Mapping[str, Any]
+    url: str
 
-    def table(self, function: str) -> dict[str, Any]:
+    def table(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        table = _arrow.table(self.dataset.snapshot, f"SELECT * FROM dbanon_internal.{function}({self.run_id})")
+        first, *more = [f", '{{{','.join(map(str, some.tolist()))}}}'" for some in asked] or [""]
+        name = _arrow.exported(self.dataset.snapshot) if more else ""
+        others = [in_background(self._beside, name, self._call(function, one)) for one in more]
+        tables = [_arrow.table(self.dataset.snapshot, self._call(function, first)), *(one.result() for one in others)]
+        table = pa.concat_tables(tables)
         return {name: self._column(name, table[name]) for name in table.column_names}
+
+    def batches(self, function: str) -> Iterator[dict[str, Any]]:
+        """Call a SQL evidence function, some megabytes at a time."""
+        for batch in _arrow.batches(self.dataset.snapshot, self._call(function)):
+            yield {
+                name: column.to_numpy(zero_copy_only=False)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+
+    def _call(self, function: str, more: str = "") -> str:
+        return f"SELECT * FROM dbanon_internal.{function}({self.run_id}{more})"
+
+    def _beside(self, name: str, query: str) -> pa.Table:
+        """Run a query in another session that sees what this one does."""
+        with connect(self.url) as connection, _arrow.snapshot(connection, name) as snapshot:
+            return _arrow.table(snapshot, query)
 
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string():
@@ -205,7 +234,7 @@ class _Source:
         return self.dataset.inputs(names, self.params)
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
+def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
     """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
@@ -226,9 +255,10 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int) -> Evidence:
         **_rows.evidence(snapshot, number),
     )
     source = _Source(
-        dataset=_Dataset(snapshot=snapshot, dataset_id=run["dataset_id"], subjects=codes),
+        dataset=_Dataset(snapshot, run["dataset_id"], data, codes),
         run_id=number,
         params=rows.params,
+        url=url,
     )
     return attacker(methods.method(run["method"]).attack).read(rows, source)
 
@@ -244,15 +274,17 @@ class Reader:
     Parameters
     ----------
     snapshot : _arrow.Snapshot
+    url : str
+        For more sessions that see the same.
 
     Notes
     -----
     Made by `open_reader`.
     """
 
-    def __init__(self, snapshot: _arrow.Snapshot) -> None:
-        self._snapshot = snapshot
-        self._subjects: dict[int, _arrow.TextCodes] = {}
+    def __init__(self, snapshot: _arrow.Snapshot, url: str) -> None:
+        self._snapshot, self._url = snapshot, url
+        self._read: dict[int, tuple[Trajectories, _arrow.TextCodes]] = {}
 
     def dataset(self, dataset_id: int) -> DatasetRow:
         """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
@@ -272,8 +304,9 @@ class Reader:
         ParameterError
             If there is no such dataset.
         """
-        data, self._subjects[dataset_id] = trajectories(self._snapshot, dataset_id)
-        return data
+        if dataset_id not in self._read:
+            self._read[dataset_id] = trajectories(self._snapshot, dataset_id)
+        return self._read[dataset_id][0]
 
     def inputs(self, dataset_id: int, names: Iterable[str], params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Read inputs beside the trajectories, in whose codes subjects are.
@@ -296,8 +329,8 @@ class Reader:
         ParameterError
             If there is no set of that name.
         """
-        codes = self._subjects.get(dataset_id) or subject_codes(self._snapshot, dataset_id)
-        return _Dataset(snapshot=self._snapshot, dataset_id=dataset_id, subjects=codes).inputs(names, params or {})
+        self.trajectories(dataset_id)
+        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id]).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.
@@ -307,7 +340,7 @@ class Reader:
         ParameterError
             If there is no such run.
         """
-        return evidence(self._snapshot, run_id)
+        return evidence(self._snapshot, run_id, self._url)
 
 
 @contextmanager
@@ -321,4 +354,4 @@ def open_reader(url: str) -> Iterator[Reader]:
         a long computation.
     """
     with errors_translated(), connect(url) as connection, _arrow.snapshot(connection) as snapshot:
-        yield Reader(snapshot)
+        yield Reader(snapshot, url)

@@ -175,6 +175,8 @@ def synth_text(report: "SynthReport") -> str:
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
     if report.quasi_identifiers:
         rows += [("quasi-identifiers", report.quasi_identifiers)]
+    rows += [("points of interest", report.pois)] * (report.pois > 0)
+    rows += [("base stations", report.stations)] * (report.stations > 0)
     listing = table([f"generated on {report.network} into {where}", "count"], rows)
     files = "".join(f"Wrote {visible(str(file))}\n" for file in report.files)
     seconds = ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in report.timings.items())

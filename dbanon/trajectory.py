@@ -56,6 +56,8 @@ class Trajectories:
         Length of the dataset's time slots in seconds.
     subject_names : pyarrow.StringArray, optional
         Name of each subject, by its code; where there is none, its code is its name.
+    day : int64[n], optional
+        Days since 1970 of the day each trajectory is of, where each day of a subject is a record of its own.
     """
 
     trajectory_id: Int
@@ -68,9 +70,12 @@ class Trajectories:
     grid_m: float
     grid_s: int
     subject_names: pa.StringArray | None = None
+    day: Int | None = None
 
     def __post_init__(self) -> None:
         n, m = len(self.trajectory_id), len(self.t)
+        if self.day is not None and len(self.day) != n:
+            raise DataError("Every trajectory must be of a day, or none; this is a defect of the read.")
         if len(self.subject) != n or len(self.offset) != n + 1 or len(self.x) != m or len(self.y) != m:
             raise DataError("The arrays of a set of trajectories must have matching lengths; got different ones.")
         if n and (self.offset[0] != 0 or self.offset[-1] != m or (np.diff(self.offset) < 1).any()):
@@ -197,6 +202,8 @@ class Cells:
         Indices of the cells that share an edge, not only a corner: the lesser first, sorted, each pair once.
     fix_cell : int64[m]
         Index of the cell that holds each fix of the `Trajectories` they go with, in their order; -1 outside all cells.
+    overlap_m2 : float
+        How much the cells cover more than once; less than a square metre counts as nothing.
     """
 
     cell_id: Int
@@ -205,6 +212,7 @@ class Cells:
     pois: Int
     neighbours: Int
     fix_cell: Int
+    overlap_m2: float = 0.0
 
     def __post_init__(self) -> None:
         c = len(self.cell_id)

@@ -6,7 +6,7 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -230,11 +230,20 @@ class Verdict:
 class Source(Protocol):
     """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
 
-    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
+    def table(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
         """Call a SQL evidence function with the run; its columns by name, without nulls.
+
+        A function that takes long may be asked about some numbers at a time, each time by a session of its own; what
+        all of them answer is one table.
 
         A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
         the trajectories (-1 where the subject has none).
+        """
+
+    def batches(self, function: str) -> Iterator[Mapping[str, NDArray[Any]]]:
+        """Call a SQL evidence function with the run, and have the rows of its table some megabytes at a time.
+
+        Its columns are numbers or bytes.
         """
 
     def inputs(self, *names: str) -> dict[str, Any]:

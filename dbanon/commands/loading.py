@@ -374,6 +374,13 @@ def generate(
     ] = None,
     quasi_identifier_size: Annotated[int, typer.Option(help="Most such instants of one person or vehicle.")] = 10,
     quasi_identifier_overlap: Annotated[int, typer.Option(help="How many of them linked ones share.")] = 1,
+    pois: Annotated[
+        int, typer.Option(help="Number of points of interest, whose categories differ by district; 0 for none.")
+    ] = 0,
+    stations: Annotated[
+        int,
+        typer.Option(help="Number of base stations, denser where people are, whose cells a dataset gets; 0 for none."),
+    ] = 0,
     destinations: Annotated[int, typer.Option(help="Number of places that journeys lead to.")] = 1000,
     blocks: Annotated[int, typer.Option(help="Blocks (120 m) along each side of the built-in city.")] = 16,
     nodes: Annotated[
@@ -422,9 +429,9 @@ def generate(
         "objects": objects, "instants": instants, "step_s": step_s, "seed": seed, "whole_share": whole_share,
         "requests_per_subject": requests_per_subject, "calls_per_day": calls_per_day,
         "quasi_identifiers": quasi_identifiers, "quasi_identifier_size": quasi_identifier_size,
-        "quasi_identifier_overlap": quasi_identifier_overlap, "destinations": destinations,
-        "blocks": blocks, "nodes": nodes, "edges": edges, "srid": srid, "lon": lon, "lat": lat,
-        "limits_kmh": None if limits is None else synth.limits_kmh(limits),
+        "quasi_identifier_overlap": quasi_identifier_overlap, "pois": pois, "stations": stations,
+        "destinations": destinations, "blocks": blocks, "nodes": nodes, "edges": edges, "srid": srid,
+        "lon": lon, "lat": lat, "limits_kmh": None if limits is None else synth.limits_kmh(limits),
     }  # fmt: skip
     if csv is not None:
         if append or grid_m != 1.0 or grid_s != 1 or (population, settle_s) != (None, None):

@@ -24,7 +24,7 @@ from dbanon.errors import DataError, choose_one
 from dbanon.load import _parse, _staging, _trajectories, datasets
 from dbanon.load._bbox import Box
 from dbanon.load._staging import LoadReport
-from dbanon.load._tables import PlaceColumns, load_places, load_quasi_identifiers, load_requests
+from dbanon.load._tables import PlaceColumns, load_places, load_quasi_identifiers, load_requests, store_places
 from dbanon.load._trajectories import Columns, Files
 from dbanon.load.datasets import Mode
 
@@ -40,6 +40,7 @@ __all__ = [
     "load_quasi_identifiers",
     "load_requests",
     "load_trajectories",
+    "store_places",
 ]
 
 Connection = psycopg.Connection[Any]

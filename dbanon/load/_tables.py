@@ -133,23 +133,63 @@ def load_places(
                 columns = dataclasses.replace(columns, geom=columns.geom or "geom")
             rows, crs = _placed(file, columns, layer, progress, kind=kind), crs or DEGREES
         _copy(connection, file, None, rows, *_remedies(kind, file, columns))
-        made = _imported(
-            connection,
-            "dbanon_internal.import_places(%(kind)s, 'pg_temp.dbanon_file', %(dataset)s, 'label', 'geom', %(crs)s, "
-            "%(replace)s, %(bbox)s::float8[], %(drop)s, %(area)s)",
-            {
-                "kind": kind,
-                "dataset": dataset,
-                "crs": crs,
-                "replace": replace,
-                "bbox": None if bbox is None else [float(side) for side in bbox],
-                "drop": drop_outliers,
-                "area": None if area is None else _area(area),
-            },
-        )
+        made = _import_places(
+            connection, kind, dataset=dataset, crs=crs, replace=replace, bbox=bbox, drop_outliers=drop_outliers,
+            area=None if area is None else _area(area),
+        )  # fmt: skip
         progress(f"storing {kind}", made["rows_kept"], made["rows_kept"])
     far = {"far-position": made["far"]} if made["far"] else {}
     return _report(dataset, kind, file, made, srid=srid, far=far, notices=notices)
+
+
+def store_places(
+    connection: Connection,
+    kind: str,
+    at: NDArray[np.float64],
+    *,
+    label: pa.Array | None = None,
+    source: str,
+    dataset: str,
+    srid: int,
+    area: str | None = None,
+) -> int:
+    """Store places that were made, positions with labels, as if read from a file of the name `source`.
+
+    `area`, as WKT, is what cells of stations divide among themselves. Returns how many places were kept.
+    """
+    known = [np.arange(1, len(at) + 1), binary_copy.jsonb(pa.repeat("{}", len(at)))]
+    label = pa.nulls(len(at), pa.string()) if label is None else label
+    _copy(connection, source, None, iter([[*known, label, _wkb(shapely.points(at))]]))
+    made = _import_places(connection, kind, dataset=dataset, crs=f"EPSG:{srid}", area=area)
+    return int(made["rows_kept"])
+
+
+def _import_places(
+    connection: Connection,
+    kind: str,
+    *,
+    dataset: str,
+    crs: str,
+    replace: bool = False,
+    bbox: _bbox.Box | None = None,
+    drop_outliers: bool = False,
+    area: str | None = None,
+) -> dict[str, Any]:
+    """Import what was copied into ``pg_temp.dbanon_file``; `area` is a geometry as text."""
+    return _imported(
+        connection,
+        "dbanon_internal.import_places(%(kind)s, 'pg_temp.dbanon_file', %(dataset)s, 'label', 'geom', %(crs)s, "
+        "%(replace)s, %(bbox)s::float8[], %(drop)s, %(area)s)",
+        {
+            "kind": kind,
+            "dataset": dataset,
+            "crs": crs,
+            "replace": replace,
+            "bbox": None if bbox is None else [float(side) for side in bbox],
+            "drop": drop_outliers,
+            "area": area,
+        },
+    )
 
 
 def _remedies(kind: str, file: Path, columns: PlaceColumns) -> tuple[str, str]:
@@ -395,10 +435,10 @@ def _claimed(connection: Connection, dataset: str) -> int:
     return cast("tuple[int]", row)[0]
 
 
-def _copy(connection: Connection, file: Path, cells: int | None, rows: Rows, *remedies: str) -> None:
+def _copy(connection: Connection, source: Path | str, cells: int | None, rows: Rows, *remedies: str) -> None:
     """Copy rows of (line, content, ...) into ``pg_temp.dbanon_file``, for places or for events with so many cells."""
     connection.execute(
-        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [str(file), cells, *(remedies or (None, None))]
+        "SELECT dbanon_internal.make_file(%s, %s::integer, %s, %s)", [str(source), cells, *(remedies or (None, None))]
     )
     for columns in rows:
         with copying(connection, "pg_temp.dbanon_file") as copy:

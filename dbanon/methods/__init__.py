@@ -37,6 +37,7 @@ def parameter(
     choices: tuple[str, ...] = (),
     algorithms: tuple[str, ...] = (),
     multiple_of: str | None = None,
+    infinite: bool = False,
 ) -> Any:
     """Describe one parameter of a method, once.
 
@@ -59,10 +60,13 @@ def parameter(
         With which algorithms it may be given; empty: with all.
     multiple_of : str, optional
         The integer parameter of which this one must be a multiple, with the algorithms that use it.
+    infinite : bool
+        Whether a number may be infinite: the text ``inf``, as which it is stored.
     """
     described = {"help": help, "type": type, "unit": unit, "minimum": minimum, "maximum": maximum, "choices": choices}
     return dataclasses.field(
-        default=default, metadata={**described, "algorithms": algorithms, "multiple_of": multiple_of}
+        default=default,
+        metadata={**described, "algorithms": algorithms, "multiple_of": multiple_of, "infinite": infinite},
     )
 
 
@@ -334,6 +338,7 @@ METHODS = Registry(
         "sensitive-sites": "dbanon.methods.sensitive_sites",
         "kte": "dbanon.methods.kte",
         "mob": "dbanon.methods.mob",
+        "semantic": "dbanon.methods.semantic",
     }
 )
 """Every family, a line each."""
@@ -383,6 +388,8 @@ def requirement(about: Mapping[str, Any]) -> str:
         words += f" >= {about['minimum']:g}"
     if about["maximum"] is not None:
         words += (" and" if about["minimum"] is not None else "") + f" <= {about['maximum']:g}"
+    if about["infinite"]:
+        words += ", or inf"
     return words + (f" ({about['unit']})" if about["unit"] else "")
 
 
@@ -399,7 +406,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
     -------
     list of dict
         ``name, type, unit, default, default_text, minimum, maximum, choices, requirement, help, algorithms,
-        multiple_of`` of each, in order.
+        multiple_of, infinite`` of each, in order.
     """
     return [
         {
@@ -415,6 +422,7 @@ def describe(family: Method) -> list[dict[str, Any]]:
             "help": item.metadata["help"],
             "algorithms": list(item.metadata["algorithms"]),
             "multiple_of": item.metadata["multiple_of"],
+            "infinite": item.metadata["infinite"],
         }
         for item in dataclasses.fields(family.parameters)
     ]

@@ -25,6 +25,7 @@ _INSTANT = re.compile(
 )
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
 """What no name may have, since a reader cannot see it."""
+_INFINITE = ("inf", "infinity")
 _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
 
 
@@ -35,7 +36,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | Decimal | str | Mapping | list):
         return value
     if isinstance(value, int | float):
-        return Decimal(repr(value) if isinstance(value, float) else value)
+        return _INFINITE[0] if value == float("inf") else Decimal(repr(value) if isinstance(value, float) else value)
     return list(value) if isinstance(value, tuple) else str(value)
 
 
@@ -57,14 +58,14 @@ def converted(about: Mapping[str, Any], value: Any) -> Any:
     match about["type"]:
         case "switch":
             return value if isinstance(value, bool) else _SWITCH.get(_stripped(value).lower())
-        case "choice":
-            return value if isinstance(value, str) and value in about["choices"] else None
+        case "choice" | "name" as kind:
+            known = isinstance(value, str) and (_is_name(value) if kind == "name" else value in about["choices"])
+            return value if known else None
         case "instant":
             return _instant(value)
-        case "name":
-            return value if isinstance(value, str) and _is_name(value) else None
-    number = _number(value)
-    low, high = about["minimum"], about["maximum"]
+    endless = about["infinite"] and _stripped(value).lower() in _INFINITE
+    number = Decimal("inf") if endless else _number(value)
+    low, high = about["minimum"], None if endless else about["maximum"]
     if number is None or (low is not None and number < low) or (high is not None and number > high):
         return None
     return float(number) if about["type"] == "number" else _whole(number)

@@ -5,7 +5,7 @@ Same plan, same rows: what an object does depends on the seed and its number alo
 and no place except the given streets.
 
 Options are in `_options`, journeys in `_journeys`, street networks in `_network`, requests in `_requests`, phone
-records in `_phones`, quasi-identifiers in `_quasi_identifiers`.
+records in `_phones`, quasi-identifiers in `_quasi_identifiers`, points of interest and stations in `_places`.
 """
 
 import time
@@ -22,15 +22,16 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+import shapely
 
-from dbanon import _memory, _utm, binary_copy, writing
+from dbanon import _memory, _utm, binary_copy, load, writing
 from dbanon._background import in_background
 from dbanon._progress import Progress, silent
 from dbanon.connection import errors_translated, one
 from dbanon.errors import DataError, ParameterError
 from dbanon.load import datasets
 from dbanon.reading import DatasetRow
-from dbanon.synth import _journeys, _network, _phones, _quasi_identifiers, _requests
+from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests
 from dbanon.synth._journeys import Int
 from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
@@ -82,6 +83,8 @@ class SynthReport:
     fixes: int
     requests: int
     quasi_identifiers: int = 0
+    pois: int = 0
+    stations: int = 0
     timings: Mapping[str, float] = field(default_factory=dict)
     peak_rss_mb: float = 0.0
 
@@ -99,12 +102,13 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """A plan with all that its objects share: the network, its districts and the quickest ways through it."""
+    """A plan with all that its objects share: the network, its districts, the quickest ways through it, its places."""
 
     plan: Plan
     network: _network.Network
     districts: _requests.Districts
     routes: _journeys.Routes
+    places: _places.Places
 
     @classmethod
     def of(cls, plan: Plan, network: _network.Network) -> "Scenario":
@@ -112,7 +116,9 @@ class Scenario:
         districts = _requests.Districts.of(network)
         attraction = districts.attraction(network.x, network.y)
         rng = np.random.default_rng([plan.seed, 1])  # the city was made from the seed alone
-        return cls(plan, network, districts, _journeys.routes(network, attraction, plan.destinations, rng))
+        routes = _journeys.routes(network, attraction, plan.destinations, rng)
+        places = _places.Places.of(network, districts, plan.seed, pois=plan.pois, stations=plan.stations)
+        return cls(plan, network, districts, routes, places)
 
     def made(self, numbers: Int) -> "Made":
         """Generate some objects: their positions, their requests, and when they are known."""
@@ -129,7 +135,7 @@ class Scenario:
             )  # fmt: skip
         if plan.calls_per_day is not None:
             fixes = _phones.phone_records(
-                fixes, self.network, plan.seed,
+                fixes, self.network, plan.seed, stations=self.places.stations,
                 start_s=plan.start_s, step_s=plan.step_s, instants=plan.instants, per_day=plan.calls_per_day,
             )  # fmt: skip
         mean = plan.requests_per_subject
@@ -230,8 +236,8 @@ def into_database(
     grid_m, grid_s
         The dataset's grid in metres and seconds; with ``append`` anything but the defaults must match.
     mode : {"create", "append", "replace"}
-        As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there, and
-        ``replace`` replaces the requests too.
+        As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there and
+        keeps the places that are, and ``replace`` replaces requests and places too.
     people : dbanon.load.datasets.People, optional
         The dataset's population and settle time, where they are not the default.
     progress : callable
@@ -256,6 +262,8 @@ def into_database(
         )
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
+            connection.execute("DELETE FROM dbanon.poi WHERE dataset_id = %s", [dataset_id])
+            connection.execute("DELETE FROM dbanon.cell WHERE dataset_id = %s", [dataset_id])
             connection.execute(
                 "DELETE FROM dbanon.quasi_identifier WHERE dataset_id = %s AND set_name = %s", [dataset_id, SET_NAME]
             )
@@ -265,8 +273,10 @@ def into_database(
             first = _first_number(connection, dataset_id)
         numbers = [one(connection, "SELECT dbanon_internal.draw_load()") for _ in LOADED]
         _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
-        _write_loads(connection, dataset_id, numbers, plan.source(network, first), tally)
-    return tally.report(scenario, dataset=dataset, files=())
+        source = plan.source(network, first)
+        _write_loads(connection, dataset_id, numbers, source, tally)
+        places = tally.timed("writing_s", _write_places, connection, dataset, scenario, source, progress)
+    return tally.report(scenario, dataset=dataset, files=(), **places)
 
 
 def _check_srid(connection: Connection, srid: int, old: DatasetRow | None) -> None:
@@ -361,13 +371,36 @@ def _copy(connection: Connection, tables: list[_Rows]) -> None:
 
 def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], source: str, tally: _Tally) -> None:
     counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
-    for load, kind, rows in zip(loads, LOADED, counts, strict=True):
+    for load_id, kind, rows in zip(loads, LOADED, counts, strict=True):
         if rows:
             connection.execute(
                 "INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) "
                 "VALUES (%s, %s, %s, %s, %s, %s)",
-                [load, dataset_id, kind, source, rows, rows],
+                [load_id, dataset_id, kind, source, rows, rows],
             )
+
+
+def _write_places(
+    connection: Connection, dataset: str, scenario: Scenario, source: str, progress: Progress
+) -> dict[str, int]:
+    """Store the places as loads, but none of a kind that is there already; the cells cover every street."""
+    places, network, kept = scenario.places, scenario.network, {}
+    low_x, low_y, high_x, high_y = network.bounds
+    margin = _places.STREET_M
+    area = shapely.box(low_x - margin, low_y - margin, high_x + margin, high_y + margin).wkt
+    there = "SELECT EXISTS (SELECT FROM dbanon.{} JOIN dbanon.dataset d USING (dataset_id) WHERE d.name = %s)"
+    store = partial(load.store_places, connection, dataset=dataset, source=source, srid=network.srid)
+    if len(places.pois) and not one(connection, there.format("poi"), [dataset]):
+        progress("storing points of interest", 0, None)
+        kept["pois"] = store("pois", places.pois, label=_categories(places))
+    if len(places.stations) and not one(connection, there.format("cell"), [dataset]):
+        progress("making cells", 0, None)
+        kept["stations"] = store("stations", places.stations, area=area)
+    return kept
+
+
+def _categories(places: _places.Places) -> pa.Array:
+    return pa.array(_places.CATEGORIES).take(pa.array(places.category))
 
 
 # ---- into files ------------------------------------------------------------------------------------------------------
@@ -376,7 +409,8 @@ def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], 
 def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: Progress = silent) -> SynthReport:
     """Generate ``trajectories.csv`` (subject, time, lon, lat) and ``requests.csv`` (subject, time, poi).
 
-    Where the plan has quasi-identifiers, ``quasi-identifiers.csv`` (subject, time) as well.
+    Where the plan has them, ``quasi-identifiers.csv`` (subject, time), ``pois.csv`` (x, y, category) and
+    ``stations.csv`` (x, y) as well.
 
     Parameters
     ----------
@@ -395,6 +429,10 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
     headers = {"trajectories": ",".join(CSV_COLUMNS.values()), "requests": "subject,time,poi"}
     if plan.quasi_identifiers is not None:
         headers["quasi-identifiers"] = "subject,time"
+    if plan.pois:
+        headers["pois"] = "x,y,category"
+    if plan.stations:
+        headers["stations"] = "x,y"
     names = [directory / f"{name}.csv" for name in headers]
     taken = next((name for name in names if name.exists()), None)
     if taken is not None and not replace:
@@ -411,17 +449,20 @@ def into_files(directory: Path, plan: Plan, *, replace: bool = False, progress: 
         )
     progress("finding the quickest ways", 0, None)
     scenario = tally.timed("routes_s", Scenario.of, plan, network)
-    with _replacing(names) as files:
-        for file, header in zip(files, headers.values(), strict=True):
+    with _replacing(names) as opened:
+        files = dict(zip(headers, opened, strict=True))
+        for file, header in zip(opened, headers.values(), strict=True):
             file.write(f"{header}\n".encode())
+        _append_all(files, _place_tables(scenario))
         make = partial(tally.timed, "making_s", _tables, scenario)
         with closing(_ahead(partial(make, numbers) for numbers in _numbers(plan, 0))) as batches:
             for made, tables in batches:
-                for file, table in zip(files, tables, strict=False):
-                    tally.timed("writing_s", _append_csv, file, table)
+                tally.timed("writing_s", _append_all, files, tables)
                 tally.count(len(made.fixes.number), made)
                 progress("generating trajectories", tally.trajectories, plan.objects)
-    return tally.report(scenario, dataset=None, files=tuple(map(str, names)))
+    places = scenario.places
+    counts = {"pois": len(places.pois), "stations": len(places.stations)}
+    return tally.report(scenario, dataset=None, files=tuple(map(str, names)), **counts)
 
 
 @contextmanager
@@ -447,25 +488,42 @@ def _replacing(files: list[Path]) -> Iterator[list[IO[bytes]]]:
             part.unlink(missing_ok=True)
 
 
-def _tables(scenario: Scenario, numbers: Int) -> tuple[Made, list[pa.Table]]:
+def _tables(scenario: Scenario, numbers: Int) -> tuple[Made, dict[str, pa.Table]]:
     made = scenario.made(numbers)
     fixes, sent, known = made
-    lon, lat = _utm.degrees(fixes.xym[:, 0], fixes.xym[:, 1], scenario.network.srid)
+    lon, lat = _degrees(scenario, fixes.xym)
     row = np.repeat(np.arange(len(numbers)), np.diff(fixes.offset))
     positions = {
         "subject": _names(numbers).take(pa.array(row)),
         "time": _iso(fixes.xym[:, 2].astype(np.int64)),
-        # Seven decimals of a degree are about a centimetre.
-        "lon": np.round(lon, 7),
-        "lat": np.round(lat, 7),
+        "lon": lon,
+        "lat": lat,
     }
     contents = {"subject": _names(sent.number), "time": _iso(sent.t), "poi": pa.array(POIS).take(pa.array(sent.poi))}
     times = {"subject": _names(known.number), "time": _iso(known.t)}
-    return made, [pa.table(positions), pa.table(contents), pa.table(times)]
+    tables = {"trajectories": positions, "requests": contents, "quasi-identifiers": times}
+    return made, {name: pa.table(columns) for name, columns in tables.items()}
+
+
+def _place_tables(scenario: Scenario) -> dict[str, pa.Table]:
+    places = scenario.places
+    kinds = {"pois": places.pois, "stations": places.stations}
+    tables = {name: pa.table(dict(zip("xy", _degrees(scenario, at), strict=True))) for name, at in kinds.items()}
+    return {**tables, "pois": tables["pois"].append_column("category", _categories(places))}
+
+
+def _degrees(scenario: Scenario, at: _journeys.Float) -> list[_journeys.Float]:
+    """Longitudes and latitudes; seven decimals of a degree are about a centimetre."""
+    return [np.round(part, 7) for part in _utm.degrees(at[:, 0], at[:, 1], scenario.network.srid)]
 
 
 def _iso(t: Int) -> pa.Array:
     return pc.strftime(pa.array(t).cast(pa.timestamp("s")), format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def _append_all(files: Mapping[str, IO[bytes]], tables: Mapping[str, pa.Table]) -> None:
+    for name in files.keys() & tables.keys():
+        _append_csv(files[name], tables[name])
 
 
 def _append_csv(file: Any, table: pa.Table) -> None:

@@ -97,10 +97,14 @@ class Network:
     left_out: int = 0
 
     @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """The network's bounding box, metres: least x, least y, greatest x, greatest y."""
+        return float(self.x.min()), float(self.y.min()), float(self.x.max()), float(self.y.max())
+
+    @property
     def extent(self) -> tuple[float, float, float, float]:
         """Middle of the network's bounding box and half its sides, metres: x, y, half_x, half_y."""
-        low_x, high_x = float(self.x.min()), float(self.x.max())
-        low_y, high_y = float(self.y.min()), float(self.y.max())
+        low_x, low_y, high_x, high_y = self.bounds
         half = max(high_x - low_x, 1.0) / 2, max(high_y - low_y, 1.0) / 2
         return (low_x + high_x) / 2, (low_y + high_y) / 2, *half
 

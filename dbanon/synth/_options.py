@@ -45,6 +45,8 @@ class Plan:
         `dbanon.synth._quasi_identifiers.KINDS`.
     quasi_identifier_size, quasi_identifier_overlap : int
         Most such instants of an object, and how many of them linked objects share.
+    pois, stations : int
+        Numbers of points of interest, by district, and of base stations; 0 for none.
     destinations : int
         How many destinations are drawn.
     blocks : int
@@ -68,6 +70,8 @@ class Plan:
     quasi_identifiers: str | None = None
     quasi_identifier_size: int = 10
     quasi_identifier_overlap: int = 1
+    pois: int = 0
+    stations: int = 0
     destinations: int = 1000
     blocks: int = 16
     nodes: Path | None = None
@@ -100,6 +104,8 @@ class Plan:
         _check_whole(
             "quasi-identifier-overlap", self.quasi_identifier_overlap, 0, max(1, self.quasi_identifier_size // 2)
         )
+        _check_whole("pois", self.pois, 0, 1_000_000)
+        _check_whole("stations", self.stations, 0, 100_000)
         if not _FIRST_S <= self.start_s <= self.start_s + self.instants * self.step_s <= _LAST_S:
             raise ParameterError(
                 "All instants must lie in the years 1 to 9999. Got others; change --start or --step-s."
@@ -136,6 +142,8 @@ class Plan:
             fields["quasi_identifier_overlap"] = self.quasi_identifier_overlap
         place = {
             "calls_per_day": self.calls_per_day,
+            "pois": self.pois or None,
+            "stations": self.stations or None,
             "srid": self.srid,
             "lon": self.lon,
             "lat": self.lat,

@@ -5,6 +5,7 @@ Like journeys, records depend on nothing but the seed and the number of their ob
 """
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from dbanon.synth._journeys import Fixes, Float, Int, hashed
 from dbanon.synth._network import Network
@@ -25,7 +26,15 @@ _BURSTS, _MOMENT, _SIZE, _TOWER, _ = range(2**61, 2**61 + 5)  # no object has su
 
 
 def phone_records(
-    fixes: Fixes, network: Network, seed: int, *, start_s: int, step_s: int, instants: int, per_day: float
+    fixes: Fixes,
+    network: Network,
+    seed: int,
+    *,
+    stations: Float,
+    start_s: int,
+    step_s: int,
+    instants: int,
+    per_day: float,
 ) -> Fixes:
     """Keep the fixes at which an object calls or writes, each moved to the nearest tower.
 
@@ -36,6 +45,8 @@ def phone_records(
     network : Network
         Towers cover its bounding box.
     seed : int
+    stations : float64[s, 2]
+        Base stations of the network, which are its towers unless there are none.
     start_s, step_s, instants : int
         When fixes were recorded.
     per_day : float
@@ -64,7 +75,8 @@ def phone_records(
     there = (place >= 0) & (place < np.diff(fixes.offset)[row[own]])
     chosen = np.unique(np.concatenate([fixes.offset[row[own]][there] + place[there], _firsts(fixes, row[own][there])]))
     xym = fixes.xym[chosen].copy()
-    xym[:, :2] = nearest_towers(network, seed, xym[:, :2])
+    at = xym[:, :2]
+    xym[:, :2] = stations[cKDTree(stations).query(at)[1]] if len(stations) else nearest_towers(network, seed, at)
     return Fixes(fixes.number, fixes.kind, np.searchsorted(chosen, fixes.offset), xym)
 
 

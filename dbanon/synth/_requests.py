@@ -107,7 +107,8 @@ def requests(fixes: Fixes, districts: Districts, seed: int, *, step_s: int, mean
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     at, t = _moments(fixes, seed, row, nth, step_s)
     district = districts.at(fixes.xym[at, 0], fixes.xym[at, 1])
-    return Sent(fixes.number[row], t, _categories(district, _draws(seed, _CHOICE, fixes.number[row], nth)))
+    share = np.array(list(DISTRICTS.values()), dtype=np.float64)[district]
+    return Sent(fixes.number[row], t, drawn(share, _draws(seed, _CHOICE, fixes.number[row], nth)))
 
 
 def rare_requests(fixes: Fixes, seed: int, *, step_s: int, objects: int) -> Sent:
@@ -151,8 +152,8 @@ def poisson(uniform: Float, mean: float) -> Int:
     return np.searchsorted(below, uniform, side="right").astype(np.int64)
 
 
-def _categories(district: Int, uniform: Float) -> NDArray[np.int64]:
-    share = np.array(list(DISTRICTS.values()), dtype=np.float64)
+def drawn(share: Float, uniform: Float) -> NDArray[np.int64]:
+    """Turn uniform numbers into indices, each by the shares in its row."""
     reach = np.cumsum(share / share.sum(axis=1, keepdims=True), axis=1)
     # The last bound may fall short of 1 by rounding; what is above the others is the last category.
-    return np.asarray((uniform[:, None] >= reach[district, :-1]).sum(axis=1), dtype=np.int64)
+    return np.asarray((uniform[:, None] >= reach[:, :-1]).sum(axis=1), dtype=np.int64)

@@ -188,33 +188,73 @@ COMMENT ON FUNCTION dbanon_internal.write_cloak() IS
 'Lets rows be inserted, changed and deleted through the view dbanon.cloak, one by one: for administrators; runs are
 written to the tables.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.unite_cells(cells @postgis@.geometry) RETURNS @postgis@.geometry
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    united @postgis@.geometry := @postgis@.ST_UnaryUnion(cells);
+    wider CONSTANT @postgis@.geometry := @postgis@.ST_Buffer(united, 0.001, 'join=mitre');
+BEGIN
+    -- Cells are neighbours to the millimetre. Those that meet only nearly leave cracks between them, which are gone where the
+    -- union is wider: then it is taken back to its size. Where cells fit, the union keeps their own corners.
+    IF @postgis@.ST_NumGeometries(wider) <> @postgis@.ST_NumGeometries(united) OR @postgis@.ST_NRings(wider) <> @postgis@.ST_NRings(united)
+        OR @postgis@.ST_Perimeter(wider) < @postgis@.ST_Perimeter(united) - 0.1 THEN
+        united := @postgis@.ST_Buffer(wider, -0.001, 'join=mitre');
+    END IF;
+    IF @postgis@.ST_NRings(united) = 1 THEN
+        RETURN united;
+    END IF;
+    -- What is smaller than a square metre comes of cells that do not quite fit, unless there is nothing else.
+    RETURN (
+        SELECT @postgis@.ST_CollectionHomogenize(@postgis@.ST_Collect(p.geom ORDER BY p.place)) FROM (
+            SELECT d.path AS place, row_number() OVER (ORDER BY @postgis@.ST_Area(d.geom) DESC, d.path) AS size, @postgis@.ST_Area(d.geom) AS area_m2,
+                @postgis@.ST_MakePolygon(@postgis@.ST_ExteriorRing(d.geom), ARRAY(
+                    SELECT @postgis@.ST_ExteriorRing(r.geom) FROM @postgis@.ST_DumpRings(d.geom) r
+                    WHERE r.path[1] > 0 AND @postgis@.ST_Area(r.geom) >= 1 ORDER BY r.path)) AS geom
+            FROM @postgis@.ST_Dump(united) d) p
+        WHERE p.area_m2 >= 1 OR p.size = 1);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.unite_cells(@postgis@.geometry) IS
+'Unites cells to valid polygons without parts or holes of less than a square metre.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.run_cells(run_id bigint, cell bigint[]) RETURNS TABLE (cell_id bigint, shape bytea)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    unknown bigint;
+BEGIN
+    RETURN QUERY SELECT c.cell_id, @postgis@.ST_AsBinary(c.geom, 'NDR')
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.cell c ON c.dataset_id = r.dataset_id AND c.cell_id = ANY (cell)
+        WHERE r.run_id = run_cells.run_id ORDER BY c.cell_id;
+    GET DIAGNOSTICS unknown = ROW_COUNT;
+    unknown := cardinality(cell) - unknown;
+    IF unknown > 0 THEN
+        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % are not there.', unknown
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s distinct cells.', cardinality(cell)),
+                  HINT = 'Load the cells again, and start another run.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_cells(bigint, bigint[]) IS
+'Gives the polygons of distinct cells, all of which must be of the run''s dataset.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.add_cell_regions(
     run_id bigint, region_no integer[], size integer[], cell bigint[], crowd integer[], subjects integer[], extra jsonb[]) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-    dataset bigint;
-    several boolean;
-    unknown bigint;
 BEGIN
-    SELECT r.dataset_id, m.region_type = 'MultiPolygon' INTO dataset, several
-        FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method WHERE r.run_id = add_cell_regions.run_id;
-    SELECT count(*) INTO unknown FROM unnest(cell) u (cell_id)
-        WHERE NOT EXISTS (SELECT FROM ONLY dbanon.cell c WHERE c.cell_id = u.cell_id AND c.dataset_id = dataset);
-    IF unknown > 0 THEN
-        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % are not there.', unknown
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s cells in %s regions.', cardinality(cell), cardinality(region_no)),
-                  HINT = 'Load the cells again, and start another run.';
-    END IF;
     INSERT INTO dbanon.region (run_id, region_no, region, cells, crowd, subjects, extra)
-        SELECT add_cell_regions.run_id, n.region_no, CASE WHEN several THEN @postgis@.ST_Multi(u.region) ELSE u.region END, n.cells,
+        SELECT add_cell_regions.run_id, n.region_no, @postgis@.ST_Multi(u.region), n.cells,
             n.crowd, n.subjects, n.extra
         FROM (SELECT a.*, cell[sum(a.size) OVER before - a.size + 1 : sum(a.size) OVER before] AS cells
               FROM unnest(region_no, size, crowd, subjects, extra) WITH ORDINALITY a (region_no, size, crowd, subjects, extra, place)
               WINDOW before AS (ORDER BY a.place)) n
         CROSS JOIN LATERAL (
-            SELECT @postgis@.ST_UnaryUnion(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id)) AS region
+            SELECT dbanon_internal.unite_cells(@postgis@.ST_Collect(c.geom ORDER BY c.cell_id)) AS region
             FROM ONLY dbanon.cell c WHERE c.cell_id = ANY (n.cells)) u;
 END
 $$;

@@ -141,6 +141,9 @@ BEGIN
         RETURN CASE WHEN jsonb_typeof(value) = 'string' AND value #>> '{}' = word AND length(word) BETWEEN 1 AND 60
                          AND word COLLATE "C" !~ dbanon_internal.hidden_characters() THEN value END;
     END IF;
+    IF (about ->> 'infinite')::boolean AND lower(word COLLATE "C") IN ('inf', 'infinity') THEN
+        RETURN '"inf"';
+    END IF;
     number := dbanon_internal.as_number(value);
     IF number IS NULL OR number < (about ->> 'minimum')::numeric OR number > (about ->> 'maximum')::numeric THEN
         RETURN NULL;

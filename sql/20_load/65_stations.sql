@@ -156,7 +156,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- Less than a square metre is how finely borders are drawn; cells meet to the millimetre, as they do for those who look for neighbours.
     WITH every AS (
-        SELECT @postgis@.ST_Union(c.geom, 0.001::double precision) AS covered, sum(@postgis@.ST_Area(c.geom)) AS area
+        -- Rounding to the millimetre closes cracks, and would count as overlap what it adds along the edges of large cells.
+        SELECT @postgis@.ST_Union(c.geom, 0.001::double precision) AS covered,
+            sum(@postgis@.ST_Area(c.geom)) - @postgis@.ST_Area(@postgis@.ST_Union(c.geom)) AS twice
         FROM dbanon.cell c WHERE c.dataset_id = cell_faults.dataset_id
     ), piece AS (
         SELECT d.geom FROM every e CROSS JOIN LATERAL @postgis@.ST_Dump(e.covered) d
@@ -164,7 +166,7 @@ AS $$
         SELECT @postgis@.ST_Area(r.geom) AS area
         FROM piece p CROSS JOIN LATERAL @postgis@.ST_DumpRings(p.geom) r WHERE r.path[1] > 0 AND @postgis@.ST_Area(r.geom) >= 1
     )
-    SELECT CASE WHEN e.area - @postgis@.ST_Area(e.covered) >= 1 THEN e.area - @postgis@.ST_Area(e.covered) ELSE 0 END,
+    SELECT CASE WHEN e.twice >= 1 THEN e.twice ELSE 0 END,
         (SELECT count(*) FROM hole), (SELECT coalesce(sum(h.area), 0) FROM hole h), (SELECT count(*) FROM piece)
     FROM every e
 $$;

@@ -41,20 +41,3 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.cell_neighbours(bigint) IS
 'Gives the pairs of cells of a dataset that share an edge, not only a corner; the lesser cell_id first.';
-
-CREATE OR REPLACE FUNCTION dbanon_internal.fix_cells(dataset_id bigint) RETURNS TABLE (trajectory_id bigint, place integer, cell_id bigint)
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off
-SET jit = off
-AS $$
-    SELECT f.trajectory_id, f.place, l.cell_id
-    FROM (SELECT t.trajectory_id, coalesce(d.path[1], 1) AS place, @postgis@.ST_Force2D(d.geom) AS geom
-          FROM ONLY dbanon.trajectory t CROSS JOIN LATERAL @postgis@.ST_DumpPoints(t.path) d
-          WHERE t.dataset_id = fix_cells.dataset_id OFFSET 0) f
-    CROSS JOIN LATERAL (SELECT min(c.cell_id) AS cell_id FROM ONLY dbanon.cell c
-        WHERE c.geom OPERATOR(@postgis@.&&) f.geom AND c.dataset_id + 0 = fix_cells.dataset_id AND @postgis@.ST_Covers(c.geom, f.geom)) l
-    WHERE l.cell_id IS NOT NULL
-$$;
-COMMENT ON FUNCTION dbanon_internal.fix_cells(bigint) IS
-'Gives the cell of each fix of a dataset that lies in one: place is that of the fix in its trajectory, from 1.';

@@ -44,6 +44,29 @@ def test_a_generated_dataset_is_told_as_a_table_and_as_json(dbanon: Run) -> None
     assert ran.returncode == 0, ran.stderr
 
 
+def test_places_are_counted_and_their_files_can_be_loaded_as_the_guide_says(dbanon: Run, tmp_path: Path) -> None:
+    options = ("--objects", "30", "--pois", "400", "--stations", "30")
+    told = dbanon("synth", "--dataset", "town", *options)
+    assert told.returncode == 0, told.stderr
+    assert re.search(r"points of interest +400\n", told.stdout)
+    assert re.search(r"base stations +30\n", told.stdout)
+    city = tmp_path / "city"
+    made = dbanon("synth", "--csv", str(city), *options, "--seed", "2", "--json")
+    value = json.loads(made.stdout)
+    assert (value["pois"], value["stations"], len(value["files"])) == (400, 30, 4)
+    files = [str(city / f"{kind}.csv") for kind in ("trajectories", "pois", "stations")]
+    for kind, file, *columns in (
+        ("trajectories", files[0], "--x", "lon", "--y", "lat"),
+        ("pois", files[1], "--category", "category"),
+        ("stations", files[2]),
+    ):
+        loaded = dbanon("load", kind, file, "--dataset", "c", *columns, "--json")
+        assert loaded.returncode == 0, loaded.stderr
+        told_of = json.loads(loaded.stdout)
+        assert told_of["kept"] == value["fixes" if kind == "trajectories" else kind]
+        assert told_of["quarantined"] == {}
+
+
 @pytest.mark.stress
 def test_generated_files_can_be_loaded_as_the_readme_says(dbanon: Run, tmp_path: Path) -> None:
     made = dbanon("synth", "--csv", str(tmp_path / "city"), "--objects", "30", "--json")
@@ -58,7 +81,7 @@ def test_generated_files_can_be_loaded_as_the_readme_says(dbanon: Run, tmp_path:
 
 def test_the_guide_names_only_options_that_are_there_and_all_that_need_explaining(dbanon: Run) -> None:
     page = (Path(__file__).parents[2] / "docs" / "howto" / "generate.md").read_text()
-    named = set(re.findall(r"--[a-z][a-z-]+", page)) - {"--publish"}
+    named = set(re.findall(r"--[a-z][a-z-]+", page)) - {"--publish", "--area", "--category"}
     there = set(re.findall(r"--[a-z][a-z-]+", dbanon("synth", "--help").stdout)) - {
         "--dsn",
         "--json",

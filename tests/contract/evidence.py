@@ -58,18 +58,17 @@ def quasi_identifiers(data):
 
 
 def cells(data):
-    """Lay squares of 100 m over everybody, with a point of interest in each."""
+    """Lay squares of 100 m over everybody, two or more each way, with a point of interest in each."""
     edge = 100.0
-    column, row = (np.floor(c / edge).astype(np.int64) for c in (data.x, data.y))
-    low = column.min(initial=0), row.min(initial=0)
-    wide, high = column.max(initial=0) - low[0] + 1, row.max(initial=0) - low[1] + 1
+    column, row = (np.floor((c - c.min(initial=np.inf)) / edge).astype(np.int64) for c in (data.x, data.y))
+    wide, high = (max(2, along.max(initial=0) + 1) for along in (column, row))
     index = np.arange(wide * high).reshape(high, wide)
     pairs = [*zip(index[:, :-1].ravel(), index[:, 1:].ravel(), strict=True)]
     pairs += [*zip(index[:-1].ravel(), index[1:].ravel(), strict=True)]
     return Cells(
         cell_id=index.ravel() + 1, area_m2=np.full(index.size, edge**2), categories=("bank", "shop"),
         pois=np.stack([index.ravel() % 2, 1 - index.ravel() % 2], axis=1),
-        neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2), fix_cell=(row - low[1]) * wide + column - low[0],
+        neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2), fix_cell=row * wide + column,
     )  # fmt: skip
 
 
@@ -110,11 +109,12 @@ def stored(family, algorithm, params, data, cloaks):
     for start, end in ((member_start, member_end), (hiding_start, hiding_end)):
         start[start == end] = end[start == end] = np.nan
     return Evidence(
-        method=family.name, algorithm=algorithm, params=json.loads(json.dumps(dataclasses.asdict(params))),
+        method=family.name, algorithm=algorithm, params=json.loads(json.dumps(in_json(params))),
         suppressed=json.loads(json.dumps(cloaks.suppressed)), trajectories=data,
         record_id=np.arange(1, len(cloaks.offset)), offset=cloaks.offset,
         region=cloaks.region, period=cloaks.period, place=None,
-        region_no=np.arange(1, count + 1), region_bounds=regions.bounds, region_rectangle=np.ones(count, bool),
+        region_no=np.arange(1, count + 1), region_rectangle=np.full(count, regions.bounds is not None),
+        region_bounds=np.zeros((count, 4)) if regions.bounds is None else regions.bounds,
         region_srid=np.full(count, data.srid), region_crowd=regions.crowd, region_subjects=regions.subjects,
         region_other_keys=np.zeros(count, np.int64),
         period_start_s=cloaks.periods[:, 0].astype(float), period_end_s=cloaks.periods[:, 1].astype(float),
@@ -127,6 +127,11 @@ def stored(family, algorithm, params, data, cloaks):
     )  # fmt: skip
 
 
+def in_json(params):
+    """Parameters as they are stored: infinity is a text."""
+    return {name: "inf" if value == np.inf else value for name, value in dataclasses.asdict(params).items()}
+
+
 class Stored:
     """What a database that holds cloaks answers an attack: `dbanon.attacks.Source`."""
 
@@ -136,8 +141,11 @@ class Stored:
     def inputs(self, *names):
         return {name: self.given[name] for name in names}
 
-    def table(self, function):
+    def table(self, function, *_):
         return getattr(self, function)()
+
+    def batches(self, function):
+        yield getattr(self, function)()
 
     def extra(self, key):
         """Give the value of a key of ``extra`` by region; None where there is none."""
@@ -152,6 +160,33 @@ class Stored:
 
     def query_evidence(self):
         return {name: np.empty(0) for name in ("start_s", "xmin", "ymin", "xmax", "ymax", "possibly", "definitely")}
+
+    def polygon_evidence(self):
+        regions, cells = self.cloaks.regions, self.given["cells"]
+        area = cells.area_m2[np.searchsorted(cells.cell_id, regions.cell)]
+        number = len(regions)
+        return {
+            "region_no": np.arange(1, number + 1), "several": np.ones(number, bool), "valid": np.ones(number, bool),
+            "area_m2": np.add.reduceat(area, regions.cell_offset[:-1]), "parts": np.ones(number, np.int32),
+            "holes": np.zeros(number, np.int32), "least_m2": np.full(number, 1e4),
+            "categories": np.array(self.extra("categories"), np.int32),
+        }  # fmt: skip
+
+    def cell_evidence(self):
+        return {"cell_id": self.given["cells"].cell_id, "outline": np.empty(0, object)}
+
+    def outline_evidence(self):
+        """Give none: what lies in the regions is said by `held_evidence`."""
+        return {"region_no": np.empty(0, np.int32), "outline": np.empty(0, object), "cells": np.empty(0, object)}
+
+    def held_evidence(self):
+        cell = self.cloaks.regions.cell
+        yes, none = np.ones(len(cell), bool), np.zeros(len(cell), np.int32)
+        region = np.repeat(np.arange(1, len(self.cloaks.regions) + 1), np.diff(self.cloaks.regions.cell_offset))
+        return {
+            "region_no": region, "cell_id": cell, "held": yes, "split": ~yes, "complete": yes, "category": none,
+            "pois": none,
+        }  # fmt: skip
 
     def request_evidence(self):
         known = [json.loads(content) for content in self.given["requests"].contents]

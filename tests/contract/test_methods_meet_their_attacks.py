@@ -8,7 +8,7 @@ import pytest
 
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
-from dbanon.trajectory import Requests, Sites, Trajectories
+from dbanon.trajectory import Cells, Requests, Sites, Trajectories
 from tests.contract.evidence import CONTENTS, attacked
 
 
@@ -198,3 +198,49 @@ def test_the_adversary_of_kte_objects_to_what_is_there_for_comparison(algorithm)
             broken |= {clause.name for clause in verdict.clauses if not clause.passed}
             assert not verdict.passed
     assert ("truth" if algorithm == "w4m" else "promise") in broken
+
+
+# ---- semantic --------------------------------------------------------------------------------------------------------
+
+
+def in_cells(rng):
+    """A random town over squares, some fixes outside; points of interest here and there, and days apart or not."""
+    data = town(rng)
+    data = replace(data, day=np.array([rng.randrange(2) for _ in data.trajectory_id]) if rng.random() < 0.4 else None)
+    edge, wide = rng.choice([100.0, 200.0]), 6
+    column, row = (np.floor((c - c.min()) / edge).astype(np.int64) for c in (data.x, data.y))
+    inside, number = (column < wide) & (row < wide), np.arange(wide * wide)
+    right, up = number[number % wide < wide - 1], number[:-wide]
+    pois = np.array([[rng.choice([0, 0, 1, 3]) for _ in range(3)] for _ in number])
+    pois[0] = 1
+    pairs = sorted([*zip(right, right + 1, strict=True), *zip(up, up + wide, strict=True)])
+    cells = Cells(
+        cell_id=number * 2 + 1, area_m2=np.full(len(number), edge**2), categories=("a", "b", "c"), pois=pois,
+        neighbours=np.array(pairs), fix_cell=np.where(inside, row * wide + column, -1),
+    )  # fmt: skip
+    return data, cells
+
+
+@pytest.mark.parametrize("improve", [False, True])
+def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch, improve):
+    rng, runs, family = random.Random(improve), 0, METHODS["semantic"]
+    for _ in cases(60):
+        data, cells = in_cells(rng)
+        # All pairs of few units are compared, of many those that candidates make.
+        monkeypatch.setattr("dbanon.methods.semantic._groups.ALL_PAIRS", rng.choice([3, 50]))
+        params = family.parse({
+            "k": rng.randint(1, 4), "l": rng.randint(0, 3), "t": rng.choice(["inf", 0.5, 0.05]), "improve": improve,
+            "gap_s": rng.choice([0, 60, 1800]), "min_cells": rng.choice([1, 1, 3]),
+            "weight_time": rng.choice([0, 0.5, 1]),
+            "suppress_span_s": rng.choice([None, None, 600]), "suppress_area_km2": rng.choice([None, None, 0.2]),
+            "since": rng.choice([None, None, "0"]), "until": rng.choice([None, None, "1200"]),
+        })  # fmt: skip
+        try:
+            cloaks = family.anonymise(data, "merge", params, np.random.default_rng(rng.randrange(99)), cells=cells)
+        except InfeasibleError:
+            continue
+        verdict = attacked(family, "merge", params, data, cloaks, given={"cells": cells})
+        assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
+        assert verdict.figures["groups"] == cloaks.metrics["groups"]
+        runs += 1
+    assert runs >= len(cases(60)) // 4

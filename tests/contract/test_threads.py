@@ -50,6 +50,7 @@ def digest(family: str, algorithm: str, threads: int, cache: Path) -> str:
 
 
 @pytest.mark.stress
+@pytest.mark.many
 @pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS)
 def test_one_thread_and_two_make_the_same_cloaks(family, algorithm, tmp_path):
     alone = digest(family.name, algorithm, 1, tmp_path)

@@ -12,7 +12,8 @@ TABLES = (*COLUMNS, "release", "grouping", "exposure", "audit")
 
 
 @pytest.mark.parametrize(
-    "share", [pytest.param(n, marks=pytest.mark.stress if n else ()) for n in range(0, HISTORIES, SHARE)]
+    "share",
+    [pytest.param(n, marks=(pytest.mark.stress, pytest.mark.many) if n else ()) for n in range(0, HISTORIES, SHARE)],
 )
 def test_sql_agrees_with_the_oracle_on_verdict_smallest_crowd_and_people(
     scratch: psycopg.Connection, share: int

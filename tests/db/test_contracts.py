@@ -62,7 +62,7 @@ def test_rows_come_back_through_the_view_as_they_were_written(ten: psycopg.Conne
 
 
 def test_cells_are_united_to_a_valid_multipolygon(ten: psycopg.Connection) -> None:
-    run = write(ten, CONTRACTS["semantic"])
+    run = write(ten, CONTRACTS["areas"])
     rows = ten.execute(
         "SELECT cells, ST_IsValid(region), GeometryType(region), ST_NumGeometries(region), ST_Area(region),"
         " ST_SRID(region) FROM dbanon.region WHERE run_id = %s ORDER BY region_no",
@@ -75,11 +75,11 @@ def test_cells_are_united_to_a_valid_multipolygon(ten: psycopg.Connection) -> No
 
 
 def test_cells_of_another_dataset_are_refused(ten: psycopg.Connection) -> None:
-    write(ten, CONTRACTS["semantic"])
+    write(ten, CONTRACTS["areas"])
     ten.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 1)")
     ten.execute("UPDATE dbanon.cell SET dataset_id = (SELECT max(dataset_id) FROM dbanon.dataset) WHERE cell_id = 12")
     with pytest.raises(Exception, match="1 are not there") as caught:
-        write(ten, CONTRACTS["semantic"])
+        write(ten, CONTRACTS["areas"])
     assert getattr(caught.value, "sqlstate", None) == "DA009"
 
 
@@ -142,7 +142,7 @@ def full(connection: psycopg.Connection) -> int:
         member_start=hidden.member_start, member_end=hidden.member_end, hiding=hidden.hiding,
         suppressed=cells.suppressed, metrics={},
     )  # fmt: skip
-    return write(connection, CONTRACTS["semantic"], cloaks)
+    return write(connection, CONTRACTS["areas"], cloaks)
 
 
 def test_every_single_change_of_a_private_table_changes_the_digest(ten: psycopg.Connection) -> None:
@@ -420,7 +420,7 @@ GROUPS = {
     "k-merge": [("08:00-08:05", True, ["p0", "p1"])],
     "kte-hide": [("08:00-08:05", False, ["p0", "p1", "p2"])],
     "objects": [("08:00-08:02", False, ALL)],
-    "semantic": [("08:00-09:00", False, ["p0", "p1"])],
+    "areas": [("08:00-09:00", False, ["p0", "p1"])],
 }
 
 
@@ -472,7 +472,7 @@ def test_a_run_with_a_record_without_members_is_not_published(ten: psycopg.Conne
     nobody = k_merge()
     first = nobody.member_record == 1
     members = {"member_record": nobody.member_record[first], "member_trajectory": nobody.member_trajectory[first]}
-    for contract in (CONTRACTS["k-merge"], CONTRACTS["semantic"]):
+    for contract in (CONTRACTS["k-merge"], CONTRACTS["areas"]):
         with pytest.raises(psycopg.Error) as caught:
             ten.execute(
                 "SELECT dbanon.publish(%s, 'made')", [write(ten, contract, Cloaks(**{**vars(nobody), **members}))]

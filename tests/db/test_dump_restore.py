@@ -117,10 +117,10 @@ def test_rows_of_all_families_are_restored_as_they_were(database: str, own: psyc
             with opened.transaction(force_rollback=True):
                 published = opened.execute("SELECT dbanon.publish(%s, 'made')", [run]).fetchone()
             assert published == (CONTRACTS[name].cloaks().rows,)
-        opened.execute("SELECT dbanon.publish(%s, 'kept')", [made["semantic"]])
+        opened.execute("SELECT dbanon.publish(%s, 'kept')", [made["areas"]])
         for table in ("cloak", "region", "record"):
             with pytest.raises(psycopg.Error) as caught:
-                opened.execute(f"DELETE FROM dbanon.{table} WHERE run_id = %s", [made["semantic"]])
+                opened.execute(f"DELETE FROM dbanon.{table} WHERE run_id = %s", [made["areas"]])
             assert caught.value.sqlstate == "DA007"
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -35,9 +36,10 @@ def reader(verified: str) -> Iterator[psycopg.Connection]:
 
 def from_python(name: str, algorithm: str | None, params: dict[str, Any]) -> dict[str, Any] | str:
     try:
-        return dataclasses.asdict(method(name).parse(params, algorithm))
+        parsed = dataclasses.asdict(method(name).parse(params, algorithm))
     except ParameterError as error:
         return str(error)
+    return {name: "inf" if value == math.inf else value for name, value in parsed.items()}
 
 
 def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None, params: Any) -> dict[str, Any] | str:
@@ -134,6 +136,10 @@ EDGES = [
         "on\r",
         "ON",
         "oN ",
+        " inf\t",
+        "Infinity",
+        "+inf",
+        "nan",
     ),
     *(
         "2026-01-05T07:30:00.000-0030",

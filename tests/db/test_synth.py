@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from shapely import MultiPoint
 
 from dbanon import _utm, binary_copy, load, synth
 from dbanon.database import Database, open_database
 from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.synth import Plan, Scenario
+from dbanon.synth import Plan, Scenario, _places
 from tests.facts import refusal
 
 ROWS = "SELECT subject, ST_AsEWKB(path) FROM dbanon.trajectory WHERE dataset_id = {} ORDER BY subject"
@@ -90,6 +91,39 @@ def test_quasi_identifiers_are_stored_as_they_were_made_and_replaced(opened: Dat
     assert all_rows(opened, query) == []
     kinds = all_rows(opened, "SELECT kind, rows_kept FROM dbanon.load WHERE kind NOT IN ('trajectories', 'requests')")
     assert kinds == [("quasi-identifiers", len(expected))] * 2
+
+
+def test_places_are_stored_with_a_cell_for_each_station_and_every_fix_in_one(opened: Database) -> None:
+    plan = Plan(objects=50, seed=4, pois=900, stations=60)
+    made = Scenario.of(plan, plan.network()).places
+    report = opened.synth("d", objects=50, seed=4, pois=900, stations=60)
+    assert (report.pois, report.stations) == (900, 60)
+    counts = dict(all_rows(opened, "SELECT category, count(*) FROM dbanon.poi WHERE dataset_id = {} GROUP BY 1"))
+    expected = np.bincount(made.category, minlength=len(_places.CATEGORIES))
+    assert counts == dict(zip(_places.CATEGORIES, expected.tolist(), strict=True))
+    assert all_rows(opened, "SELECT overlap_m2, gaps, pieces FROM dbanon_internal.cell_faults({})") == [(0, 0, 1)]
+    assert all_rows(opened, "SELECT dbanon_internal.count_outside_cells({})") == [(0,)]
+    for places in (made.pois, made.stations):
+        lying = (
+            "SELECT count(*), count(DISTINCT c.cell_id) FROM ST_Dump(ST_GeomFromText(%s, 32632)) p "
+            "JOIN dbanon.cell c ON ST_Contains(c.geom, p.geom)"
+        )
+        found = opened.connection.execute(lying, [MultiPoint(places).wkt]).fetchone()
+        assert found == (len(places), 60)
+    loads = all_rows(opened, "SELECT kind, source, rows_read, rows_kept FROM dbanon.load ORDER BY load_id")
+    assert [row[0] for row in loads] == ["trajectories", "requests", "pois", "stations"]
+    assert [row[2:] for row in loads[2:]] == [(900, 900), (60, 60)]
+    assert {row[1] for row in loads} == {loads[0][1]}
+    assert "pois=900, stations=60" in loads[0][1]
+
+
+def test_places_are_stored_once_and_go_when_they_are_replaced(opened: Database) -> None:
+    left = "SELECT (SELECT count(*) FROM dbanon.poi), (SELECT count(*) FROM dbanon.cell)"
+    for mode, pois, kept in (("create", 0, 0), ("append", 100, 100), ("append", 100, 0)):
+        assert opened.synth("d", objects=20, pois=pois, stations=10, mode=mode).pois == kept
+    assert all_rows(opened, left) == [(100, 10)]
+    opened.synth("d", objects=20, stations=7, mode="replace")
+    assert all_rows(opened, left) == [(0, 7)]
 
 
 def test_a_run_on_generated_data_is_verified(opened: Database) -> None:

@@ -158,7 +158,7 @@ CONTRACTS = {
         Contract(name="kte-hide", k=2, stands_alone=True, cloaks=kte_hide),
         Contract(name="objects", k=2, stands_alone=True, cloaks=objects, column=_CLOAKED),
         Contract(
-            name="semantic", k=2, stands_alone=True, cloaks=semantic,
+            name="areas", k=2, stands_alone=True, cloaks=semantic,
             column=("categories", "integer", "0"), region_type="MultiPolygon",
         ),
     )

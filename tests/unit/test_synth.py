@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial import Voronoi, cKDTree
 
 from dbanon import _utm, synth
 from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _requests, limits_kmh, start_seconds
+from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _places, _requests, limits_kmh, start_seconds
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from tests.facts import refusal
 
@@ -64,6 +65,8 @@ def _plan(start: str = "2026-01-05T08:00:00Z", limits: str | None = None, **fiel
         ({"quasi_identifiers": "chain", "calls_per_day": 30}, ("--quasi-identifiers", "--calls-per-day")),
         ({"quasi_identifier_size": 0}, ("--quasi-identifier-size", 1, 0)),
         ({"quasi_identifier_overlap": 6}, ("--quasi-identifier-overlap", "0 to 5", 6)),
+        ({"pois": -1}, ("--pois", "0 to 1,000,000", -1)),
+        ({"stations": 100_001}, ("--stations", "0 to 100,000", 100_001)),
         ({"start": "253402300700", "instants": 10}, ("1 to 9999", "--start", "--step-s")),
         ({"start": "yesterday"}, ("2026-01-05T08:00:00Z", "'yesterday'")),
         ({"start": "2026-01-05T08:00:00"}, ("zone", "'2026-01-05T08:00:00'")),
@@ -140,8 +143,9 @@ def test_no_requests_are_none_at_all() -> None:
 
 def test_districts_ask_for_different_things() -> None:
     uniform = _journeys.hashed(1, np.arange(20_000))
-    for number, (name, share) in enumerate(DISTRICTS.items()):
-        asked = np.bincount(_requests._categories(np.full(20_000, number), uniform), minlength=len(share)) / 20_000
+    for name, share in DISTRICTS.items():
+        drawn = _requests.drawn(np.tile(np.array(share, float), (20_000, 1)), uniform)
+        asked = np.bincount(drawn, minlength=len(share)) / 20_000
         np.testing.assert_allclose(asked, np.array(share) / sum(share), atol=0.02, err_msg=name)
 
 
@@ -173,6 +177,83 @@ def test_what_is_asked_depends_on_where_the_sender_is() -> None:
     pharmacy = sent.poi == POI_CATEGORIES.index("pharmacy")
     assert pharmacy[district == hospital].mean() > 0.35
     assert pharmacy[district == 0].mean() < 0.2
+
+
+# ---- places
+
+
+def places(network: _network.Network, seed: int = 1, *, pois: int = 4000, stations: int = 150) -> _places.Places:
+    return _places.Places.of(network, _requests.Districts.of(network), seed, pois=pois, stations=stations)
+
+
+def test_districts_have_different_places_and_all_have_every_category(scenario: Scenario) -> None:
+    made = places(scenario.network)
+    district = scenario.districts.at(made.pois[:, 0], made.pois[:, 1])
+    counts = np.array([np.bincount(made.category[district == d], minlength=9) for d in range(len(DISTRICTS))])
+    assert counts.min() >= 1
+    city = counts.sum(axis=0) / counts.sum()
+    share = counts / counts.sum(axis=1, keepdims=True)
+    assert (np.sum(share * np.log(share / city), axis=1) > 0.1).all()
+    assert 0.005 < city[_places.CATEGORIES.index("clinic")] < 0.05
+    assert share[:, -1].argmax() == list(DISTRICTS).index("hospital")
+
+
+def test_any_cell_of_the_built_in_city_grows_to_a_mix_like_the_citys_within_a_quarter_of_it(scenario: Scenario) -> None:
+    made = places(scenario.network)
+    counts = np.zeros((150, 9))
+    np.add.at(counts, (cKDTree(made.stations).query(made.pois)[1], made.category), 1)
+    assert 0.1 < ((counts > 0).sum(axis=1) < 6).mean() < 0.5
+    alone = [_divergence(cell, counts.sum(axis=0)) for cell in counts]
+    assert np.quantile(alone, 0.25) > 0.2  # they do tell something
+    beside: dict[int, set[int]] = {cell: set() for cell in range(150)}
+    for one, other in Voronoi(made.stations).ridge_points.tolist():
+        beside[one].add(other)
+        beside[other].add(one)
+    for first in range(150):
+        region, mix = {first}, counts[first]
+        while (mix > 0).sum() < 6 or _divergence(mix, counts.sum(axis=0)) > 0.05:
+            near = set.union(*(beside[cell] for cell in region)) - region
+            region.add(min(near, key=lambda cell: _divergence(mix + counts[cell], counts.sum(axis=0))))
+            mix = counts[[*region]].sum(axis=0)
+        assert len(region) < 150 / 4
+
+
+def _divergence(mix: np.ndarray, city: np.ndarray) -> float:
+    share, whole = (mix / mix.sum())[mix > 0], (city / city.sum())[mix > 0]
+    return float(np.sum(share * np.log(share / whole)))
+
+
+def test_places_are_apart_in_the_city_and_stations_stand_closest_where_people_go(scenario: Scenario) -> None:
+    network, made = scenario.network, places(scenario.network)
+    for at, least in ((made.pois, 0.4), (made.stations, 12)):
+        assert (network.bounds[:2] <= at.min(axis=0)).all()
+        assert (at.max(axis=0) <= network.bounds[2:]).all()
+        assert cKDTree(at).query(at, 2)[0][:, 1].min() > least
+    nearest = cKDTree(made.stations).query(made.stations, 2)[0][:, 1]
+    district = scenario.districts.at(made.stations[:, 0], made.stations[:, 1])
+    assert nearest[district == 0].mean() < 0.8 * nearest[district == len(DISTRICTS) - 1].mean()
+
+
+def test_places_depend_on_the_network_and_the_seed_and_neither_on_objects_nor_on_each_other(scenario: Scenario) -> None:
+    made = places(scenario.network, 7)
+    plan = Plan(objects=3, instants=5, seed=7, pois=4000, stations=150)
+    again = Scenario.of(plan, plan.network()).places
+    for name in ("pois", "category", "stations"):
+        assert np.array_equal(getattr(made, name), getattr(again, name))
+    assert np.array_equal(places(scenario.network, 7, stations=0).pois, made.pois)
+    assert np.array_equal(places(scenario.network, 7, pois=0).stations, made.stations)
+    assert not np.array_equal(places(scenario.network, 8).stations, made.stations)
+
+
+@pytest.mark.parametrize("ends", [([0.0, 900.0], [0.0, 0.0]), ([0.0, 900.0], [0.0, 900.0]), ([0.0, 0.02], [0.0, 0.0])])
+def test_a_single_street_has_as_many_places_as_there_is_room_for(ends: tuple[list[float], list[float]]) -> None:
+    x, y = map(np.array, ends)
+    one = np.array([0], np.int32), np.array([1], np.int32)
+    street = _network._network("street", x, y, *one, limit_mps=np.array([10.0]), srid=32632)
+    made = places(street, pois=500, stations=50)
+    room = np.hypot(*(x[1], y[1])) > 1
+    assert (len(made.pois), len(made.stations)) == ((500, 50) if room else (1, 1))
+    assert len(np.unique(made.pois, axis=0)) == len(made.pois)
 
 
 # ---- files
@@ -208,6 +289,24 @@ def test_the_same_seed_gives_the_same_files_whatever_the_batches(
     assert one[0] == again[0]
     assert sorted(one[1]) == sorted(again[1])
     assert one[0] != other[0]
+
+
+def test_places_are_written_once_in_the_columns_that_loads_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synth, "BATCH_FIXES", 70)
+    plan = Plan(objects=20, instants=10, pois=300, stations=20)
+    report = synth.into_files(tmp_path, plan, progress=silent)
+    assert [Path(file).name for file in report.files] == [
+        "trajectories.csv", "requests.csv", "pois.csv", "stations.csv",
+    ]  # fmt: skip
+    pois, stations = (rows(Path(file)) for file in report.files[2:])
+    assert (len(pois), len(stations)) == (report.pois, report.stations) == (300, 20)
+    assert (list(pois[0]), list(stations[0])) == (["x", "y", "category"], ["x", "y"])
+    made = Scenario.of(plan, plan.network()).places
+    assert [row["category"] for row in pois] == [_places.CATEGORIES[c] for c in made.category]
+    degrees = (np.array([float(row[axis]) for row in stations]) for axis in "xy")
+    np.testing.assert_allclose(np.column_stack(_utm.metres(*degrees, report.srid)), made.stations, atol=0.02)
 
 
 @pytest.mark.stress
@@ -290,7 +389,7 @@ def a_day(objects: int, **options: float) -> tuple[Scenario, _journeys.Fixes, _j
     plan = Plan(objects=objects, instants=1440, start_s=1_767_571_200, calls_per_day=30, **options)  # midnight
     scenario = Scenario.of(plan, plan.network())
     every = replace(plan, calls_per_day=None)
-    walked = Scenario(every, scenario.network, scenario.districts, scenario.routes).made(np.arange(objects)).fixes
+    walked = replace(scenario, plan=every).made(np.arange(objects)).fixes
     return scenario, walked, scenario.made(np.arange(objects))[0]
 
 
@@ -319,6 +418,13 @@ def test_calls_are_placed_at_the_nearest_of_a_few_towers() -> None:
     true = np.array([where[o, t] for o, t in zip(owner, calls.xym[:, 2], strict=True)])
     nearest = towers[np.argmin(((true[:, None] - towers) ** 2).sum(axis=2), axis=1)]
     assert np.array_equal(nearest, calls.xym[:, :2])
+
+
+def test_calls_are_placed_at_the_base_stations_where_there_are_some() -> None:
+    scenario, _, calls = a_day(100, stations=40)
+    at = {tuple(xy) for xy in calls.xym[:, :2].tolist()}
+    assert 20 < len(at) <= 40
+    assert at <= {tuple(xy) for xy in scenario.places.stations.tolist()}
 
 
 def test_phone_records_do_not_depend_on_which_objects_are_made_together() -> None:

@@ -149,6 +149,7 @@ def within(data: Trajectories, first: int | None, end: int | None) -> Trajectori
         srid=data.srid,
         grid_m=data.grid_m,
         grid_s=data.grid_s,
+        day=None if data.day is None else data.day[left > 0],
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.errors import ParameterError
 from dbanon.trajectory import Trajectories
@@ -13,6 +14,22 @@ def considered(
 ) -> Trajectories:
     """Keep the fixes in the slots from `since` to `until`; nothing is copied where neither is given.
 
+    Parameters and errors are those of `kept`.
+
+    Returns
+    -------
+    Trajectories
+        Without those of which nothing is left; codes of subjects stay.
+    """
+    fixes = kept(method, data, since, until, before_s=before_s)
+    return data if since is None and until is None else _of(data, fixes)
+
+
+def kept(
+    method: str, data: Trajectories, since: int | None, until: int | None, *, before_s: int = 0
+) -> NDArray[np.bool_]:
+    """Say which fixes are in the slots from `since` to `until`: bool[m].
+
     Parameters
     ----------
     method : str
@@ -22,11 +39,6 @@ def considered(
         Unix seconds, multiples of the data's `grid_s`; the slot that begins at `until` is not kept.
     before_s : int
         How much older than `since` the fixes kept may be: they give positions at later instants.
-
-    Returns
-    -------
-    Trajectories
-        Without those of which nothing is left; codes of subjects stay.
 
     Raises
     ------
@@ -41,14 +53,19 @@ def considered(
             )
     if since is not None and until is not None and until <= since:
         raise ParameterError(f"The 'until' parameter of {method} must lie after 'since'. Got {until} and {since}.")
+    fixes = np.ones(data.fixes, bool)
     if since is None and until is None:
-        return data
+        return fixes
     slot = np.floor(data.t / data.grid_s)
-    kept = np.ones(data.fixes, bool)
     if since is not None:
-        kept &= slot >= (since - before_s) // data.grid_s
+        fixes &= slot >= (since - before_s) // data.grid_s
     if until is not None:
-        kept &= slot < until // data.grid_s
+        fixes &= slot < until // data.grid_s
+    return fixes
+
+
+def _of(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
+    """Keep some fixes."""
     left = np.concatenate([[0], np.cumsum(kept)])[data.offset]
     whole = np.diff(left) > 0
     return replace(
@@ -56,6 +73,7 @@ def considered(
         trajectory_id=data.trajectory_id[whole],
         subject=data.subject[whole],
         offset=np.concatenate([left[:-1][whole], left[-1:]]),
+        day=None if data.day is None else data.day[whole],
         t=data.t[kept],
         x=data.x[kept],
         y=data.y[kept],

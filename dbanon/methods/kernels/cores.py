@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
-from numba import config
 
 from dbanon.trajectory import Int
 
@@ -14,6 +13,8 @@ _SHARES = 8  # a thread: so that none is left waiting for another's last
 
 def count() -> int:
     """Give the number of threads Numba is configured to use (``NUMBA_NUM_THREADS``), by default one a core."""
+    from numba import config  # slow to import, and needed by few commands
+
     return int(vars(config)["NUMBA_NUM_THREADS"])
 
 

@@ -1,0 +1,156 @@
+"""The adversary who looks at what there is in each published region, and knows whole movements of whom it seeks.
+
+It counts the points of interest of each polygon anew, by the cells that it is shown to be made of, or else one by one:
+too few categories, or others than the city has, tell what people do there. It counts who shares each record, for
+whoever is alone in one is found by any few points. Beside that, what is published must be true: regions of whole cells
+that hold the fixes of all their members, no row without all of them, and all that is missing counted.
+Invariant: a verdict passes only if every clause was decided and none is broken.
+
+References
+----------
+Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017, sections II-B
+and II-C.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.attacks import Bool, Verdict
+from dbanon.attacks.semantic._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks.semantic._fixes import Fixes, fixes, misstated
+from dbanon.attacks.semantic._groups import Groups, groups
+from dbanon.attacks.semantic._regions import Regions, divergence, far, regions, reveals
+from dbanon.attacks.semantic._units import Units, units
+from dbanon.attacks.semantic.evidence import RegionEvidence, read
+from dbanon.attacks.shared.claims import LATEST, UndecidableError, decided, must, undecided
+from dbanon.trajectory import Int
+
+__all__ = ["attack", "read"]
+
+NAME = "semantic"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Found:
+    """What the attack found."""
+
+    of: Units
+    places: Regions
+    grouped: Groups
+    fate: Fixes
+
+
+def attack(evidence: RegionEvidence) -> Verdict:
+    """Decide whether a published region tells a function or a record hides fewer than k, and whether the rows are true.
+
+    Parameters
+    ----------
+    evidence : RegionEvidence
+        The stored rows, the polygons as PostGIS finds them, and the data.
+
+    Returns
+    -------
+    Verdict
+        With the clause `decidable` alone if the evidence makes no sense.
+
+    Notes
+    -----
+    O((fixes + rows + cells of regions) log) time.
+    """
+    try:
+        rules, stated = read_rules(evidence), read_stated(evidence.suppressed)
+        return _decide(evidence, rules, stated)
+    except UndecidableError as doubt:
+        return undecided(NAME, doubt)
+
+
+def _decide(evidence: RegionEvidence, rules: Rules, stated: Stated) -> Verdict:
+    data = evidence.trajectories
+    start, end, timely = _times(evidence, rules)
+    of, places = units(data, evidence.cells, rules), regions(evidence, rules)
+    grouped = groups(evidence, of, start, end, rules)
+    fate = fixes(of, grouped, places, evidence.region[grouped.row].astype(np.int64), rules)
+    found = _Found(of=of, places=places, grouped=grouped, fate=fate)
+    broken = {
+        "decidable": 0,
+        "row": int((~(timely & places.sound[evidence.region])).sum()),
+        "crowd": grouped.faults,
+        "masking": fate.unmasked,
+        "complete": fate.missing,
+        "held": fate.empty,
+        "diversity": int((places.categories < rules.l)[evidence.region].sum()),
+        "closeness": int(far(places.kl, rules)[evidence.region].sum()),
+        "suppressed": misstated(data, of, fate.state, stated),
+    }
+    return decided(NAME, _SENTENCES, broken, _figures(evidence, found, rules), rules.k)
+
+
+# What must hold, and what is counted that breaks it.
+_SENTENCES = {
+    "decidable": ("Parameters, data, cells and stored rows must make sense together", "contradictions"),
+    "row": (
+        "The rows of a record must follow one another in whole slots, and their regions be valid MultiPolygons of "
+        "whole cells that hang together, with the categories that are in them, no larger or longer than the run allows",
+        "rows",
+    ),
+    "crowd": (
+        "Every record must be one of as many alike as it has members, whole and in no other, of k = {k} subjects or "
+        "more, and say how many",
+        "records, rows, memberships or members",
+    ),
+    "masking": ("Every row must hold its members' fixes of its period in its region", "fixes"),
+    "complete": ("Every fix in a cell must be in a row unless the run's parameters leave it out", "fixes"),
+    "held": ("Every row must hold a fix of each member of its record", "rows and members"),
+    "diversity": ("Every region must hold points of interest of as many categories as promised", "rows"),
+    "closeness": ("Every region's points of interest must be as close to the city's as promised", "rows"),
+    "suppressed": ("What the run left out must be what the data and rows say", "counts"),
+}
+
+
+def _times(evidence: RegionEvidence, rules: Rules) -> tuple[Int, Int, Bool]:
+    """Give the slots in which each row begins and ends, and whether it may: after the row before it, in whole slots."""
+    start_s, end_s, grid_s = evidence.cloak_start_s, evidence.cloak_end_s, evidence.trajectories.grid_s
+    known = bool((np.abs(start_s) <= LATEST).all() and (np.abs(end_s) <= LATEST).all())
+    must(known, "Every period must be in unix seconds; some are too large to be.")
+    start, end = (np.floor(side / grid_s).astype(np.int64) for side in (start_s, end_s))
+    timely = (start * grid_s == start_s) & (end * grid_s == end_s) & (start < end)
+    timely &= end_s - start_s <= rules.longest_s
+    if rules.since is not None:
+        timely &= start >= rules.since
+    if rules.until is not None:
+        timely &= end <= rules.until
+    follows = np.ones(len(start), bool)
+    follows[1:] = start[1:] >= end[:-1]
+    follows[evidence.offset[:-1]] = True
+    if evidence.place is not None:
+        length = np.diff(evidence.offset)
+        follows &= evidence.place == np.arange(1, len(start) + 1) - np.repeat(evidence.offset[:-1], length)
+    return start, end, timely & follows
+
+
+def _figures(evidence: RegionEvidence, found: _Found, rules: Rules) -> dict[str, int | float]:
+    of, places, cells = found.of, found.places, evidence.cells
+    kl = places.kl[evidence.region]
+    some = kl[np.isfinite(kl)]
+    quarters = np.quantile(some, [0.25, 0.5, 0.75]) if len(some) else np.zeros(3)
+    of_cell = reveals((cells.pois > 0).sum(axis=1), divergence(cells.pois, cells.pois.sum(axis=0)), rules)
+    raw = of_cell[of.fix_cell[of.fix_cell >= 0]]
+    shown = reveals(places.categories, places.kl, rules)[evidence.region]
+    return {
+        "subjects": len(np.unique(of.subject)),
+        "fixes": len(of.fix),
+        "records": len(evidence.record_id),
+        "groups": len(found.grouped.first),
+        "rows": evidence.rows,
+        "regions": len(evidence.region_no),
+        "smallest_crowd": int(found.grouped.crowd.min()),
+        "least_categories": int(places.categories.min()),
+        "greatest_kl": float(some.max(initial=0.0)),
+        "rows_without_pois": int((~np.isfinite(kl)).sum()),
+        "kl_quarter": float(quarters[0]),
+        "kl_median": float(quarters[1]),
+        "kl_three_quarters": float(quarters[2]),
+        "raw_fixes_revealing_percent": 100 * float(raw.mean()) if len(raw) else 0.0,
+        "revealing_percent": 100 * float(shown.mean()),
+    }

@@ -1,0 +1,115 @@
+"""Reads what a semantic run promised and left out, without any of the method's code."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.attacks.shared.claims import (
+    LATEST,
+    Hours,
+    considered_slots,
+    demand_sane,
+    get,
+    integer,
+    must,
+    read_hours,
+    reasons,
+)
+
+OUTSIDE, FEW, COARSE = "outside", "few_cells", "coarse"
+REASONS = (OUTSIDE, FEW, COARSE)
+MM2 = 1_000_000
+"""Square millimetres in a square metre: areas are added up in whole ones, in any order the same."""
+_MALFORMED = "What the run left out must be whole counts of fixes and of subjects by reason, and by hour; it is not."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The run's parameters, made sense of with the data; `since` and `until` are slots, None: no bound.
+
+    Attributes
+    ----------
+    k, l, t
+        The promise; t may be infinite.
+    least_cells : int
+        Of how many cells a record must be.
+    longest_s, largest_m2 : float
+        What is longer or larger is left out; infinite where nothing is.
+    """
+
+    k: int
+    l: int  # noqa: E741 - the paper's name
+    t: float
+    least_cells: int
+    longest_s: float
+    largest_m2: float
+    since: int | None
+    until: int | None
+
+    @property
+    def thins(self) -> bool:
+        """Whether rows may be left out."""
+        return math.isfinite(self.longest_s) or math.isfinite(self.largest_m2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """``run.suppressed``: fixes and subjects by reason, and subjects by hour."""
+
+    fixes: Mapping[str, int]
+    subjects: Mapping[str, int]
+    hours: Hours
+
+
+def read_rules(evidence: RegionEvidence) -> Rules:
+    """Make sense of the parameters and of the data they go with.
+
+    Raises
+    ------
+    UndecidableError
+        If a parameter is missing or absurd, or cells and fixes do not go together.
+    """
+    demand_sane(evidence)
+    params, data, cells = evidence.params, evidence.trajectories, evidence.cells
+    must(len(cells.cell_id) > 0, "The dataset must hold cells to attack with; it holds none.")
+    must(cells.overlap_m2 < 1, "Cells must not cover one another; they do.")
+    must(len(cells.fix_cell) == data.fixes, "Each fix must come with its cell; this is a defect of the read.")
+    sane = bool((cells.fix_cell >= -1).all() and (cells.fix_cell < len(cells.cell_id)).all())
+    must(sane, "The cell of each fix must be one of the dataset's; some are not.")
+    since, until = considered_slots(params, data.grid_s)
+    return Rules(
+        k=integer(params, "k", 1),
+        l=integer(params, "l", 0),
+        t=_limit(params, "t", endless="inf"),
+        least_cells=integer(params, "min_cells", 1),
+        longest_s=_limit(params, "suppress_span_s", endless=None),
+        largest_m2=_limit(params, "suppress_area_km2", endless=None) * MM2,
+        since=since,
+        until=until,
+    )
+
+
+def _limit(params: Mapping[str, Any], name: str, *, endless: str | None) -> float:
+    """Look up a number that is not negative; infinity where the parameter is as `endless`."""
+    value = get(params, name)
+    if value == endless:
+        return math.inf
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LATEST
+    must(number, f"The run's parameter '{name}' must be a number >= 0 or say that there is no limit; it is not.")
+    return float(value)
+
+
+def read_stated(suppressed: Mapping[str, Any]) -> Stated:
+    """Make sense of what the run says it left out.
+
+    Raises
+    ------
+    UndecidableError
+        If it is not what the method writes.
+    """
+    must(isinstance(suppressed, Mapping) and suppressed.keys() <= {"fixes", "subjects", "by_hour"}, _MALFORMED)
+    fixes, subjects = (reasons(suppressed, what, _MALFORMED) for what in ("fixes", "subjects"))
+    must({*fixes, *subjects} <= set(REASONS), _MALFORMED)
+    return Stated(fixes=fixes, subjects=subjects, hours=read_hours(suppressed))

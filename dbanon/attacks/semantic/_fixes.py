@@ -1,0 +1,130 @@
+"""Which row holds each fix, which are left out and why, and what a run should say of these."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import Bool
+from dbanon.attacks.semantic._claims import COARSE, FEW, REASONS, Rules, Stated
+from dbanon.attacks.semantic._groups import Groups
+from dbanon.attacks.semantic._regions import Regions
+from dbanon.attacks.semantic._units import Units, few
+from dbanon.attacks.shared.claims import hours_misstated
+from dbanon.attacks.shared.keys import distinct
+from dbanon.trajectory import Float, Int, Trajectories
+
+PUBLISHED = len(REASONS)
+"""The state of a fix that is not left out; the others are indices into `REASONS`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fixes:
+    """What becomes of the considered fixes.
+
+    Attributes
+    ----------
+    state : int8[m]
+    unmasked : int
+        Published ones whose cell is not in their row's region.
+    missing : int
+        Those in no row though no threshold allows it.
+    empty : int
+        Pairs of a row and a member without a fix in it.
+    """
+
+    state: NDArray[np.int8]
+    unmasked: int
+    missing: int
+    empty: int
+
+
+def fixes(of: Units, grouped: Groups, found: Regions, region: Int, rules: Rules) -> Fixes:
+    """Find the row of each fix.
+
+    Parameters
+    ----------
+    of : Units
+    grouped : Groups
+    found : Regions
+    region : int64[c]
+        The region of each row of `grouped`.
+    rules : Rules
+    """
+    inside = np.flatnonzero(of.fix_cell >= 0)
+    unit, slot, cell = of.fix_unit[inside], of.fix_slot[inside], of.fix_cell[inside]
+    left = few(of, rules)[unit]
+    units, unmasked, shown, met = len(of.subject), 0, np.zeros(len(inside), bool), [np.empty(0, np.int64)]
+    for group in grouped.of_unit:
+        row = _rows(grouped, group[unit], slot)
+        at = np.flatnonzero((row >= 0) & ~left)
+        shown[at] = True
+        row = row[at]
+        # Each pair of a region and a cell is looked up once, and each fix only where one of these is false.
+        if not found.hold(*_pairs(region[row], cell[at], found.width)).all():
+            unmasked += int((~found.hold(region[row], cell[at].astype(np.int64))).sum())
+        met.append(distinct(row * units + unit[at]))
+    state = np.zeros(len(of.fix_cell), np.int8)
+    state[inside] = np.where(left, REASONS.index(FEW), np.where(shown, PUBLISHED, REASONS.index(COARSE)))
+    sought = grouped.unit_group[~few(of, rules)[grouped.unit]]
+    due = np.bincount(sought, minlength=len(grouped.first))[grouped.row_group]
+    seen = np.bincount(np.concatenate(met) // units, minlength=len(due))
+    return Fixes(
+        state=state,
+        unmasked=unmasked,
+        missing=0 if rules.thins else int((state == REASONS.index(COARSE)).sum()),
+        empty=int(np.maximum(due - seen, 0).sum()),
+    )
+
+
+def _pairs(region: Int, cell: NDArray[np.int32], width: int) -> tuple[Int, Int]:
+    """Give each pair of a region and a cell once."""
+    key = distinct(region * width + cell)
+    return key // width, key % width
+
+
+def _rows(grouped: Groups, group: Int, slot: Int) -> Int:
+    """Find the row of `grouped` that holds each slot of a group; -1 where none does."""
+    if not len(grouped.row):
+        return np.full(len(slot), -1)
+    low = min(int(slot.min(initial=0)), int(grouped.start.min()))
+    span = max(int(slot.max(initial=0)), int(grouped.start.max())) - low + 1
+    at = np.searchsorted(grouped.row_group * span + grouped.start - low, group * span + slot - low, side="right") - 1
+    safe = np.maximum(at, 0)
+    there = (group >= 0) & (at >= 0) & (grouped.row_group[safe] == group) & (slot < grouped.end[safe])
+    return np.where(there, at, -1)
+
+
+def misstated(data: Trajectories, of: Units, state: NDArray[np.int8], stated: Stated) -> int:
+    """Count what the run says it left out and is not what is missing."""
+    subject, t = of.subject[of.fix_unit], data.t[of.fix]
+    hour = of.fix_slot * data.grid_s // 3600
+    hours = distinct(hour)
+    people, width = int(subject.max()) + 1, PUBLISHED + 1
+    fixes_of, subjects_of = np.bincount(state, minlength=width), np.zeros(width, np.int64)
+    subjects_of += np.bincount(_reasons(subject, t, state)[1], minlength=width)
+    seen, why = _reasons(np.searchsorted(hours, hour) * people + subject, t, state)
+    counts = np.bincount(seen // people * width + why, minlength=len(hours) * width).reshape(len(hours), width)
+    wrong = sum(
+        said.get(name, 0) != due[i]
+        for said, due in ((stated.fixes, fixes_of), (stated.subjects, subjects_of))
+        for i, name in enumerate(REASONS)
+    )
+    due = {"seen": counts.sum(axis=1), "published": counts[:, PUBLISHED]}
+    due |= {f"left_out {name}": counts[:, i] for i, name in enumerate(REASONS)}
+    return int(wrong) + hours_misstated(stated.hours, hours * 3600, due)
+
+
+def _reasons(key: Int, t: Float, state: NDArray[np.int8]) -> tuple[Int, Int]:
+    """Say of each key that occurs whether a fix of it is published, or else why its first one is not."""
+    shown = distinct(key[state == PUBLISHED])
+    lost: Bool = state != PUBLISHED
+    if len(shown):
+        at = np.minimum(np.searchsorted(shown, key), len(shown) - 1)
+        lost &= shown[at] != key
+    left = np.flatnonzero(lost)
+    # Stable: of two at one time the one of the lower trajectory comes first.
+    order = left[np.lexsort((t[left], key[left]))]
+    heads = order[np.diff(key[order], prepend=-1) != 0]
+    keys = np.concatenate([shown, key[heads]])
+    return keys, np.concatenate([np.full(len(shown), PUBLISHED), state[heads].astype(np.int64)])

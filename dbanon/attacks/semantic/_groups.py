@@ -1,0 +1,121 @@
+"""Groups: records that are alike in rows and members, and whether they are as many as whom they hide."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.attacks.semantic._claims import Rules
+from dbanon.attacks.semantic._units import Units, count_subjects, few
+from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.replay import runs
+from dbanon.trajectory import Int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Groups:
+    """The groups of records, and the rows of one record of each, by group and time.
+
+    Attributes
+    ----------
+    first : int64[g]
+        Index of a record of each group.
+    unit, unit_group : int64[p]
+        Which units are members of which group, each pair once.
+    of_unit : tuple of int64[u]
+        The group of each unit, -1 where it is in none; once more for units that are in a second one, and so on.
+    crowd : int64[g]
+        Distinct subjects.
+    row : int64[c]
+        Index of the rows of one record of each group.
+    row_group, start, end : int64[c]
+        Their group, and their slots, half-open.
+    faults : int
+        Records, rows, memberships and units that are not as they should be.
+    """
+
+    first: Int
+    unit: Int
+    unit_group: Int
+    of_unit: tuple[Int, ...]
+    crowd: Int
+    row: Int
+    row_group: Int
+    start: Int
+    end: Int
+    faults: int
+
+
+def groups(evidence: RegionEvidence, of: Units, start: Int, end: Int, rules: Rules) -> Groups:
+    """Put records that are alike together, and count what is not as it should be.
+
+    Parameters
+    ----------
+    evidence : RegionEvidence
+    of : Units
+    start, end : int64[c]
+        Slots of the rows.
+    rules : Rules
+    """
+    members, faults = _members(evidence, of)
+    record, first = _classes(evidence, members, start, end)
+    number = len(first)
+    low = np.searchsorted(members[0], np.stack([first, first + 1]))
+    path = members[1][runs(low[0], low[1] - low[0])]
+    width = len(of.subject)
+    pair = distinct(np.repeat(np.arange(number), low[1] - low[0]) * width + of.unit[path])
+    group, unit = pair // width, pair % width
+    # All trajectories of each unit: as many as there are, for each is one of a unit that is there.
+    due = np.bincount(group, np.bincount(of.unit, minlength=width)[unit], number)
+    faults += int(np.abs(due - (low[1] - low[0])).sum())
+    faults += int(np.abs(np.bincount(group, minlength=number) - np.bincount(record, minlength=number)).sum())
+    faults += len(unit) - len(distinct(unit)) + int(few(of, rules)[unit].sum()) + len(evidence.hiding_record)
+    crowd = count_subjects(group, of.subject[unit], number)
+    said = np.repeat(crowd[record], np.diff(evidence.offset))
+    faults += int((crowd < rules.k).sum()) + int((evidence.cloak_crowd != said).sum())
+    length = np.diff(evidence.offset)[first]
+    row = runs(evidence.offset[:-1][first], length)
+    row_group = np.repeat(np.arange(number), length)
+    order = np.lexsort((start[row], row_group))
+    row = row[order]
+    return Groups(
+        first=first, unit=unit, unit_group=group, of_unit=_layers(unit, group, width), crowd=crowd, row=row,
+        row_group=row_group[order], start=start[row], end=end[row], faults=faults,
+    )  # fmt: skip
+
+
+def _layers(unit: Int, group: Int, width: int) -> tuple[Int, ...]:
+    """Give each unit its first group, then those that have more their second one, and so on."""
+    order = np.argsort(unit, kind="stable")
+    unit, group = unit[order], group[order]
+    turn = np.arange(len(unit)) - np.searchsorted(unit, unit)
+    layers = np.full((int(turn.max(initial=0)) + 1, width), -1)
+    layers[turn, unit] = group
+    return tuple(layers)
+
+
+def _members(evidence: RegionEvidence, of: Units) -> tuple[tuple[Int, Int], int]:
+    """Find the memberships of whole considered trajectories, by record and trajectory, each once; count the others."""
+    ids, by_id = np.unique(evidence.record_id, return_index=True)
+    at, path = find(ids, evidence.member_record), find(of.trajectory_id, evidence.member_trajectory)
+    sound = (at >= 0) & (path >= 0) & evidence.member_whole
+    width = len(of.trajectory_id)
+    key = distinct(by_id[at[sound]] * width + path[sound])
+    return (key // width, key % width), len(at) - len(key) + len(evidence.record_id) - len(ids)
+
+
+def _classes(evidence: RegionEvidence, members: tuple[Int, Int], start: Int, end: Int) -> tuple[Int, Int]:
+    """Number the groups of records whose rows and members are the same to the last bit."""
+    rows = np.stack([evidence.region.astype(np.int64), start, end, evidence.cloak_seq], axis=1)
+    low = np.searchsorted(members[0], np.arange(len(evidence.record_id) + 1))
+    met: dict[tuple[bytes, bytes], int] = {}
+    record, first = np.empty(len(evidence.record_id), np.int64), list[int]()
+    for at in range(len(record)):
+        key = (
+            rows[evidence.offset[at] : evidence.offset[at + 1]].tobytes(),
+            members[1][low[at] : low[at + 1]].tobytes(),
+        )
+        record[at] = met.setdefault(key, len(met))
+        if record[at] == len(first):
+            first.append(at)
+    return record, np.array(first, np.int64)

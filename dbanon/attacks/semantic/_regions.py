@@ -1,0 +1,157 @@
+"""What each published region is and holds: whole cells that hang together, and points of interest, counted anew."""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from dbanon.attacks import Bool
+from dbanon.attacks.semantic._claims import MM2, Rules
+from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.trajectory import Cells, Float, Int
+
+_SLIVER_M2 = 1.0
+_SLACK = 1e-9  # of comparisons with t
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regions:
+    """What is found of each region.
+
+    Attributes
+    ----------
+    key : int64[h]
+        Region and cell of each cell that a region holds, sorted: region times the number of cells, plus the cell.
+    width : int
+        Number of cells.
+    sound : bool[r]
+        Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
+    categories : int64[r]
+    kl : float64[r]
+        How far its points of interest are from the city's; infinite where there are none.
+    """
+
+    key: Int
+    width: int
+    sound: Bool
+    categories: Int
+    kl: Float
+
+    def hold(self, region: Int, cell: Int) -> Bool:
+        """Say whether each region holds a cell."""
+        if not len(self.key):
+            return np.zeros(len(region), bool)
+        return find(self.key, region * self.width + cell) >= 0
+
+
+def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
+    """Look at each region once."""
+    cells, number = evidence.cells, len(evidence.region_no)
+    width = len(cells.cell_id)
+    key = distinct(evidence.held_region * width + evidence.held_cell)
+    region, cell = key // width, key % width
+    pois = _counted(evidence)
+    own_mm2 = np.rint(cells.area_m2 * MM2).astype(np.int64)
+    area_mm2 = np.zeros(number, np.int64)
+    np.add.at(area_mm2, region, own_mm2[cell])
+    area_m2 = area_mm2 / MM2
+    sound = evidence.region_several & evidence.region_valid & (evidence.region_least_m2 >= _SLIVER_M2)
+    sound |= _of_a_small_cell(evidence, area_m2)
+    whole = np.abs(evidence.region_area_m2 - area_m2) <= np.maximum(1.0, 1e-6 * area_m2)
+    whole[evidence.split_region] = False
+    categories = (pois > 0).sum(axis=1)
+    return Regions(
+        key=key,
+        width=width,
+        sound=sound
+        & whole
+        & _connected(region, cell, cells, number)
+        & (evidence.region_srid == evidence.trajectories.srid)
+        & (evidence.region_subjects == 1)
+        & (evidence.region_other_keys == 0)
+        & (evidence.region_categories == categories)
+        & (area_m2 <= rules.largest_m2),
+        categories=categories,
+        kl=divergence(pois, cells.pois.sum(axis=0)),
+    )
+
+
+def _of_a_small_cell(evidence: RegionEvidence, area_m2: Float) -> Bool:
+    """Say which regions are less than a square metre themselves: one part without a hole is no sliver then."""
+    alone = (evidence.region_parts == 1) & (evidence.region_holes == 0) & (area_m2 < _SLIVER_M2)
+    return np.asarray(evidence.region_several & evidence.region_valid & alone)
+
+
+def _counted(evidence: RegionEvidence) -> Int:
+    """Count the points of interest of each region by category: int64[r, q]."""
+    pois, number = evidence.cells.pois, len(evidence.region_no)
+    region, cell = (column[evidence.held_complete] for column in (evidence.held_region, evidence.held_cell))
+    counts = [np.bincount(region, pois[cell, q], number) for q in range(pois.shape[1])]
+    counted = np.stack(counts, axis=1).astype(np.int64) if counts else np.zeros((number, 0), np.int64)
+    np.add.at(counted, (evidence.found_region, evidence.found_category), evidence.found_pois)
+    return counted
+
+
+def divergence(pois: Int, city: Int) -> Float:
+    """Measure the Kullback-Leibler divergence (natural logarithm) of places from the city; infinite without any point.
+
+    Parameters
+    ----------
+    pois : int64[r, q]
+    city : int64[q]
+    """
+    total = pois.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = pois / total
+        terms = np.where(pois > 0, share * np.log(share / (city / city.sum())), 0.0)
+    return np.where(total[:, 0] > 0, terms.sum(axis=1), np.inf)
+
+
+def reveals(categories: Int, kl: Float, rules: Rules) -> Bool:
+    """Say which places tell a function: too few categories, or too far from the city."""
+    return (categories < rules.l) | far(kl, rules)
+
+
+def far(kl: Float, rules: Rules) -> Bool:
+    """Say which places are further from the city than t."""
+    return kl > rules.t + _SLACK
+
+
+def _connected(region: Int, cell: Int, cells: Cells, number: int) -> Bool:
+    """Say whether the cells of each region hang together; pairs are sorted by region."""
+    pairs = np.concatenate([cells.neighbours, cells.neighbours[:, ::-1]])
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    offset = np.searchsorted(pairs[:, 0], np.arange(len(cells.cell_id) + 1))
+    low = np.searchsorted(region, np.arange(number + 1))
+    found = np.zeros(number, bool)
+    _hang_together(low, cell, offset, np.ascontiguousarray(pairs[:, 1]), len(cells.cell_id), found)
+    return found
+
+
+@_kernel
+def _hang_together(low: Any, cell: Any, offset: Any, other: Any, width: Any, found: Any) -> None:
+    """Fill `found`: walk each region's cells from its first one; `state` is that of the region that a cell is of."""
+    state, waiting = np.full(width, -1), np.empty(width, np.int64)
+    for r in range(len(low) - 1):
+        for i in range(low[r], low[r + 1]):
+            state[cell[i]] = 2 * r
+        if low[r] == low[r + 1]:
+            continue
+        waiting[0] = cell[low[r]]
+        state[waiting[0]] = 2 * r + 1
+        depth, reached = 1, 1
+        while depth:
+            depth -= 1
+            at = waiting[depth]
+            for j in range(offset[at], offset[at + 1]):
+                if state[other[j]] == 2 * r:
+                    state[other[j]] = 2 * r + 1
+                    waiting[depth] = other[j]
+                    depth, reached = depth + 1, reached + 1
+        found[r] = reached == low[r + 1] - low[r]

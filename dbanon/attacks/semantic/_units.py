@@ -1,0 +1,94 @@
+"""Whom the run considers: one unit a record, all trajectories of a subject, or those of one of its days."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks import Bool
+from dbanon.attacks.semantic._claims import Rules
+from dbanon.attacks.shared.claims import must
+from dbanon.attacks.shared.keys import distinct
+from dbanon.attacks.shared.replay import slots
+from dbanon.trajectory import Cells, Int, Trajectories
+
+_MOST_SLOTS = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """The considered fixes, by trajectory and time, and whose they are.
+
+    Attributes
+    ----------
+    subject : int64[u]
+        Of each unit.
+    cells : int64[u]
+        In how many distinct cells each unit has fixes.
+    trajectory_id, unit : int64[n]
+        The considered trajectories, ascending, and the unit of each.
+    fix : int64[m]
+        Index into the fixes of the dataset of each that is considered.
+    fix_unit, fix_cell : integers[m]
+    fix_slot : int64[m]
+    """
+
+    subject: Int
+    cells: Int
+    trajectory_id: Int
+    unit: Int
+    fix: Int
+    fix_unit: NDArray[np.int32]
+    fix_cell: NDArray[np.int32]
+    fix_slot: Int
+
+
+def units(data: Trajectories, cells: Cells, rules: Rules) -> Units:
+    """Find the considered fixes and the units they make.
+
+    Raises
+    ------
+    UndecidableError
+        If there is no fix, or the data span too long a time to be counted in slots.
+    """
+    slot = slots(data.t, data.grid_s)
+    kept = np.ones(len(slot), bool)
+    if rules.since is not None:
+        kept &= slot >= rules.since
+    if rules.until is not None:
+        kept &= slot < rules.until
+    fix = np.flatnonzero(kept)
+    must(len(fix) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    slot = slot[fix]
+    must(int(slot.max()) - int(slot.min()) < _MOST_SLOTS, "Fixes must lie within 2^40 slots; they do not.")
+    path = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))[fix]
+    there = distinct(path)
+    day = np.zeros(len(there), np.int64) if data.day is None else data.day[there]
+    who, unit = np.unique(np.stack([data.subject[there], day]), axis=1, return_inverse=True)
+    unit = unit.reshape(-1)
+    of_path = np.zeros(len(data.trajectory_id), np.int32)
+    of_path[there] = unit
+    fix_unit, fix_cell = of_path[path], cells.fix_cell[fix].astype(np.int32)
+    width = len(cells.cell_id)
+    seen = distinct(fix_unit[fix_cell >= 0].astype(np.int64) * width + fix_cell[fix_cell >= 0])
+    return Units(
+        subject=who[0],
+        cells=np.bincount(seen // width, minlength=who.shape[1]),
+        trajectory_id=data.trajectory_id[there],
+        unit=unit,
+        fix=fix,
+        fix_unit=fix_unit,
+        fix_cell=fix_cell,
+        fix_slot=slot,
+    )
+
+
+def count_subjects(group: Int, subject: Int, groups: int) -> Int:
+    """Count the distinct subjects of each group: int64[groups]."""
+    width = int(subject.max(initial=0)) + 1
+    return np.bincount(distinct(group * width + subject) // width, minlength=groups)
+
+
+def few(of: Units, rules: Rules) -> Bool:
+    """Say which units are left out because they are in too few cells."""
+    return of.cells < rules.least_cells

@@ -1,0 +1,163 @@
+"""Base-station trajectories in regions whose points of interest do not say what a person was doing there.
+
+Decides which trajectories are merged, and in which periods and regions of cells. Invariant: published rows of a group
+do not overlap in time, each holds a fix of every member, and every region has enough categories of points of interest,
+in nearly the city's shares.
+
+Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.cloaks import Cloaks
+from dbanon.methods import Algorithm, Column, Method, parameter, since, until
+from dbanon.trajectory import Cells, Trajectories
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a run of semantic can be asked for."""
+
+    k: int = parameter(2, "Least number of people who have the same record.", type="integer", minimum=1)
+    l: int = parameter(  # noqa: E741 - the paper's name
+        3, "Least number of categories of points of interest in a region.", type="integer", minimum=0, maximum=10_000
+    )
+    t: float = parameter(
+        0.1,
+        "How far the mix of points of interest in a region may be from the city's: Kullback-Leibler divergence in "
+        "nats; inf for any.",
+        type="number",
+        minimum=0,
+        maximum=1000,
+        infinite=True,
+    )
+    full_loss_span_s: int = parameter(
+        28_800, "Loss in time that counts as a full one.", type="integer", unit="s", minimum=1, maximum=31_536_000
+    )
+    full_loss_area_km2: float = parameter(
+        25.0, "Loss in space that counts as a full one.", type="number", unit="km2", minimum=0, maximum=100_000
+    )
+    weight_time: float = parameter(
+        0.5, "Share of time in the loss; the rest is of space.", type="number", minimum=0, maximum=1
+    )
+    gap_s: int = parameter(
+        1800,
+        "Longest time between two fixes in a cell that still are one stay.",
+        type="integer",
+        unit="s",
+        minimum=0,
+        maximum=604_800,
+    )
+    min_cells: int = parameter(
+        1,
+        "Least number of cells a record must have been in; others are left out. The paper asks for 3.",
+        type="integer",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    suppress_span_s: int | None = parameter(
+        None, "Rows longer than this are left out; by default none are.", type="integer", unit="s", minimum=1
+    )
+    suppress_area_km2: float | None = parameter(
+        None,
+        "Rows larger than this are left out; by default none are.",
+        type="number",
+        unit="km2",
+        minimum=0,
+        maximum=1_000_000_000,
+    )
+    improve: bool = parameter(
+        True, "Whether to search for smaller regions, by means that are not in the paper.", type="switch"
+    )
+    since: int | None = since()
+    until: int | None = until()
+
+
+METHOD = Method(
+    name="semantic",
+    module=__name__,
+    summary="base-station trajectories: k alike, in regions that do not say what people were doing there",
+    guarantee=(
+        "An adversary who knows a whole trajectory finds at least k people with the same record; and in every "
+        "published region there are points of interest of at least l categories, in shares that are no further than t "
+        "from the city's."
+    ),
+    adversary=(
+        "A reader who has followed a person all along, and asks which record is theirs; or who looks up what there is "
+        "in the published regions, and asks what its people were doing there."
+    ),
+    row_meaning=(
+        "Each row is one person, seen somewhere in this region at some time of this period, at least once; others of "
+        "the group have the very same rows."
+    ),
+    left_out="Fixes outside all cells are left out, and what the options min_cells and suppress_* ask for.",
+    paper="Tu, Zhao, Xu, Li, Su, Jin: Beyond K-Anonymity: Protect Your Trajectory from Semantic Attack, SECON 2017",
+    attack="dbanon.attacks.semantic",
+    algorithms=(
+        Algorithm(
+            name="merge",
+            summary="the pair of trajectories that loses least is merged first; GLOVE with l=0, t=inf, improve=off",
+            stands_alone=True,
+        ),
+    ),
+    columns=(
+        Column(
+            name="categories",
+            sql_type="integer",
+            default="0",
+            comment="How many categories of points of interest the region has.",
+        ),
+    ),
+    reads=("cells",),
+    hides="place",
+    hidden_by="record",
+    region_type="MultiPolygon",
+    totals={"subjects": "subjects", "fixes": "fixes"},
+    reasons={
+        "outside": "Outside all cells.",
+        "few_cells": "In records of fewer cells than min_cells.",
+        "coarse": "In rows longer than suppress_span_s or larger than suppress_area_km2.",
+    },
+    example={"k": 4, "l": 2, "t": 0.5},
+)
+
+
+def anonymise(
+    data: Trajectories, params: Parameters, rng: np.random.Generator, *, algorithm: str = "merge", cells: Cells
+) -> Cloaks:
+    """Merge trajectories of visited cells until k people have the same, in regions of mixed use.
+
+    Parameters
+    ----------
+    data : Trajectories
+    params : Parameters
+    rng : numpy.random.Generator
+        Orders people where the choice between them is free.
+    algorithm : str
+        A name from ``METHODS["semantic"].algorithms``.
+    cells : Cells
+
+    Returns
+    -------
+    Cloaks
+        One record a subject or, where days are apart, a day of one; those of a group are alike.
+
+    Raises
+    ------
+    DataError
+        If the cells overlap or are not connected.
+    InfeasibleError
+        If there are fewer than k subjects or l categories, or nothing is left to publish.
+    """
+    from dbanon.methods.semantic import _rows  # with Numba, which is slow to import
+
+    return _rows.publish(data, params, rng, cells)
+
+
+def prepare(params: Parameters, *, algorithm: str = "merge") -> None:
+    """Compile all that `anonymise` calls, or load it from Numba's cache."""
+    from dbanon.methods.semantic import _rows
+
+    _rows.prepare(params)

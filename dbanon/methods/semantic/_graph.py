@@ -1,0 +1,118 @@
+"""Cells as a graph: who borders on whom, how large each is, and what is in it, in the form that kernels take."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from dbanon.errors import DataError, InfeasibleError
+from dbanon.methods.semantic import Parameters
+from dbanon.trajectory import Cells, Float, Int
+
+MM2 = 1e6
+"""Areas are whole square millimetres: sums are exact, whatever the order, and equal ones are equal."""
+
+_OVERLAP_M2 = 1.0
+_MOST = 15_000  # tables of all pairs of cells take 16 bytes a pair: 3.6 GB
+
+
+class Graph(NamedTuple):
+    """Cells and what a region of them must hold.
+
+    Attributes
+    ----------
+    first : int64[c + 1]
+        The neighbours of cell i are ``near[first[i]:first[i + 1]]``, ascending.
+    near : int32[2e]
+    area : int64[c]
+        Square millimetres.
+    first_kind : int64[c + 1]
+        In cell i are ``many[a]`` points of interest of category ``kind[a]`` for a from ``first_kind[i]`` to
+        ``first_kind[i + 1]``.
+    kind, many : int32[]
+    log_share : float64[q]
+        Logarithm of each category's share of all of the city's; each category is somewhere.
+    logs : float64[n + 1]
+        Logarithm of every number of points of interest there can be.
+    least : int
+        Categories that a region must have (the paper's l).
+    most : float
+        How far its shares may be from the city's (the paper's t), rounding allowed for.
+    """
+
+    first: Int
+    near: NDArray[np.int32]
+    area: Int
+    first_kind: Int
+    kind: NDArray[np.int32]
+    many: NDArray[np.int32]
+    log_share: Float
+    logs: Float
+    least: int
+    most: float
+
+
+def graph(cells: Cells, params: Parameters) -> Graph:
+    """Check that regions can grow in a dataset's cells, and put them in the form that kernels take.
+
+    Raises
+    ------
+    DataError
+        If there are no cells or too many, they overlap, or they make several parts that do not touch.
+    InfeasibleError
+        If the city as a whole has fewer categories than a region must have.
+    """
+    count = len(cells.cell_id)
+    if not count:
+        raise DataError(
+            "A run of semantic must have cells. The dataset has none; load them: `dbanon load stations` or "
+            "`dbanon load cells`."
+        )
+    if count > _MOST:
+        raise DataError(
+            f"A run of semantic must have at most {_MOST} cells. Got {count}; load fewer and larger ones, such as one "
+            "for all antennas of a place."
+        )
+    if cells.overlap_m2 >= _OVERLAP_M2:
+        raise DataError(
+            f"The cells of a run of semantic must not overlap. They cover {cells.overlap_m2:.0f} m2 more than once; "
+            "load others."
+        )
+    total = cells.pois.sum(axis=0)
+    present = total > 0
+    demands = params.l > 0 or np.isfinite(params.t)
+    if demands and not present.any():
+        raise InfeasibleError(
+            "A run of semantic must have points of interest in its cells. There are none; load some that lie in them: "
+            "`dbanon load pois`."
+        )
+    if present.sum() < params.l:
+        raise InfeasibleError(
+            f"The city must have at least l = {params.l} categories of points of interest inside its cells. "
+            f"It has {present.sum()}; choose a lower l, or load points of more categories."
+        )
+    ends = cells.neighbours.T
+    parts, _ = connected_components(coo_array((np.ones(ends.shape[1], np.int8), ends), shape=(count, count)))
+    if parts > 1:
+        raise DataError(
+            f"The cells of a run of semantic must be connected by shared edges. They make {parts} separate parts; "
+            "load cells without gaps between them."
+        )
+    one, other = np.concatenate([ends, ends[::-1]], axis=1)
+    order = np.lexsort((other, one))
+    pois, total = cells.pois[:, present], total[present]
+    where, kind = np.nonzero(pois)
+    return Graph(
+        first=np.searchsorted(one[order], np.arange(count + 1)).astype(np.int64),
+        near=other[order].astype(np.int32),
+        area=np.maximum(np.rint(cells.area_m2 * MM2), 1).astype(np.int64),
+        first_kind=np.searchsorted(where, np.arange(count + 1)).astype(np.int64),
+        kind=kind.astype(np.int32),
+        many=pois[where, kind].astype(np.int32),
+        log_share=np.log(total / max(total.sum(), 1)),
+        logs=np.log(np.maximum(np.arange(int(total.sum()) + 1), 1)),
+        least=params.l,
+        most=params.t + 1e-9,
+    )

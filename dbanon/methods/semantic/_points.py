@@ -1,0 +1,107 @@
+"""From fixes to points: stays in one cell, and whose record they make."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.trajectory import Int, Trajectories, _freeze
+
+STATES = ("published", "outside", "few_cells", "coarse")
+"""What becomes of a fix, by code."""
+PUBLISHED, OUTSIDE, FEW_CELLS, COARSE = range(len(STATES))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """What makes a record each: all trajectories of a subject or, where days are apart, all of one day.
+
+    Attributes
+    ----------
+    subject : int64[u]
+        By the order of the run.
+    offset : int64[u + 1]
+        Points of unit i are ``[offset[i], offset[i + 1])``, at least one.
+    start, end : int64[p]
+        Slots, half-open; both ascend within a unit.
+    region : int32[p]
+        The cell.
+    fix_offset : int64[u + 1]
+    fix_slot : int64[f]
+        The slots of all fixes in cells, ascending within a unit.
+    fix_cell : int32[f]
+    of_trajectory : int64[n]
+        The unit of each trajectory; -1 where there is none.
+    of_fix : int64[m]
+        The unit of each fix of the data; -1 where it is not published.
+    state : uint8[m]
+        Codes of `STATES`.
+    """
+
+    subject: Int
+    offset: Int
+    start: Int
+    end: Int
+    region: NDArray[np.int32]
+    fix_offset: Int
+    fix_slot: Int
+    fix_cell: NDArray[np.int32]
+    of_trajectory: Int
+    of_fix: Int
+    state: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    def __len__(self) -> int:
+        return len(self.subject)
+
+
+def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) -> Units:
+    """Collapse the fixes of each subject, or of each of its days, to stays in one cell.
+
+    Parameters
+    ----------
+    data : Trajectories
+    cell : int64[m]
+        Of each fix; -1 outside all.
+    rank : int64[s]
+        The run's order of subjects, by code.
+    gap_s : int
+        A stay ends where the next fix is later than this.
+    min_cells : int
+        Units with fewer distinct cells are left out.
+    """
+    day = data.day if data.day is not None else np.zeros(len(data.trajectory_id), np.int64)
+    key, of_trajectory = np.unique(np.stack([rank[data.subject], day]), axis=1, return_inverse=True)
+    of_trajectory = of_trajectory.reshape(-1)
+    path = np.repeat(np.arange(len(data.trajectory_id)), np.diff(data.offset))
+    slot, unit = np.floor(data.t / data.grid_s).astype(np.int64), of_trajectory[path]
+    state = np.where(cell < 0, OUTSIDE, PUBLISHED).astype(np.uint8)
+    width = int(cell.max(initial=0)) + 1
+    pairs = np.unique(unit[cell >= 0] * width + cell[cell >= 0])
+    few = np.bincount(pairs // width, minlength=key.shape[1]) < max(min_cells, 1)
+    state[few[unit] & (cell >= 0)] = FEW_CELLS
+    number = np.where(few, -1, np.cumsum(~few) - 1)
+    order = np.flatnonzero(state == PUBLISHED)
+    order = order[np.lexsort((slot[order], number[unit[order]]))]
+    own, at, here = number[unit[order]], slot[order], cell[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (own[1:] != own[:-1]) | (here[1:] != here[:-1]) | ((at[1:] - at[:-1]) * data.grid_s > gap_s)
+    first = np.flatnonzero(new)
+    last = np.append(first, len(order))[1:] - 1
+    count = int((~few).sum())
+    names = np.argsort(rank)  # codes of subjects, by rank
+    return Units(
+        subject=names[key[0][~few]],
+        offset=np.searchsorted(own[first], np.arange(count + 1)),
+        start=at[first],
+        end=at[last] + 1,
+        region=here[first].astype(np.int32),
+        fix_offset=np.searchsorted(own, np.arange(count + 1)),
+        fix_slot=at,
+        fix_cell=here.astype(np.int32),
+        of_trajectory=number[of_trajectory],
+        of_fix=np.where(state == PUBLISHED, number[unit], -1),
+        state=state,
+    )

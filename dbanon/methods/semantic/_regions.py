@@ -1,0 +1,508 @@
+"""Algorithm 1 in the plane: a connected region that holds two others, grown until it is as mixed as `l` and `t` ask.
+
+Regions are interned: one of the same cells has the same number wherever it comes up, and the merge of two is looked up
+when it comes up again. Invariant: the number of a region of one cell is that of the cell.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.semantic._graph import Graph
+from dbanon.trajectory import Int
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+_ROUND = 1e12  # divergences are compared after rounding, so that equal mixes are equal however they were summed
+ANY = np.iinfo(np.int64).max  # a limit that no area exceeds
+_SORTING = 200  # looking at so many cells takes as long as sorting one
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Work(NamedTuple):
+    """Memory of one thread, by cell unless said otherwise.
+
+    Attributes
+    ----------
+    inside, edge : int64[c]
+        Marked with the current stamp where a cell is in the region, and on its border.
+    cells, border : int32[c]
+        The region's cells, and its neighbours.
+    distance, hops, before, heap : int[c]
+        Of Dijkstra's search.
+    pois : int64[q]
+        The region's points of interest by category.
+    stamp : int64[1]
+    seen : int64[c]
+        Marked with the current search where a search has been.
+    search : int64[1]
+    """
+
+    inside: Int
+    edge: Int
+    cells: NDArray[np.int32]
+    border: NDArray[np.int32]
+    distance: Int
+    hops: NDArray[np.int32]
+    before: NDArray[np.int32]
+    heap: NDArray[np.int32]
+    pois: Int
+    stamp: Int
+    seen: Int
+    search: Int
+
+
+def work(graph: Graph) -> Work:
+    """Make the memory of a thread."""
+    c, q = len(graph.area), len(graph.log_share)
+    longs, ints = np.zeros((4, c), np.int64), np.zeros((5, c), np.int32)
+    return Work(
+        inside=longs[0],
+        edge=longs[1],
+        cells=ints[0],
+        border=ints[1],
+        distance=longs[2],
+        hops=ints[2],
+        before=ints[3],
+        heap=ints[4],
+        pois=np.zeros(q, np.int64),
+        stamp=np.zeros(1, np.int64),
+        seen=longs[3],
+        search=np.zeros(1, np.int64),
+    )
+
+
+class PoolFullError(Exception):
+    """A pool has no room for another region or pair."""
+
+
+class Pool(NamedTuple):
+    """All regions that came up, and which two make which.
+
+    Attributes
+    ----------
+    offset : int64[r + 1]
+        Cells of region i are ``cell[offset[i]:offset[i + 1]]``, ascending.
+    cell : int32[]
+    area : int64[r]
+        Square millimetres.
+    slot : int32[s]
+        Hash table of regions: number + 1, 0 where free.
+    pair : int64[p]
+        Hash table of merges: the key of two regions, 0 where free.
+    made : int32[p]
+        What they make.
+    used : int64[2]
+        How many regions and how many entries of `pair` are used.
+    """
+
+    offset: Int
+    cell: NDArray[np.int32]
+    area: Int
+    slot: NDArray[np.int32]
+    pair: Int
+    made: NDArray[np.int32]
+    used: Int
+
+
+# ---- what is in a region ---------------------------------------------------------------------------------------------
+
+
+@_kernel
+def divergence(count: Int, graph: Graph) -> Any:
+    """Kullback-Leibler divergence of the city's shares from a region's, in nats; infinite without points of interest.
+
+    Parameters
+    ----------
+    count : int64[q]
+    """
+    # The sum of X ln(X / Y) with X = m / n is that of m (ln m - ln Y), over n, less ln n: no logarithm is taken here.
+    number, total = 0, 0.0
+    for u in range(len(count)):
+        number += count[u]
+        total += count[u] * (graph.logs[count[u]] - graph.log_share[u])
+    return total / number - graph.logs[number] if number else np.inf
+
+
+@_kernel
+def categories(count: Int) -> Any:
+    """Count the categories that are there."""
+    there = 0
+    for u in range(len(count)):
+        if count[u]:
+            there += 1
+    return there
+
+
+# ---- Algorithm 1 -----------------------------------------------------------------------------------------------------
+
+
+@_kernel
+def begin(graph: Graph, work: Work) -> None:
+    """Empty the region at hand."""
+    work.stamp[0] += 1
+    work.pois[:] = 0
+
+
+@_kernel
+def add(graph: Graph, work: Work, size: int, cell: int) -> Any:
+    """Put a cell into the region at hand, unless it is there; give the region's size."""
+    if work.inside[cell] == work.stamp[0]:
+        return size
+    work.inside[cell] = work.stamp[0]
+    work.cells[size] = cell
+    for at in range(graph.first_kind[cell], graph.first_kind[cell + 1]):
+        work.pois[graph.kind[at]] += graph.many[at]
+    return size + 1
+
+
+@_kernel
+def grow(  # noqa: C901, PLR0912 - one loop, which hands no arrays on
+    graph: Graph, work: Work, size: int, most: int, by_area: bool
+) -> Any:
+    """Grow the region at hand; give its size, or 0 once it is larger than `most` square millimetres.
+
+    Neighbours are added until it has enough categories (lines 3 to 7), then until its shares are near enough to the
+    city's (lines 9 to 13).
+
+    Every cell that is added borders on the region, so a connected one stays so. The whole city has all categories and
+    diverges by nothing, so this ends. With `by_area`, which is not in the paper, the neighbour is added that brings the
+    shares nearer by most for its area, as long as there is one.
+    """
+    whole = area(graph, work, size)
+    first_kind, kind, many, logs, log_share = graph.first_kind, graph.kind, graph.many, graph.logs, graph.log_share
+    count, border, areas = work.pois, work.border, graph.area
+    borders = -1
+    while True:
+        if whole > most:
+            return 0
+        here, inside, sums = categories(count), count.sum(), 0.0
+        for u in range(len(count)):
+            sums += count[u] * (logs[count[u]] - log_share[u])
+        diverse = here >= graph.least
+        if diverse and (graph.most == np.inf or (inside and sums / inside - logs[inside] <= graph.most)):
+            return size
+        if borders < 0:  # only now: most regions that come up are good as they are
+            borders = 0
+            for i in range(size):
+                borders = _reach(graph, work, borders, work.cells[i])
+        if not borders:
+            return size
+        best, best_score, chosen = -1, np.inf, 0
+        now = np.rint((sums / inside - logs[inside]) * _ROUND) if inside else np.inf
+        for i in range(borders):
+            # Categories and divergence of the region with this cell, from what it adds.
+            cell, number, there, total = border[i], inside, here, sums
+            for at in range(first_kind[cell], first_kind[cell + 1]):
+                u = kind[at]
+                m = count[u] + many[at]
+                number += many[at]
+                there += count[u] == 0
+                total += m * (logs[m] - log_share[u]) - count[u] * (logs[count[u]] - log_share[u])
+            if not diverse:
+                score = -float(there)
+            else:
+                score = np.rint((total / number - logs[number]) * _ROUND) if number else np.inf
+                if by_area and number and (not inside or score < now):
+                    score = (score - now if inside else -1.0) / areas[cell]
+            # Of those that are equally good the smaller, then the first.
+            if best < 0 or score < best_score:
+                best, best_score, chosen = cell, score, i
+            elif score == best_score and (areas[cell] < areas[best] or (areas[cell] == areas[best] and cell < best)):
+                best, chosen = cell, i
+        borders -= 1
+        border[chosen] = border[borders]
+        whole += areas[best]
+        size = add(graph, work, size, best)
+        borders = _reach(graph, work, borders, best)
+
+
+@_kernel
+def _reach(graph: Graph, work: Work, borders: int, cell: int) -> Any:
+    """Note the neighbours of a new cell as the region's."""
+    stamp = work.stamp[0]
+    for at in range(graph.first[cell], graph.first[cell + 1]):
+        near = graph.near[at]
+        if work.inside[near] != stamp and work.edge[near] != stamp:
+            work.edge[near] = stamp
+            work.border[borders] = near
+            borders += 1
+    return borders
+
+
+@_kernel
+def connect(graph: Graph, work: Work, one: NDArray[np.int32], other: NDArray[np.int32]) -> Any:
+    """Begin a region with two others and the cells of the cheapest path between them (line 2); give its size."""
+    begin(graph, work)
+    size, goal, apart = 0, work.stamp[0], True
+    for cell in other:
+        size = add(graph, work, size, cell)
+        for near in graph.near[graph.first[cell] : graph.first[cell + 1]]:
+            work.edge[near] = goal
+    for cell in one:
+        if work.inside[cell] == goal or work.edge[cell] == goal:
+            apart = False
+    if apart:
+        size = add_path(graph, work, size, cheapest(graph, work, one, work.edge, goal))
+    for cell in one:
+        size = add(graph, work, size, cell)
+    settle(work, size)
+    return size
+
+
+@_kernel
+def cheapest(graph: Graph, work: Work, cells: NDArray[np.int32], wanted: Int, mark: int) -> Any:
+    """Find the cheapest path from some cells to another that is marked; give its last cell. It is in `before`, to -1.
+
+    Dijkstra's algorithm: leaving a cell costs nothing and entering one its area, so a cell that is reached first, in
+    the order of (area, cells, number), is reached for good, and each is put on the heap once.
+    """
+    work.search[0] += 1
+    search, length = work.search[0], 0
+    for cell in cells:
+        work.seen[cell] = search
+    for cell in cells:
+        work.distance[cell], work.hops[cell] = 0, 0
+        length = _reach_from(graph, work, length, cell, -1)
+    while length:
+        cell = work.heap[0]
+        length = _pop(work, length)
+        if wanted[cell] == mark:
+            return cell
+        length = _reach_from(graph, work, length, cell, cell)
+    return -1
+
+
+@_kernel
+def _reach_from(graph: Graph, work: Work, length: int, cell: int, before: int) -> Any:
+    """Put the neighbours of a cell that no search has reached on the heap; give its length."""
+    search = work.search[0]
+    for near in graph.near[graph.first[cell] : graph.first[cell + 1]]:
+        if work.seen[near] != search:
+            work.seen[near], work.before[near] = search, before
+            work.distance[near] = work.distance[cell] + graph.area[near]
+            work.hops[near] = work.hops[cell] + 1
+            length = _push(work, length, near)
+    return length
+
+
+@_kernel
+def add_path(graph: Graph, work: Work, size: int, cell: int) -> Any:
+    """Put the cells of the path that was found last to the region at hand; give its size."""
+    while cell >= 0:
+        size = add(graph, work, size, cell)
+        cell = work.before[cell]
+    return size
+
+
+@_kernel
+def settle(work: Work, size: int) -> None:
+    """Give the region at hand another stamp: what else was marked with the old one is no border of it."""
+    work.stamp[0] += 1
+    for i in range(size):
+        work.inside[work.cells[i]] = work.stamp[0]
+
+
+@_kernel
+def _before(work: Work, one: int, other: int) -> Any:
+    if work.distance[one] != work.distance[other]:
+        return work.distance[one] < work.distance[other]
+    if work.hops[one] != work.hops[other]:
+        return work.hops[one] < work.hops[other]
+    return one < other
+
+
+@_kernel
+def _push(work: Work, length: int, cell: int) -> Any:
+    at = length
+    while at:
+        above = (at - 1) // 2
+        if not _before(work, cell, work.heap[above]):
+            break
+        work.heap[at] = work.heap[above]
+        at = above
+    work.heap[at] = cell
+    return length + 1
+
+
+@_kernel
+def _pop(work: Work, length: int) -> Any:
+    """Take the first cell off the heap; give what is left."""
+    length -= 1
+    last, at = work.heap[length], 0
+    while True:
+        below = 2 * at + 1
+        if below >= length:
+            break
+        if below + 1 < length and _before(work, work.heap[below + 1], work.heap[below]):
+            below += 1
+        if not _before(work, work.heap[below], last):
+            break
+        work.heap[at] = work.heap[below]
+        at = below
+    work.heap[at] = last
+    return length
+
+
+@_kernel
+def area(graph: Graph, work: Work, size: int) -> Any:
+    """Area of the region at hand, square millimetres."""
+    total = 0
+    for i in range(size):
+        total += graph.area[work.cells[i]]
+    return total
+
+
+# ---- regions by number -----------------------------------------------------------------------------------------------
+
+
+def pool(graph: Graph, regions: int = 1 << 16, cells: int = 1 << 21, pairs: int = 1 << 18) -> Pool:
+    """Make a pool with the regions of one cell."""
+    c = len(graph.area)
+    regions = max(regions, 1 << (2 * c).bit_length())
+    made = Pool(
+        offset=np.zeros(regions + 1, np.int64),
+        cell=np.empty(max(cells, 4 * c), np.int32),
+        area=np.empty(regions, np.int64),
+        slot=np.zeros(2 * regions, np.int32),
+        pair=np.zeros(pairs, np.int64),
+        made=np.empty(pairs, np.int32),
+        used=np.zeros(2, np.int64),
+    )
+    _singles(graph, made, work(graph))
+    return made
+
+
+def enlarged(old: Pool) -> Pool:
+    """Make room in a pool: twice as much of everything."""
+    regions, pairs = 2 * len(old.area), 2 * len(old.pair)
+    made = Pool(
+        offset=np.resize(old.offset, regions + 1),
+        cell=np.resize(old.cell, 2 * len(old.cell)),
+        area=np.resize(old.area, regions),
+        slot=np.zeros(2 * regions, np.int32),
+        pair=np.zeros(pairs, np.int64),
+        made=np.empty(pairs, np.int32),
+        used=old.used.copy(),
+    )
+    _rehash(old, made)
+    return made
+
+
+@_kernel
+def _singles(graph: Graph, pool: Pool, work: Work) -> None:
+    for cell in range(len(graph.area)):
+        begin(graph, work)
+        intern(graph, pool, work, add(graph, work, 0, cell))
+
+
+@_kernel
+def _rehash(old: Pool, pool: Pool) -> None:
+    mask = len(pool.slot) - 1
+    for region in range(pool.used[0]):
+        at = _hash(pool.cell[pool.offset[region] : pool.offset[region + 1]]) & mask
+        while pool.slot[at]:
+            at = (at + 1) & mask
+        pool.slot[at] = region + 1
+    for i in range(len(old.pair)):
+        if old.pair[i]:
+            at = _place(pool, old.pair[i])
+            pool.pair[at], pool.made[at] = old.pair[i], old.made[i]
+
+
+@_kernel
+def _hash(cells: NDArray[np.int32]) -> Any:
+    mixed = np.uint64(len(cells))
+    for cell in cells:
+        mixed = (mixed ^ np.uint64(cell)) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+    return np.int64(mixed >> np.uint64(2))
+
+
+@_kernel
+def _place(pool: Pool, key: int) -> Any:
+    """Find where the merge of two regions is noted, or would be."""
+    mask = len(pool.pair) - 1
+    mixed = np.uint64(key) * _MIX
+    at = np.int64((mixed ^ (mixed >> np.uint64(29))) >> np.uint64(2)) & mask
+    while pool.pair[at] and pool.pair[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@_kernel
+def ascending(work: Work, size: int) -> Any:
+    """Give the cells of the region at hand in ascending order."""
+    if _SORTING * size < len(work.inside):
+        return np.sort(work.cells[:size])
+    found, at = np.empty(size, np.int32), 0
+    for cell in range(len(work.inside)):
+        if work.inside[cell] == work.stamp[0]:
+            found[at] = cell
+            at += 1
+    return found
+
+
+@_kernel
+def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
+    """Number the region at hand.
+
+    Raises
+    ------
+    PoolFullError
+        If the pool is full: take an `enlarged` one.
+    """
+    cells = ascending(work, size)
+    mask = len(pool.slot) - 1
+    at = _hash(cells) & mask
+    while pool.slot[at]:
+        known = pool.slot[at] - 1
+        first, end = pool.offset[known], pool.offset[known + 1]
+        if end - first == size and np.all(pool.cell[first:end] == cells):
+            return known
+        at = (at + 1) & mask
+    number = pool.used[0]
+    first = pool.offset[number]
+    if number + 1 >= len(pool.area) or first + size > len(pool.cell):
+        raise PoolFullError
+    pool.cell[first : first + size] = cells
+    pool.offset[number + 1] = first + size
+    pool.area[number] = area(graph, work, size)
+    pool.slot[at] = number + 1
+    pool.used[0] = number + 1
+    return number
+
+
+@_kernel
+def merged(graph: Graph, pool: Pool, work: Work, one: int, other: int) -> Any:
+    """Merge two regions by number (Algorithm 1), or grow one that is given twice; give the number of what they make.
+
+    Raises
+    ------
+    PoolFullError
+        If the pool is full.
+    """
+    key = ((one + 1) << 31) | other
+    at = _place(pool, key)
+    if pool.pair[at]:
+        return pool.made[at]
+    if 2 * (pool.used[1] + 1) > len(pool.pair):
+        raise PoolFullError
+    first = pool.cell[pool.offset[one] : pool.offset[one + 1]]
+    second = pool.cell[pool.offset[other] : pool.offset[other + 1]]
+    size = grow(graph, work, connect(graph, work, first, second), ANY, False)
+    pool.made[at] = intern(graph, pool, work, size)
+    pool.pair[at] = key
+    pool.used[1] += 1
+    return pool.made[at]
+
+
+@_kernel
+def spread(graph: Graph, work: Work, cell: int, found: Int) -> None:
+    """Find the least area of a connected region that holds a cell and each other one: int64[c], `found`."""
+    start = np.array([cell], np.int32)
+    cheapest(graph, work, start, work.seen, -1)  # which no cell is marked with: to the end
+    for other in range(len(found)):
+        found[other] = graph.area[cell] + (work.distance[other] if other != cell else 0)

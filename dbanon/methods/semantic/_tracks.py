@@ -1,0 +1,148 @@
+"""Trajectories and groups as threads hand them on: their own cells instead of numbers of some pool's regions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.semantic import _merging, _regions
+from dbanon.methods.semantic._graph import Graph
+from dbanon.methods.semantic._losses import Path, Scale, Tables
+from dbanon.methods.semantic._regions import Pool, Work, _kernel
+from dbanon.trajectory import Int
+
+Result = TypeVar("Result")
+
+_REGIONS, _CELLS, _PAIRS = 1 << 19, 1 << 25, 1 << 21  # of a pool that is new: a few hundred megabytes when it is full
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Track:
+    """The points of a trajectory or the rows of a group, in order of time.
+
+    Attributes
+    ----------
+    start, end : int64[p]
+        Slots, half-open.
+    offset : int64[p + 1]
+        The cells of point i are ``cell[offset[i]:offset[i + 1]]``, ascending.
+    cell : int32[]
+    """
+
+    start: Int
+    end: Int
+    offset: Int
+    cell: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class Merger:
+    """What one thread merges tracks with: a pool of regions, which is emptied when it is full.
+
+    Parameters
+    ----------
+    graph : Graph
+    tables : Tables
+    scale : Scale
+    nearly : bool
+        Whether losses may be computed without the regions of merges.
+    """
+
+    def __init__(self, graph: Graph, tables: Tables, scale: Scale, *, nearly: bool) -> None:
+        self._graph, self._tables, self._scale, self._nearly = graph, tables, scale, nearly
+        self._work, self._pool = _regions.work(graph), _regions.pool(graph, _REGIONS, _CELLS, _PAIRS)
+
+    def loss(self, first: Track, second: Track, n_first: int, n_second: int) -> float:
+        """C_ij of two tracks, of n_first and n_second people; the first is that in the order of the run."""
+
+        def ask(pool: Pool) -> float:
+            pair = self._ordered(pool, first, second, n_first, n_second)
+            return float(_merging.loss(self._graph, pool, self._work, self._tables, self._scale, *pair, self._nearly))
+
+        return self._repeated(ask)
+
+    def merged(self, first: Track, second: Track, n_first: int, n_second: int, fixes: list[Int]) -> Track:
+        """Merge two tracks, and reshape what they make.
+
+        Parameters
+        ----------
+        fixes : list of int64[]
+            Slots of the fixes of each member of both.
+        """
+
+        def make(pool: Pool) -> Track:
+            pair = self._ordered(pool, first, second, n_first, n_second)
+            path = _merging.merge(self._graph, pool, self._work, self._tables, self._scale, *pair)
+            return self._reshaped(pool, path, fixes)
+
+        return self._repeated(make)
+
+    def alone(self, track: Track, fixes: Int) -> Track:
+        """Reshape a track of one unit, and grow each of its points."""
+
+        def make(pool: Pool) -> Track:
+            path = self._path(pool, track)
+            region = _grown(self._graph, pool, self._work, path.region)
+            return self._reshaped(pool, Path(path.start, path.end, region), [fixes])
+
+        return self._repeated(make)
+
+    def _ordered(
+        self, pool: Pool, first: Track, second: Track, n_first: int, n_second: int
+    ) -> tuple[Path, Path, int, int]:
+        """Put the one to be walked first: the longer, of equal ones the second in the order of the run."""
+        one, other = self._path(pool, first), self._path(pool, second)
+        return (one, other, n_first, n_second) if len(first) > len(second) else (other, one, n_second, n_first)
+
+    def _path(self, pool: Pool, track: Track) -> Path:
+        return Path(track.start, track.end, _numbered(self._graph, pool, self._work, track.offset, track.cell))
+
+    def _reshaped(self, pool: Pool, path: Path, fixes: list[Int]) -> Track:
+        offset = np.concatenate([[0], np.cumsum([len(slots) for slots in fixes])])
+        path = _merging.reshape(self._graph, pool, self._work, path, offset, np.concatenate(fixes))
+        size = (pool.offset[1:] - pool.offset[:-1])[path.region]
+        cells = [pool.cell[pool.offset[region] : pool.offset[region + 1]] for region in path.region]
+        return Track(
+            start=path.start, end=path.end, offset=np.concatenate([[0], np.cumsum(size)]), cell=np.concatenate(cells)
+        )
+
+    def _repeated(self, task: Callable[[Pool], Result]) -> Result:
+        """Do a task; where the pool gets full, again with an empty one, and with larger ones until it fits."""
+        try:
+            return task(self._pool)
+        except _regions.PoolFullError:
+            self._pool = _regions.pool(self._graph, _REGIONS, _CELLS, _PAIRS)
+        while True:
+            try:
+                return task(self._pool)
+            except _regions.PoolFullError:
+                self._pool = _regions.enlarged(self._pool)
+
+
+@_kernel
+def _numbered(graph: Graph, pool: Pool, work: Work, offset: Int, cell: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Number the regions of a track in a pool."""
+    region = np.empty(len(offset) - 1, np.int32)
+    for i in range(len(region)):
+        if offset[i + 1] - offset[i] == 1:
+            region[i] = cell[offset[i]]
+            continue
+        _regions.begin(graph, work)
+        size = 0
+        for at in range(offset[i], offset[i + 1]):
+            size = _regions.add(graph, work, size, cell[at])
+        region[i] = _regions.intern(graph, pool, work, size)
+    return region
+
+
+@_kernel
+def _grown(graph: Graph, pool: Pool, work: Work, region: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Grow each region alone."""
+    grown = np.empty(len(region), np.int32)
+    for i in range(len(region)):
+        grown[i] = _regions.merged(graph, pool, work, region[i], region[i])
+    return grown

@@ -1,0 +1,456 @@
+"""What PostGIS finds of published polygons, held against loops over Shapely's geometries, and what the attack says."""
+
+import json
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import psycopg
+import pytest
+import shapely
+from psycopg import errors
+
+from dbanon import reading
+from dbanon.attacks.semantic import attack
+from dbanon.attacks.semantic._outlines import made_of
+from dbanon.attacks.semantic.evidence import RegionEvidence
+from tests.unit.semantic_evidence import GRID_S, PARAMS, Release
+from tests.unit.test_attack_semantic import MUTANTS, WORLDS, at, honest
+
+_METHOD = """
+INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
+    row_meaning, left_out, parameters)
+VALUES ('semantic', 's', 'g', 'MultiPolygon', 'dbanon.attacks.semantic',
+    '[{"name": "merge", "summary": "s", "comparison_only": false}]',
+    '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
+ON CONFLICT DO NOTHING
+"""
+_RUN = """
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, suppressed, status)
+SELECT dataset_id, revision, 'semantic', 'merge', %s, %s, 'running' FROM dbanon.dataset WHERE dataset_id = %s
+RETURNING run_id
+"""
+# Of the region that was stored last.
+_ROW = """
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
+SELECT g.run_id, %s, 1 + (SELECT count(*) FROM dbanon.cloak WHERE run_id = %s AND record_id = %s),
+    tstzrange(to_timestamp(%s), to_timestamp(%s)), g.region, %s, g.subjects, g.extra
+FROM dbanon.region g WHERE g.run_id = %s ORDER BY g.region_no DESC LIMIT 1
+"""
+_ALL = "(SELECT array_agg(region_no) FROM dbanon.region WHERE run_id = %s)"
+_CLOSE_M = 0.001
+
+
+def value(connection: psycopg.Connection, query: str, *params: object) -> int:
+    return connection.execute(query, params).fetchone()[0]
+
+
+def new_dataset(connection: psycopg.Connection) -> int:
+    connection.execute(_METHOD)
+    count = value(connection, "SELECT count(*) FROM dbanon.dataset")
+    insert = "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES (%s, 32610, 1, %s) RETURNING dataset_id"
+    return value(connection, insert, f"d{count}", GRID_S)
+
+
+def new_run(connection: psycopg.Connection, dataset: int, params: object = None, suppressed: object = None) -> int:
+    return value(connection, _RUN, json.dumps(params or {}), json.dumps(suppressed or {}), dataset)
+
+
+def add_cells(connection: psycopg.Connection, dataset: int, shapes: list[shapely.Geometry]) -> list[int]:
+    insert = "INSERT INTO dbanon.cell (dataset_id, geom) VALUES (%s, ST_GeomFromWKB(%s, 32610)) RETURNING cell_id"
+    return [value(connection, insert, dataset, shape.wkb) for shape in shapes]
+
+
+def add_pois(connection: psycopg.Connection, dataset: int, points: list[tuple[str, shapely.Point]]) -> None:
+    insert = "INSERT INTO dbanon.poi (dataset_id, category, geom) VALUES (%s, %s, ST_GeomFromWKB(%s, 32610))"
+    with connection.cursor() as cursor:
+        cursor.executemany(insert, [(dataset, category, point.wkb) for category, point in points])
+
+
+def add_unions(connection: psycopg.Connection, run: int, unions: list[list[int]], extra: str | None = None) -> None:
+    first = value(connection, "SELECT coalesce(max(region_no), 0) FROM dbanon.region WHERE run_id = %s", run) + 1
+    connection.execute(
+        "SELECT dbanon_internal.add_cell_regions(%s, %s::integer[], %s::integer[], %s::bigint[], %s::integer[], "
+        "%s::integer[], %s::jsonb[])",
+        [
+            run, list(range(first, first + len(unions))), [len(own) for own in unions],
+            [cell for own in unions for cell in own], [2] * len(unions), [1] * len(unions), [extra] * len(unions),
+        ],
+    )  # fmt: skip
+
+
+def add_polygons(connection: psycopg.Connection, run: int, shapes: list[shapely.Geometry]) -> None:
+    for shape in shapes:
+        connection.execute(
+            "INSERT INTO dbanon.region (run_id, region_no, region, crowd, subjects) SELECT %s, "
+            "coalesce(max(region_no), 0) + 1, ST_GeomFromWKB(%s, 32610), 2, 1 FROM dbanon.region WHERE run_id = %s",
+            [run, shape.wkb, run],
+        )
+
+
+def stored(connection: psycopg.Connection, run: int) -> list[shapely.Geometry]:
+    query = "SELECT ST_AsBinary(region) FROM dbanon.region WHERE run_id = %s ORDER BY region_no"
+    return [shapely.from_wkb(bytes(row[0])) for row in connection.execute(query, [run])]
+
+
+# A city at random.
+
+
+def voronoi(rng: np.random.Generator, count: int, side: float = 1000.0) -> list[shapely.Geometry]:
+    points = shapely.MultiPoint(rng.uniform(0, side, (count, 2)))
+    square = shapely.box(0, 0, side, side)
+    found = shapely.voronoi_polygons(points, extend_to=square)
+    return [shapely.intersection(cell, square) for cell in found.geoms]
+
+
+def on_edges(rng: np.random.Generator, cells: list[shapely.Geometry]) -> list[shapely.Point]:
+    """Take corners, and points half way between corners that come out on the very edge, of some cells."""
+    chosen = rng.choice(len(cells), 12)
+    corners = [shapely.Point(cells[i].exterior.coords[0]) for i in chosen]
+    middles = [cells[i].exterior.interpolate(0.5 * shapely.Point(p).distance(shapely.Point(q)))
+               for i in chosen for p, q in [cells[i].exterior.coords[:2]]]  # fmt: skip
+    return corners + middles
+
+
+def least_covering(ids: list[int], cells: list[shapely.Geometry], point: shapely.Point) -> int | None:
+    return min((i for i, cell in zip(ids, cells, strict=True) if cell.covers(point)), default=None)
+
+
+def plainly_counted(
+    ids: list[int], cells: list[shapely.Geometry], pois: list[tuple[str, shapely.Point]], polygon: shapely.Geometry
+) -> tuple[set[int], Counter[str]]:
+    """Give the cells in a polygon and count the points of interest in it: those on its outline go with their cell."""
+    held = {i for i, cell in zip(ids, cells, strict=True) if polygon.covers(cell.point_on_surface())}
+    counts: Counter[str] = Counter()
+    for category, point in pois:
+        own = least_covering(ids, cells, point)
+        near = polygon.boundary.distance(point) <= _CLOSE_M
+        if own is not None and (own in held if near else polygon.contains(point)):
+            counts[category] += 1
+    return held, counts
+
+
+def found(connection: psycopg.Connection, run: int, dataset: int) -> dict[int, tuple[set[int], Counter[str]]]:
+    """Read the same from PostGIS, by region."""
+    inside: dict[int, Counter[str]] = {}
+    for cell, _, category, number in connection.execute("SELECT * FROM dbanon_internal.cell_pois(%s)", [dataset]):
+        inside.setdefault(cell, Counter())
+        if category:
+            inside[cell][category] += number
+    names = sorted({category for counts in inside.values() for category in counts})
+    result: dict[int, tuple[set[int], Counter[str]]] = {}
+    for region, cell, held, _, complete, category, pois in connection.execute(
+        f"SELECT * FROM dbanon_internal.held_evidence(%s, {_ALL})", [run, run]
+    ):
+        cells, counts = result.setdefault(region, (set(), Counter()))
+        if category:
+            counts[names[category - 1]] += pois
+        elif held:
+            cells.add(cell)
+            counts += inside[cell] if complete else Counter()
+            result[region] = cells, counts
+    return result
+
+
+def test_cells_and_points_of_interest_are_those_that_loops_find(
+    connection: psycopg.Connection, rng: np.random.Generator
+) -> None:
+    cells = voronoi(rng, 40)
+    dataset, other = new_dataset(connection), new_dataset(connection)
+    add_cells(connection, other, [shapely.box(0, 0, 1000, 1000)])
+    ids = add_cells(connection, dataset, cells)
+    points = [shapely.Point(p) for p in rng.uniform(-100, 1100, (150, 2))] + on_edges(rng, cells)
+    pois = [("abcd"[i % 4], point) for i, point in enumerate(points)]
+    add_pois(connection, dataset, pois)
+    add_pois(connection, other, [("z", shapely.Point(500, 500))])
+    run = new_run(connection, dataset)
+    unions = [sorted(rng.choice(ids, rng.integers(1, 20), replace=False).tolist()) for _ in range(15)]
+    add_unions(connection, run, [*unions, ids])
+    odd = [shapely.Point(500, 500).buffer(300), shapely.box(-50, 0, 400, 400), cells[3].buffer(-5), cells[3].buffer(5)]
+    odd.append(shapely.box(100, 100, 900, 900).difference(shapely.box(300, 300, 600, 600)))
+    add_polygons(connection, run, odd)
+    result = found(connection, run, dataset)
+    for number, polygon in enumerate(stored(connection, run), 1):
+        expected = plainly_counted(ids, cells, pois, polygon)
+        assert result.get(number, (set(), Counter())) == expected, number
+        if number <= len(unions):
+            assert expected[0] == set(unions[number - 1])
+    split = f"SELECT DISTINCT region_no FROM dbanon_internal.held_evidence(%s, {_ALL}) WHERE split"
+    assert {row[0] for row in connection.execute(split, [run, run])} == {len(unions) + 2 + i for i in range(len(odd))}
+
+
+def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
+    """Give the regions that the attack takes as whole cells, with these, and asks no more about."""
+    cells, regions = (
+        {column: np.array([row[i] for row in rows], kind) for i, (column, kind) in enumerate(columns)}
+        for columns, rows in (
+            (
+                [("cell_id", np.int64), ("outline", object)],
+                connection.execute("SELECT * FROM dbanon_internal.cell_evidence(%s)", [run]).fetchall(),
+            ),
+            (
+                [("region_no", np.int64), ("outline", object), ("cells", object)],
+                connection.execute("SELECT * FROM dbanon_internal.outline_evidence(%s)", [run]).fetchall(),
+            ),
+        )
+    )
+    region_no, number, cell = made_of(cells, [regions])
+    ids = np.split(cells["cell_id"][cell], np.cumsum(number)[:-1])
+    return {int(no): of.tolist() for no, of in zip(region_no, ids, strict=True)}
+
+
+def test_regions_of_cells_that_fit_are_known_by_their_edges(
+    connection: psycopg.Connection, rng: np.random.Generator
+) -> None:
+    dataset = new_dataset(connection)
+    ids = add_cells(connection, dataset, voronoi(rng, 60))
+    run = new_run(connection, dataset)
+    unions = [sorted(rng.choice(ids, rng.integers(1, 50), replace=False).tolist()) for _ in range(30)]
+    add_unions(connection, run, unions)
+    assert whole(connection, run) == dict(enumerate(unions, 1))
+    connection.execute("UPDATE dbanon.region SET region = ST_Reverse(region) WHERE region_no % 2 = 0")
+    assert whole(connection, run) == dict(enumerate(unions, 1))
+    connection.execute("UPDATE dbanon.region SET cells = NULL WHERE region_no = 1")
+    connection.execute("UPDATE dbanon.region SET cells = cells || %s WHERE region_no = 2", [min(ids) - 1])
+    assert sorted(whole(connection, run)) == list(range(3, 31))
+
+
+def test_a_point_on_the_outline_goes_with_its_cell(connection: psycopg.Connection) -> None:
+    dataset = new_dataset(connection)
+    first, second = add_cells(connection, dataset, [shapely.box(0, 0, 100, 100), shapely.box(100, 0, 200, 100)])
+    at = [("edge", 100.0), ("near", 100.0005), ("beyond", 100.01), ("rim", 200.0), ("off", 200.0005)]
+    add_pois(connection, dataset, [(name, shapely.Point(x, 50)) for name, x in at])
+    run = new_run(connection, dataset)
+    add_unions(connection, run, [[first], [second], [first, second]])
+    result = found(connection, run, dataset)
+    assert result[1][1] == Counter(["edge"])
+    assert result[2][1] == Counter(["near", "beyond", "rim"])
+    assert result[3][1] == Counter(["edge", "near", "beyond", "rim"])  # what lies in no cell counts nowhere
+
+
+# What is written.
+
+
+def misfitting(rng: np.random.Generator, amount: float, number: int = 5) -> list[shapely.Geometry]:
+    """Lay squares whose corners, and middles of lower edges, lie off by up to half of an amount, each by itself."""
+    cells = []
+    for column in range(number):
+        for row in range(number):
+            ring = np.array([[0, 0], [50, 0], [100, 0], [100, 100], [0, 100]]) + np.array([column, row]) * 100
+            cells.append(shapely.Polygon(ring + 5e-4 + rng.uniform(-amount / 2, amount / 2, ring.shape)))
+    return cells
+
+
+@pytest.mark.parametrize("amount", [0.0, 1e-9, 1e-6, 5e-4, 1e-3])
+def test_cells_that_fit_to_the_millimetre_are_united_without_cracks(
+    connection: psycopg.Connection, rng: np.random.Generator, amount: float
+) -> None:
+    dataset = new_dataset(connection)
+    ids = add_cells(connection, dataset, misfitting(rng, amount))
+    run = new_run(connection, dataset)
+    ring = [i for n, i in enumerate(ids) if n != 12]
+    add_unions(connection, run, [ids, ids[:2], ids[:10], ring, [ids[0], ids[24]], ids[:1]])
+    shapes = stored(connection, run)
+    for shape, size, parts, holes in zip(
+        shapes, [25, 2, 10, 24, 2, 1], [1, 1, 1, 1, 2, 1], [0, 0, 0, 1, 0, 0], strict=True
+    ):
+        assert isinstance(shape, shapely.MultiPolygon)
+        assert shape.is_valid
+        assert len(shape.geoms) == parts
+        assert sum(len(part.interiors) for part in shape.geoms) == holes
+        assert shape.area == pytest.approx(size * 10_000, abs=0.5)
+    assert shapes[0].length == pytest.approx(2000, abs=0.05)
+    polygons = (
+        "SELECT several, valid, parts, holes, least_m2 FROM dbanon_internal.polygon_evidence(%s) ORDER BY region_no"
+    )
+    for several, valid, parts, holes, least in connection.execute(polygons, [run]):
+        assert several
+        assert valid
+        assert parts + holes <= 2
+        assert least > 9_999
+
+
+def test_specks_of_cells_are_dropped_but_not_the_only_part(connection: psycopg.Connection) -> None:
+    dataset = new_dataset(connection)
+    pierced = shapely.box(0, 0, 10, 10).difference(shapely.box(4, 4, 4.9, 4.9))
+    speck = shapely.MultiPolygon([shapely.box(20, 0, 30, 10), shapely.box(40, 0, 40.5, 1)])
+    ids = add_cells(connection, dataset, [pierced, speck, shapely.box(60, 0, 60.5, 0.5)])
+    run = new_run(connection, dataset)
+    add_unions(connection, run, [[ids[0], ids[1]], [ids[2]]])
+    assert [shape.area for shape in stored(connection, run)] == [200, 0.25]
+    assert [len(shape.geoms) for shape in stored(connection, run)] == [2, 1]
+
+
+ODD = [
+    (shapely.box(0, 0, 10, 10), (False, True, 1, 0, 100.0)),
+    (shapely.MultiPolygon([shapely.box(0, 0, 10, 10), shapely.box(20, 0, 20.5, 1)]), (True, True, 2, 0, 0.5)),
+    (shapely.MultiPolygon([shapely.box(0, 0, 10, 10) - shapely.box(1, 1, 1.5, 2)]), (True, True, 1, 1, 0.5)),
+    (shapely.MultiPolygon([shapely.box(0, 0, 10, 10), shapely.box(5, 0, 15, 10)]), (True, False, 2, 0, 100.0)),
+    (shapely.GeometryCollection([shapely.box(0, 0, 10, 10)]), (False, False, 1, 0, 0.0)),
+    (shapely.force_3d(shapely.MultiPolygon([shapely.box(0, 0, 10, 10)])), (False, False, 1, 0, 0.0)),
+]
+
+
+def test_what_is_no_plain_multipolygon_is_said_to_be_none(connection: psycopg.Connection) -> None:
+    run = new_run(connection, new_dataset(connection))
+    add_polygons(connection, run, [shape for shape, _ in ODD])
+    columns = "several, valid, parts, holes, least_m2"
+    said = connection.execute(f"SELECT {columns} FROM dbanon_internal.polygon_evidence(%s) ORDER BY region_no", [run])
+    assert said.fetchall() == [expected for _, expected in ODD]
+    connection.execute(f"SELECT * FROM dbanon_internal.held_evidence(%s, {_ALL})", [run, run])
+    assert connection.execute("SELECT * FROM dbanon_internal.outline_evidence(%s)", [run]).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "categories"),
+    [
+        (None, 0),
+        ("{}", 0),
+        ('{"categories": 7}', 7),
+        ('{"categories": "7"}', -1),
+        ('{"categories": 7.0}', -1),
+        ('{"categories": 1e99}', -1),
+        ('{"categories": null}', -1),
+    ],
+)
+def test_categories_are_a_whole_number(connection: psycopg.Connection, extra: str | None, categories: int) -> None:
+    dataset = new_dataset(connection)
+    run = new_run(connection, dataset)
+    add_unions(connection, run, [add_cells(connection, dataset, [shapely.box(0, 0, 10, 10)])], extra)
+    assert value(connection, "SELECT categories FROM dbanon_internal.polygon_evidence(%s)", run) == categories
+
+
+def test_only_those_who_compute_may_ask(connection: psycopg.Connection, login) -> None:
+    run = new_run(connection, new_dataset(connection))
+    for call in ("polygon_evidence(%s)", "held_evidence(%s, '{1}')", "outline_evidence(%s)"):
+        query = f"SELECT * FROM dbanon_internal.{call}"
+        for role in ("dbanon_operator", "dbanon_analyst"):
+            with psycopg.connect(login(role)) as user, pytest.raises(errors.InsufficientPrivilege):
+                user.execute(query, [run])
+        with psycopg.connect(login("dbanon_worker")) as worker:
+            assert worker.execute(query, [run]).fetchall() == []
+
+
+# What the attack is given: a small world, written and read back.
+
+
+def written(connection: psycopg.Connection, small: Release) -> int:
+    """Write the data of a release and what is published of them; returns the run."""
+    dataset, wide = new_dataset(connection), small.wide
+    squares = [shapely.box(c % wide, c // wide, c % wide + 1, c // wide + 1) for c in range(len(small.pois))]
+    squares = [shapely.transform(square, lambda xy: xy * 100) for square in squares]
+    ids = add_cells(connection, dataset, squares)
+    pois = [
+        ("abcdef"[q], shapely.Point(c % wide * 100 + 10 + i, c // wide * 100 + 20 + q))
+        for c, counts in enumerate(small.pois)
+        for q, number in enumerate(counts)
+        for i in range(number)
+    ]
+    add_pois(connection, dataset, pois)
+    for path, (subject, _, fixes) in small.trips.items():
+        at = [(-50.0, -50.0) if c is None else (c % wide * 100 + 50.0, c // wide * 100 + 50.0) for _, c in fixes]
+        points = ", ".join(f"{x} {y} {t!r}" for (x, y), (t, _) in zip(at, fixes, strict=True))
+        text = f"POINTM({points})" if len(fixes) == 1 else f"LINESTRINGM({points})"
+        connection.execute(
+            "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
+            "VALUES (%s, %s, %s, ST_GeomFromText(%s, 32610))",
+            [path, dataset, f"s{subject}", text],
+        )
+    run = new_run(connection, dataset, small.params, small.suppressed)
+    for record in dict.fromkeys(row.record for row in small.rows):
+        for row in [row for row in small.rows if row.record == record]:
+            add_unions(connection, run, [[ids[c] for c in sorted(row.cells)]], f'{{"categories": {row.categories}}}')
+            connection.execute(_ROW, [record, run, record, row.start, row.end, row.crowd, run])
+    for record, path, _ in small.members:
+        insert = "INSERT INTO dbanon.membership (run_id, record_id, trajectory_id) VALUES (%s, %s, %s)"
+        connection.execute(insert, [run, record, path])
+    return run
+
+
+@pytest.fixture
+def read(database: str, monkeypatch: pytest.MonkeyPatch):
+    """``read(run)`` is what the attack is given."""
+    monkeypatch.setattr(reading.methods, "method", lambda _: SimpleNamespace(attack="dbanon.attacks.semantic"))
+
+    def evidence(run: int) -> RegionEvidence:
+        with reading.open_reader(database) as reader:
+            return reader.evidence(run)
+
+    return evidence
+
+
+def broken(evidence: RegionEvidence) -> set[str]:
+    return {clause.name for clause in attack(evidence).clauses if not clause.passed}
+
+
+@pytest.mark.parametrize("world", [world for world in WORLDS if world.__name__ != "apart"])
+def test_what_is_read_back_is_what_was_written(connection: psycopg.Connection, read, world) -> None:
+    small = world()
+    evidence, expected = read(written(connection, small)), small.evidence()
+    assert attack(evidence).passed
+    assert attack(evidence).figures | {"regions": 0} == attack(expected).figures | {"regions": 0}
+    assert (evidence.cells.pois == expected.cells.pois).all()
+    assert (evidence.cells.neighbours == expected.cells.neighbours).all()
+    assert (evidence.cells.fix_cell == expected.cells.fix_cell).all()
+    assert evidence.held_complete.all()
+
+
+TAMPERED = {
+    "row": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Buffer(region, 0.01, 'join=mitre'))",
+    "row of another kind": "UPDATE dbanon.cloak SET region = ST_GeometryN(region, 1)",
+    "row with a hole": "UPDATE dbanon.cloak "
+    "SET region = ST_Multi(ST_Difference(region, ST_MakeEnvelope(310, 10, 310.9, 11, 32610)))",
+    # Between the witnesses and points of interest of its cells, and as large as before.
+    "row with a piece moved out of it": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Union("
+    "ST_Difference(region, ST_Translate(ST_MakeEnvelope(60, 60, 80, 80, 32610), ST_XMin(region), ST_YMin(region))), "
+    "ST_MakeEnvelope(-220, -220, -200, -200, 32610)))",
+    "row turned": "UPDATE dbanon.cloak SET region = ST_Multi(ST_Rotate(region, 0.05, ST_Centroid(region)))",
+    "row with other categories": """UPDATE dbanon.cloak SET extra = '{"categories": 3}' WHERE crowd = 2""",
+    "crowd": "DELETE FROM dbanon.cloak WHERE record_id = (SELECT min(record_id) FROM dbanon.cloak)",
+    "crowd in words": "UPDATE dbanon.cloak SET crowd = 3",
+    "masking": "UPDATE dbanon.trajectory SET path = ST_Translate(path, 300, 0) WHERE trajectory_id = 104",
+    "diversity": "DELETE FROM dbanon.poi WHERE category = 'a' AND ST_X(geom) < 200",
+    "closeness": "UPDATE dbanon.poi SET category = 'b' WHERE category = 'a' AND ST_X(geom) BETWEEN 10.5 AND 200",
+    "suppressed": "UPDATE dbanon.trajectory SET path = ST_Translate(path, -900, 0) WHERE trajectory_id = 103",
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_rows_that_were_tampered_with_are_refused(connection: psycopg.Connection, read, what: str) -> None:
+    run = written(connection, honest())
+    assert broken(read(run)) == set()
+    connection.execute(TAMPERED[what])
+    assert what.split(maxsplit=1)[0] in broken(read(run))
+
+
+@pytest.mark.many
+@pytest.mark.parametrize(
+    "number", [i for i, (name, _) in enumerate(MUTANTS) if name in {"complete", "held", "masking"}]
+)
+def test_changes_of_data_and_rows_are_caught_as_in_the_small(connection: psycopg.Connection, read, number: int) -> None:
+    small = honest()
+    clause, change = MUTANTS[number]
+    change(small)
+    assert broken(read(written(connection, small))) == {clause}
+
+
+@pytest.mark.parametrize(
+    ("pois", "cells", "outline"),
+    [
+        (((4, 0), (0, 4)), {0}, "ST_Union(region, ST_MakeEnvelope(100, 20.998, 113.01, 21.002, 32610))"),
+        (((9, 0), (0, 1)), {0, 1}, "ST_Difference(region, ST_MakeEnvelope(0, 19.998, 17.5, 20.002, 32610))"),
+    ],
+    ids=["taken in", "cut off"],
+)
+def test_points_that_millimetres_of_an_outline_reach_count_with_their_cells(
+    connection: psycopg.Connection, read, pois, cells: set[int], outline: str
+) -> None:
+    city = [list(one) for one in pois] + [[4, 0] if i % 2 == 0 else [0, 4] for i in range(2, 18)]
+    last = max(cells)
+    trips = {101: (1, 0, [at(0, 0), at(5, last)]), 102: (2, 0, [at(0, 0), at(6, last)])}
+    small = Release(wide=6, pois=city, trips=trips, params=PARAMS | {"k": 2, "l": 2, "t": 0.1})
+    run = written(connection, small.publish([([(1, 0), (2, 0)], [(0, 7, cells)])]))
+    expected = broken(read(run))
+    assert "closeness" in expected
+    connection.execute(f"UPDATE dbanon.cloak SET region = ST_Multi({outline}), extra = '{{\"categories\": 2}}'")
+    assert "closeness" in broken(read(run))

@@ -1,0 +1,174 @@
+"""Small random inputs for the algorithms of `semantic`: cities of a few cells, and subjects who move about in them.
+
+Many are made to tie: equal areas, few slots, few points of interest, the same mix in several cells.
+"""
+
+# ruff: noqa: E741 - the names of the paper
+
+import random
+from dataclasses import dataclass
+from math import inf
+
+from tests.unit.plain_semantic import Graph, Loss, Point, points
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What a run is given. Fixes of a unit are in the order of their slots, and every unit has some."""
+
+    neighbours: dict[int, set[int]]
+    area: list[int]
+    pois: list[list[int]]
+    l: int
+    t: float
+    k: int
+    loss: Loss
+    gap_slots: int
+    subjects: list[int]
+    slots: list[list[int]]
+    cells: list[list[int]]
+
+    @property
+    def graph(self) -> Graph:
+        return Graph(self.neighbours, self.area, self.pois, self.l, self.t)
+
+    @property
+    def edges(self) -> list[tuple[int, int]]:
+        return [(i, j) for i in sorted(self.neighbours) for j in sorted(self.neighbours[i]) if i < j]
+
+    @property
+    def trajectories(self) -> list[list[Point]]:
+        return [points(slots, cells, self.gap_slots) for slots, cells in zip(self.slots, self.cells, strict=True)]
+
+
+def city_of(owner):
+    """Neighbours and areas of cells that are made of unit squares: owner[y][x] is the cell of one."""
+    neighbours = {cell: set() for row in owner for cell in row}
+    area = [0] * len(neighbours)
+    for y, row in enumerate(owner):
+        for x, cell in enumerate(row):
+            area[cell] += 1
+            for other in row[x + 1 : x + 2] + [below[x] for below in owner[y + 1 : y + 2]]:
+                if other != cell:
+                    neighbours[cell].add(other)
+                    neighbours[other].add(cell)
+    return neighbours, area
+
+
+def grid(width, height):
+    """Squares in rows: neighbours and areas."""
+    return city_of([[y * width + x for x in range(width)] for y in range(height)])
+
+
+def voronoi(rng, count, side=10):
+    """Unit squares of a large one, each with its nearest of some sites: neighbours and areas, irregular and planar."""
+    sites = [divmod(at, side) for at in rng.sample(range(side * side), count)]
+
+    def nearest(x, y):
+        return min(range(count), key=lambda i: ((sites[i][0] - x) ** 2 + (sites[i][1] - y) ** 2, i))
+
+    return city_of([[nearest(x, y) for x in range(side)] for y in range(side)])
+
+
+def city_at_random(rng, most_cells=25):
+    """Neighbours, areas in mm2, and points of interest, of 4 cells or more."""
+    if rng.random() < 0.5:
+        height = rng.randint(1, 5)
+        width = rng.randint(-(-4 // height), most_cells // height)
+        names = list(range(width * height))
+        if rng.random() < 0.7:  # else least cells lie in one direction, and equal ways are chosen alike from both ends
+            rng.shuffle(names)
+        neighbours, area = city_of([names[y * width : (y + 1) * width] for y in range(height)])
+    else:
+        neighbours, area = voronoi(rng, rng.randint(4, most_cells))
+        if rng.random() < 0.3:
+            area = [1] * len(area)
+    scale = rng.choice([1, 1, 1000, 10**10])
+    least, most = rng.choice([(1, 1), (1, 1), (1, 2), (1, 100)])
+    area = [scale * a * rng.randint(least, most) for a in area]
+    return neighbours, area, pois_at_random(rng, len(area), rng.randint(2, 4))
+
+
+def pois_at_random(rng, cells, categories):
+    """Counts by cell and category: sparse, of a few mixes, or rather alike."""
+    kind, mix = rng.random(), [rng.choice([1, 1, 2, 5]) for _ in range(categories)]
+    if kind < 0.35:
+        made = [[int(rng.random() < 0.3) for _ in mix] for _ in range(cells)]
+    elif kind < 0.6:
+        mixes = [[rng.choice([0, 0, 1, m]) for m in mix] for _ in range(2)] + [mix]
+        made = [list(rng.choice(mixes)) for _ in range(cells)]
+    else:
+        made = [[rng.randint(0, 4 * m) for m in mix] for _ in range(cells)]
+    if rng.random() < 0.2:  # a category the city lacks
+        made = [[0, *row[1:]] for row in made]
+    return made
+
+
+def fixes_at_random(rng, neighbours, most, steps):
+    """Slots and cells of a walk from cell to cell that may stay, jump, or be in two cells in one slot."""
+    slot, cell = rng.choice([0, 0, rng.randrange(1 + 3 * max(steps))]), rng.choice(sorted(neighbours))
+    slots, cells = [], []
+    for _ in range(rng.randint(1, most)):
+        slots.append(slot)
+        cells.append(cell)
+        slot += rng.choice(steps)
+        chance = rng.random()
+        if chance > 0.9:
+            cell = rng.choice(sorted(neighbours))
+        elif chance > 0.3 and neighbours[cell]:
+            cell = rng.choice(sorted(neighbours[cell]))
+    return slots, cells
+
+
+def beside(rng, neighbours, slots, cells):
+    """The fixes of a companion: now and then a slot later, in a cell nearby, or missing."""
+    made = []
+    for slot, cell in zip(slots, cells, strict=True):
+        if not made or rng.random() > 0.1:
+            near = rng.choice(sorted(neighbours[cell])) if rng.random() < 0.3 else cell
+            made.append((slot + (rng.random() < 0.2), near))
+    made.sort(key=lambda fix: fix[0])
+    return [slot for slot, _ in made], [cell for _, cell in made]
+
+
+def walks_at_random(rng, neighbours, units, most):
+    """Slots and cells of units: each alone, several who do the same, or companions, who keep many rows when merged."""
+    steps, kind = rng.choice([(1,), (0, 1), (1, 2), (0, 1, 5, 20), (1, 3, 60)]), rng.random()
+    if kind < 0.4:
+        return [fixes_at_random(rng, neighbours, most, steps) for _ in range(units)]
+    leaders = [fixes_at_random(rng, neighbours, most, steps) for _ in range(rng.randint(1, 3))]
+    if kind < 0.5:
+        return [rng.choice(leaders) for _ in range(units)]
+    return [beside(rng, neighbours, *rng.choice(leaders)) for _ in range(units)]
+
+
+def case_at_random(seed, most_units=8, most_cells=25, most_points=8):
+    """The case of a seed, whatever the machine: 3 to 8 units, 4 to 25 cells, 2 to 4 categories, 1 to 8 points each."""
+    rng = random.Random(seed)
+    neighbours, area, pois = city_at_random(rng, most_cells)
+    there = sum(any(column) for column in zip(*pois, strict=True))
+    units = rng.randint(3, most_units)
+    subjects = list(range(units))
+    if rng.random() < 0.3:  # several days of a subject
+        subjects = [rng.randrange(units) for _ in subjects]
+    walks = walks_at_random(rng, neighbours, units, rng.choice([2, most_points, most_points]))
+    l, t = rng.randint(0, there), rng.choice([inf, 0.5, 0.2, 0.1, 0.02, 0.0])
+    if rng.random() < 0.3 or not there:  # k alone
+        l, t = 0, inf
+    return Case(
+        neighbours=neighbours,
+        area=area,
+        pois=pois,
+        l=l,
+        t=t,
+        k=min(rng.choice([1, 2, 2, 3, 3, 4]), len(set(subjects))),
+        loss=Loss(
+            span_slots=rng.choice([1, 10, 61.5, 480]),
+            area_mm2=float(sum(area) // rng.choice([1, 1, 4, 20]) or 1),
+            weight_time=rng.choice([0.5, 0.5, 0.3, 0.0, 1.0]),
+        ),
+        gap_slots=rng.choice([0, 1, 5, 30]),
+        subjects=subjects,
+        slots=[slots for slots, _ in walks],
+        cells=[cells for _, cells in walks],
+    )

@@ -1,0 +1,315 @@
+"""Tiny runs of semantic, published, tampered with and attacked in plain Python: sets and loops."""
+
+import dataclasses
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from dbanon.attacks.semantic import attack
+from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.trajectory import Cells, Trajectories
+
+START, GRID_S = 36_000, 60
+PARAMS: dict[str, Any] = {
+    "k": 2, "l": 2, "t": 0.2, "full_loss_span_s": 28_800, "full_loss_area_km2": 25.0, "weight_time": 0.5,
+    "gap_s": 1800, "min_cells": 1, "suppress_span_s": None, "suppress_area_km2": None, "improve": True,
+    "since": None, "until": None,
+}  # fmt: skip
+Unit = tuple[int, int]
+"""A subject and a day; 0 where days are not apart."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Row:
+    """A stored row, as plain as can be."""
+
+    record: int
+    start: float
+    end: float
+    cells: frozenset[int]
+    crowd: int
+    categories: int
+    subjects: int = 1
+    srid: int = 32610
+    other_keys: int = 0
+    several: bool = True
+    valid: bool = True
+    more_m2: float = 0.0
+    parts: int = 1
+    least_m2: float = 10_000.0
+    split: bool = False
+    seq: int = 0
+    more_pois: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(kw_only=True)
+class Release:
+    """What a run has stored, and its data: lists that a test may change before it asks for the evidence.
+
+    Cells are squares of 100 m, numbered from 0 along the rows of a grid `wide` of them wide; `pois` are their points
+    of interest by category. Fixes are ``(seconds, cell)``, the cell None outside all.
+    """
+
+    wide: int
+    pois: list[list[int]]
+    trips: dict[int, tuple[int, int, list[tuple[float, int | None]]]]
+    params: dict[str, Any]
+    days: bool = False
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    members: list[tuple[int, int, bool]] = dataclasses.field(default_factory=list)
+    suppressed: Any = None
+    hiding: int = 0
+    area_m2: float = 10_000.0
+    overlap_m2: float = 0.0
+
+    # What is plain of the data.
+
+    def neighbours(self) -> list[tuple[int, int]]:
+        count, wide = len(self.pois), self.wide
+        right = [(i, i + 1) for i in range(count - 1) if i % wide < wide - 1]
+        return sorted(right + [(i, i + wide) for i in range(count - wide)])
+
+    def slot(self, t: float) -> int:
+        return math.floor(t / GRID_S)
+
+    def considered(self) -> dict[int, list[tuple[float, int | None]]]:
+        since, until = self.params["since"], self.params["until"]
+        kept = {
+            path: [
+                (t, cell)
+                for t, cell in fixes
+                if (since is None or t >= since) and (until is None or self.slot(t) * GRID_S < until)
+            ]
+            for path, (_, _, fixes) in self.trips.items()
+        }
+        return {path: fixes for path, fixes in kept.items() if fixes}
+
+    def unit(self, path: int) -> Unit:
+        subject, day, _ = self.trips[path]
+        return subject, day if self.days else 0
+
+    def paths(self, unit: Unit) -> list[int]:
+        return [path for path in sorted(self.considered()) if self.unit(path) == unit]
+
+    def fixes(self, unit: Unit) -> list[tuple[float, int, int | None]]:
+        seen = self.considered()
+        return sorted(((t, path, cell) for path in self.paths(unit) for t, cell in seen[path]), key=lambda f: f[:2])
+
+    def units(self) -> list[Unit]:
+        return sorted({self.unit(path) for path in self.considered()})
+
+    def few(self, unit: Unit) -> bool:
+        return len({cell for _, _, cell in self.fixes(unit)} - {None}) < self.params["min_cells"]
+
+    def counted(self, cells: Iterable[int], more: Sequence[int] = ()) -> list[int]:
+        held = sorted(cells)
+        counts = [sum(self.pois[c][q] for c in held) for q in range(len(self.pois[0]))]
+        return [n + (more[q] if more else 0) for q, n in enumerate(counts)]
+
+    def kl(self, counts: Sequence[int]) -> float:
+        city, total = self.counted(range(len(self.pois))), sum(counts)
+        if not total:
+            return math.inf
+        return sum(n / total * math.log(n / total / (y / sum(city))) for n, y in zip(counts, city, strict=True) if n)
+
+    # Publishing.
+
+    def publish(self, groups: Sequence[tuple[Sequence[Unit], Sequence[tuple[int, int, set[int]]]]]) -> "Release":
+        """Publish groups of units and their rows, ``(slot, slot, cells)`` from START on."""
+        record = 900
+        for units, rows in groups:
+            crowd = len({subject for subject, _ in units})
+            for _ in units:
+                record -= 7
+                for first, last, cells in rows:
+                    self.rows.append(
+                        Row(
+                            record=record, start=START + first * GRID_S, end=START + last * GRID_S,
+                            cells=frozenset(cells), crowd=crowd, categories=sum(n > 0 for n in self.counted(cells)),
+                        )
+                    )  # fmt: skip
+                self.members += [(record, path, True) for unit in units for path in self.paths(unit)]
+        self.suppressed = self.missing()
+        return self
+
+    def states(self) -> list[tuple[int, float, int, str]]:
+        """Give subject, time, trajectory and state of each considered fix."""
+        of_unit: dict[Unit, set[int]] = {}
+        for record, path, _ in self.members:
+            if path in self.considered():
+                of_unit.setdefault(self.unit(path), set()).add(record)
+        found = []
+        for unit in self.units():
+            for t, path, cell in self.fixes(unit):
+                at = [
+                    r
+                    for r in self.rows
+                    if r.record in of_unit.get(unit, ()) and r.start <= self.slot(t) * GRID_S < r.end
+                ]
+                few = "few_cells" if self.few(unit) else "published" if at else "coarse"
+                found.append((unit[0], t, path, "outside" if cell is None else few))
+        return sorted(found)
+
+    def missing(self) -> dict[str, Any]:
+        """Count what the rows do not show."""
+        states, hours = self.states(), dict[str, list[tuple[int, float, int, str]]]()
+        for fix in states:
+            at = datetime.fromtimestamp(self.slot(fix[1]) * GRID_S, UTC)
+            hours.setdefault(f"{at:%Y-%m-%dT%H:00Z}", []).append(fix)
+
+        def fate(fixes: Iterable[tuple[int, float, int, str]]) -> Counter[str]:
+            of: dict[int, str] = {}
+            for subject, _, _, state in sorted(fixes):
+                if state == "published" or subject not in of:
+                    of[subject] = state
+            return Counter(of.values())
+
+        def lost(counts: Counter[str]) -> dict[str, int]:
+            return {reason: counts[reason] for reason in ("outside", "few_cells", "coarse")}
+
+        by_hour = [
+            {"hour": hour, "seen": fate(own).total(), "published": fate(own)["published"], "left_out": lost(fate(own))}
+            for hour, own in sorted(hours.items())
+        ]
+        counts = Counter(state for *_, state in states)
+        return {"fixes": lost(counts), "subjects": lost(fate(states)), "by_hour": by_hour}
+
+    # What an attack is given.
+
+    def evidence(self) -> RegionEvidence:
+        ids = sorted(self.trips)
+        fixes = [fix for path in ids for fix in self.trips[path][2]]
+        wide, count = self.wide, len(self.pois)
+        names = sorted({self.trips[path][0] for path in ids})
+        where = [(c % wide + 0.5, c // wide + 0.5) if c is not None else (-50.0, -50.0) for _, c in fixes]
+        data = Trajectories(
+            trajectory_id=np.array(ids, np.int64),
+            subject=np.array([names.index(self.trips[path][0]) for path in ids], np.int64),
+            offset=np.cumsum([0, *(len(self.trips[path][2]) for path in ids)]),
+            t=np.array([t for t, _ in fixes], np.float64),
+            x=np.array([x * 100 for x, _ in where]), y=np.array([y * 100 for _, y in where]),
+            srid=32610, grid_m=1.0, grid_s=GRID_S,
+            day=np.array([self.trips[path][1] for path in ids], np.int64) if self.days else None,
+        )  # fmt: skip
+        cells = Cells(
+            cell_id=np.arange(count) * 3 + 5, area_m2=np.full(count, self.area_m2),
+            categories=tuple("abcdef"[: len(self.pois[0])]), pois=np.array(self.pois, np.int64),
+            neighbours=np.array(self.neighbours(), np.int64).reshape(-1, 2),
+            fix_cell=np.array([-1 if c is None else c for _, c in fixes], np.int64), overlap_m2=self.overlap_m2,
+        )  # fmt: skip
+        keys = list(dict.fromkeys(self._region(row) for row in self.rows))
+        of = [keys.index(self._region(row)) for row in self.rows]
+        regions = [self.rows[of.index(i)] for i in range(len(keys))]
+        records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
+        held = [(i, c) for i, row in enumerate(regions) for c in sorted(row.cells)]
+        found = [(i, q, n) for i, row in enumerate(regions) for q, n in enumerate(row.more_pois) if n]
+        counted = [i for _, size in records for i in range(1, size + 1)]
+        places = [row.seq or i for row, i in zip(self.rows, counted, strict=True)]
+
+        def column(name: str, kind: type) -> np.ndarray:
+            return np.array([getattr(row, name) for row in regions], kind)
+
+        return RegionEvidence(
+            method="semantic", algorithm="merge", params=self.params, suppressed=self.suppressed, trajectories=data,
+            record_id=np.array([r for r, _ in records], np.int64),
+            offset=np.cumsum([0, *(size for _, size in records)]), region=np.array(of, np.int32),
+            period=np.arange(len(self.rows), dtype=np.int32),
+            place=np.array(places, np.int32) if any(row.seq for row in self.rows) else None,
+            region_no=np.arange(1, len(regions) + 1), region_bounds=np.zeros((len(regions), 4)),
+            region_rectangle=np.zeros(len(regions), bool), region_srid=column("srid", np.int32),
+            region_crowd=column("crowd", np.int32), region_subjects=column("subjects", np.int32),
+            region_other_keys=column("other_keys", np.int32), region_several=column("several", bool),
+            region_valid=column("valid", bool),
+            region_area_m2=np.array([len(row.cells) * self.area_m2 + row.more_m2 for row in regions]),
+            region_parts=column("parts", np.int32), region_holes=np.zeros(len(regions), np.int32),
+            region_least_m2=column("least_m2", np.float64), region_categories=column("categories", np.int32),
+            period_start_s=np.array([row.start for row in self.rows], np.float64),
+            period_end_s=np.array([row.end for row in self.rows], np.float64),
+            member_record=np.array([m[0] for m in self.members], np.int64),
+            member_trajectory=np.array([m[1] for m in self.members], np.int64),
+            member_start_s=np.array([np.nan if m[2] else 0.0 for m in self.members]),
+            member_end_s=np.array([np.nan if m[2] else 1.0 for m in self.members]),
+            hiding_record=np.full(self.hiding, self.rows[0].record if self.rows else 1, np.int64),
+            hiding_start_s=np.full(self.hiding, np.nan), hiding_end_s=np.full(self.hiding, np.nan),
+            hiding_offset=np.arange(self.hiding + 1), hiding_other=np.full(self.hiding, 1, np.int64),
+            cells=cells, held_region=np.array([i for i, _ in held], np.int64),
+            held_cell=np.array([c for _, c in held], np.int64), held_complete=np.ones(len(held), bool),
+            split_region=np.array([i for i, row in enumerate(regions) if row.split], np.int64),
+            found_region=np.array([f[0] for f in found], np.int64),
+            found_category=np.array([f[1] for f in found], np.int64),
+            found_pois=np.array([f[2] for f in found], np.int64),
+        )  # fmt: skip
+
+    def _region(self, row: Row) -> tuple[Any, ...]:
+        """What makes a stored region one of its own: all but whose row it is and when."""
+        return dataclasses.astuple(dataclasses.replace(row, record=0, start=0, end=0, seq=0))
+
+    def broken(self) -> set[str]:
+        verdict = attack(self.evidence())
+        assert verdict.passed == all(clause.passed for clause in verdict.clauses)
+        return {clause.name for clause in verdict.clauses if not clause.passed}
+
+
+# The adversary once more, in sets and loops.
+
+
+def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all that is published
+    """Name the clauses that a plain adversary says are broken: of regions only what their cells decide."""
+    p, seen = run.params, run.considered()
+    t = math.inf if p["t"] == "inf" else p["t"]
+    span, area = p["suppress_span_s"] or math.inf, (p["suppress_area_km2"] or math.inf) * 1e6
+    found, records = set(), {}
+    for row in run.rows:
+        records.setdefault(row.record, []).append(row)
+    pairs = set(run.neighbours())
+    for rows in records.values():
+        last = -math.inf
+        for row in rows:
+            counts = run.counted(row.cells, row.more_pois)
+            reached, cells = {min(row.cells)}, row.cells
+            while more := {b for a in reached for b in cells - reached if (min(a, b), max(a, b)) in pairs}:
+                reached |= more
+            fair = row.start % GRID_S == row.end % GRID_S == 0 and last <= row.start < row.end and reached == cells
+            fair &= row.end - row.start <= span and len(cells) * run.area_m2 <= area
+            fair &= p["since"] is None or row.start >= p["since"]
+            fair &= p["until"] is None or row.end <= p["until"]
+            if not fair or row.categories != sum(n > 0 for n in counts):
+                found.add("row")
+            if sum(n > 0 for n in counts) < p["l"]:
+                found.add("diversity")
+            if run.kl(counts) > t + 1e-9:
+                found.add("closeness")
+            last = row.end
+    members = {r: sorted(path for record, path, _ in run.members if record == r) for r in records}
+    alike: dict[str, list[int]] = {}
+    for r, rows in records.items():
+        alike.setdefault(f"{[(x.start, x.end, run._region(x)) for x in rows]} {members[r]}", []).append(r)
+    in_groups: Counter[Unit] = Counter()
+    for group in alike.values():
+        paths = members[group[0]]
+        units = {run.unit(path) for path in paths if path in seen}
+        in_groups.update(units)
+        crowd = len({subject for subject, _ in units})
+        fair = paths == sorted(path for unit in units for path in run.paths(unit)) and len(group) == len(units)
+        fair &= crowd >= p["k"] and all(row.crowd == crowd for row in records[group[0]])
+        if not fair or any(run.few(unit) for unit in units):
+            found.add("crowd")
+        for row in records[group[0]]:
+            for unit in units:
+                own = [c for at, _, c in run.fixes(unit) if row.start <= run.slot(at) * GRID_S < row.end]
+                if not run.few(unit) and not set(own) - {None}:
+                    found.add("held")
+                if not run.few(unit) and set(own) - {None} - row.cells:
+                    found.add("masking")
+    if max(in_groups.values(), default=0) > 1 or {r for r, _, _ in run.members} - set(records):
+        found.add("crowd")
+    if math.isinf(span) and math.isinf(area) and any(state == "coarse" for *_, state in run.states()):
+        found.add("complete")
+    if run.suppressed != run.missing():
+        found.add("suppressed")
+    return found
