@@ -91,7 +91,7 @@ AS $$
     -- A code is shared where one person alone has it in each of the two datasets, and not the same one. Positions on a coarse grid, and
     -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
     -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
-    -- has 5 times as much, and 1 %; half is always enough.
+    -- has 5 times as much, and 1 %; half is always enough. A standard deviation is added, since codes that chance shares may be few.
     WITH drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id
@@ -120,9 +120,9 @@ AS $$
     SELECT s.dataset_id, s.codes, s.people
     FROM shared s
     JOIN LATERAL (
-        SELECT min(c.single) AS fewer, max(1 - c.single / c.every::float8) AS by_chance
+        SELECT min(c.single) AS fewer, least(0.5, 5 * max(1 - c.single / c.every::float8)) AS by_chance
         FROM counted c WHERE coalesce(c.dataset_id, s.dataset_id) = s.dataset_id) c ON true
-    WHERE s.codes >= 5 AND s.codes >= c.fewer * greatest(0.01, least(0.5, 5 * c.by_chance))
+    WHERE s.codes >= 5 AND s.codes >= c.fewer * greatest(0.01, c.by_chance) + sqrt(c.fewer * c.by_chance)
     UNION ALL
     -- Within the dataset, what was added under other names is shared by two people, where chance would let more share much of it.
     SELECT copies_of.dataset_id, w.two, w.people
