@@ -198,14 +198,19 @@ class _Source:
     params: Mapping[str, Any]
     url: str
 
-    def table(self, function: str, *asked: Int) -> dict[str, Any]:
+    def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        first, *more = [f", '{{{','.join(map(str, some.tolist()))}}}'" for some in asked] or [""]
+        return self._columns(_arrow.table(self.dataset.snapshot, self._call(function)))
+
+    def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
+        """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
+        first, *more = [
+            self._call(function, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
+        ] or [self._call(function, ", '{}'")]
         name = _arrow.exported(self.dataset.snapshot) if more else ""
-        others = [in_background(self._beside, name, self._call(function, one)) for one in more]
-        tables = [_arrow.table(self.dataset.snapshot, self._call(function, first)), *(one.result() for one in others)]
-        table = pa.concat_tables(tables)
-        return {name: self._column(name, table[name]) for name in table.column_names}
+        others = [in_background(self._beside, name, query) for query in more]
+        tables = [_arrow.table(self.dataset.snapshot, first), *(one.result() for one in others)]
+        return self._columns(pa.concat_tables(tables))
 
     def batches(self, function: str) -> Iterator[dict[str, Any]]:
         """Call a SQL evidence function, some megabytes at a time."""
@@ -222,6 +227,9 @@ class _Source:
         """Run a query in another session that sees what this one does."""
         with connect(self.url) as connection, _arrow.snapshot(connection, name) as snapshot:
             return _arrow.table(snapshot, query)
+
+    def _columns(self, table: pa.Table) -> dict[str, Any]:
+        return {name: self._column(name, table[name]) for name in table.column_names}
 
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string():

@@ -230,15 +230,15 @@ class Verdict:
 class Source(Protocol):
     """What an attack may ask the database for beside the stored rows, in the snapshot they are read from."""
 
-    def table(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
+    def table(self, function: str) -> Mapping[str, NDArray[Any]]:
         """Call a SQL evidence function with the run; its columns by name, without nulls.
-
-        A function that takes long may be asked about some numbers at a time, each time by a session of its own; what
-        all of them answer is one table.
 
         A column of text comes as int64 codes in the order of its distinct texts, one named ``subject`` in the codes of
         the trajectories (-1 where the subject has none).
         """
+
+    def table_in_parts(self, function: str, *asked: Int) -> Mapping[str, NDArray[Any]]:
+        """Call one that takes long about some numbers at a time, by a session each: one table of what all answer."""
 
     def batches(self, function: str) -> Iterator[Mapping[str, NDArray[Any]]]:
         """Call a SQL evidence function with the run, and have the rows of its table some megabytes at a time.

@@ -150,7 +150,7 @@ CREATE TABLE dbanon.cell (
     name text,
     geom @postgis@.geometry NOT NULL CHECK (
         @postgis@.GeometryType(geom) IN ('POLYGON', 'MULTIPOLYGON')
-        AND @postgis@.ST_Area(geom) > 0 AND @postgis@.ST_Area(geom) < 'Infinity'),
+        AND @postgis@.ST_Area(geom) > 0 AND @postgis@.ST_Area(geom) < 'Infinity' AND @postgis@.ST_IsValid(geom)),
     load_id bigint
 );
 CREATE INDEX cell_dataset_idx ON dbanon.cell (dataset_id, cell_id);

@@ -144,6 +144,8 @@ class Stored:
     def table(self, function, *_):
         return getattr(self, function)()
 
+    table_in_parts = table
+
     def batches(self, function):
         yield getattr(self, function)()
 
@@ -180,13 +182,9 @@ class Stored:
         return {"region_no": np.empty(0, np.int32), "outline": np.empty(0, object), "cells": np.empty(0, object)}
 
     def held_evidence(self):
-        cell = self.cloaks.regions.cell
-        yes, none = np.ones(len(cell), bool), np.zeros(len(cell), np.int32)
-        region = np.repeat(np.arange(1, len(self.cloaks.regions) + 1), np.diff(self.cloaks.regions.cell_offset))
-        return {
-            "region_no": region, "cell_id": cell, "held": yes, "split": ~yes, "complete": yes, "category": none,
-            "pois": none,
-        }  # fmt: skip
+        regions = self.cloaks.regions
+        region = np.repeat(np.arange(1, len(regions) + 1), np.diff(regions.cell_offset))
+        return {"region_no": region, "cell_id": regions.cell, "split": np.zeros(len(region), bool)}
 
     def request_evidence(self):
         known = [json.loads(content) for content in self.given["requests"].contents]

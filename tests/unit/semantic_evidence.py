@@ -44,7 +44,6 @@ class Row:
     least_m2: float = 10_000.0
     split: bool = False
     seq: int = 0
-    more_pois: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -106,10 +105,9 @@ class Release:
     def few(self, unit: Unit) -> bool:
         return len({cell for _, _, cell in self.fixes(unit)} - {None}) < self.params["min_cells"]
 
-    def counted(self, cells: Iterable[int], more: Sequence[int] = ()) -> list[int]:
+    def counted(self, cells: Iterable[int]) -> list[int]:
         held = sorted(cells)
-        counts = [sum(self.pois[c][q] for c in held) for q in range(len(self.pois[0]))]
-        return [n + (more[q] if more else 0) for q, n in enumerate(counts)]
+        return [sum(self.pois[c][q] for c in held) for q in range(len(self.pois[0]))]
 
     def kl(self, counts: Sequence[int]) -> float:
         city, total = self.counted(range(len(self.pois))), sum(counts)
@@ -207,7 +205,6 @@ class Release:
         regions = [self.rows[of.index(i)] for i in range(len(keys))]
         records = [(r, len(list(own))) for r, own in itertools.groupby(self.rows, lambda row: row.record)]
         held = [(i, c) for i, row in enumerate(regions) for c in sorted(row.cells)]
-        found = [(i, q, n) for i, row in enumerate(regions) for q, n in enumerate(row.more_pois) if n]
         counted = [i for _, size in records for i in range(1, size + 1)]
         places = [row.seq or i for row, i in zip(self.rows, counted, strict=True)]
 
@@ -237,12 +234,8 @@ class Release:
             hiding_record=np.full(self.hiding, self.rows[0].record if self.rows else 1, np.int64),
             hiding_start_s=np.full(self.hiding, np.nan), hiding_end_s=np.full(self.hiding, np.nan),
             hiding_offset=np.arange(self.hiding + 1), hiding_other=np.full(self.hiding, 1, np.int64),
-            cells=cells, held_region=np.array([i for i, _ in held], np.int64),
-            held_cell=np.array([c for _, c in held], np.int64), held_complete=np.ones(len(held), bool),
-            split_region=np.array([i for i, row in enumerate(regions) if row.split], np.int64),
-            found_region=np.array([f[0] for f in found], np.int64),
-            found_category=np.array([f[1] for f in found], np.int64),
-            found_pois=np.array([f[2] for f in found], np.int64),
+            region_split=column("split", bool), cells=cells, held_region=np.array([i for i, _ in held], np.int64),
+            held_cell=np.array([c for _, c in held], np.int64),
         )  # fmt: skip
 
     def _region(self, row: Row) -> tuple[Any, ...]:
@@ -270,7 +263,7 @@ def plainly_broken(run: Release) -> set[str]:  # noqa: C901 - one loop over all 
     for rows in records.values():
         last = -math.inf
         for row in rows:
-            counts = run.counted(row.cells, row.more_pois)
+            counts = run.counted(row.cells)
             reached, cells = {min(row.cells)}, row.cells
             while more := {b for a in reached for b in cells - reached if (min(a, b), max(a, b)) in pairs}:
                 reached |= more

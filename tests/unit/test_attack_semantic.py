@@ -154,14 +154,6 @@ def _alone(run: Release) -> None:
     run.members = [m for m in run.members if m[0] != gone]
 
 
-def _pois_of(run: Release, cells: set[int], counts: list[int]) -> None:
-    """Have PostGIS find other points of interest in some region."""
-    for row in run.rows:
-        if row.cells == cells:
-            row.more_pois = tuple(n - m for n, m in zip(counts, run.counted(cells), strict=True))
-            row.categories = sum(n > 0 for n in counts)
-
-
 MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("decidable", lambda run: run.params.update(k=0)),
     ("decidable", lambda run: run.params.update(k=None)),
@@ -216,10 +208,7 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
     ("complete", lambda run: _without(run, 0, 1)),
     ("held", _split_in_time),
     ("diversity", lambda run: run.params.update(l=3)),
-    ("diversity", lambda run: (run.params.update(t=2.0), _pois_of(run, {0, 1}, [4, 0, 0]))),
     ("closeness", lambda run: run.params.update(t=0.05)),
-    ("closeness", lambda run: _pois_of(run, {0, 1}, [9, 1, 0])),
-    ("closeness", lambda run: (run.params.update(l=0), _pois_of(run, {0, 1}, [0, 0, 0]))),
     ("suppressed", lambda run: run.suppressed["fixes"].update(outside=4)),
     ("suppressed", lambda run: run.suppressed["fixes"].pop("outside")),
     ("suppressed", lambda run: run.suppressed["subjects"].update(coarse=1)),

@@ -1,9 +1,10 @@
 """The adversary who looks at what there is in each published region, and knows whole movements of whom it seeks.
 
-It counts the points of interest of each polygon anew, by the cells that it is shown to be made of, or else one by one:
-too few categories, or others than the city has, tell what people do there. It counts who shares each record, for
-whoever is alone in one is found by any few points. Beside that, what is published must be true: regions of whole cells
-that hold the fixes of all their members, no row without all of them, and all that is missing counted.
+The adversary takes each polygon for the cells that its edges, or else PostGIS, show it to be the union of, and has
+the points of interest of the cells counted anew: too few categories, or others than the city has, tell what people do
+there. It counts who shares each record: a person who is alone in a record is identified by any few points. What is
+published must be true as well: regions of whole cells that hold the fixes of all their members, no row without all of
+them, and all that is missing counted.
 Invariant: a verdict passes only if every clause was decided and none is broken.
 
 References

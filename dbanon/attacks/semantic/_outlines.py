@@ -128,6 +128,7 @@ def _add_up(low: Any, edge: Any, ends: Any, cell: Any, cell_low: Any, cell_edge:
         for c in cell[ends[r] : ends[r + 1]]:
             for e in cell_edge[cell_low[c] : cell_low[c + 1]]:
                 left[abs(e)] -= np.sign(e)
+        # No edge may be left over; what has been read goes back to 0, or it would count with the next region.
         for e in edge[low[r] : low[r + 1]]:
             same[r] &= left[abs(e)] == 0
             left[abs(e)] = 0

@@ -1,4 +1,7 @@
-"""What each published region is and holds: whole cells that hang together, and points of interest, counted anew."""
+"""What each published region is and holds: whole cells that hang together, and with each cell its points of interest.
+
+PostGIS counts these anew, from the cells' polygons: a region has the points of whole cells, or is refused.
+"""
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
@@ -15,6 +18,8 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.trajectory import Cells, Float, Int
 
 _SLIVER_M2 = 1.0
+_MISFIT_M2 = 1.0  # by which a region's area may differ from that of its cells
+_MISFIT_SHARE = 1e-6  # of the area, where that is more
 _SLACK = 1e-9  # of comparisons with t
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -56,15 +61,15 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
     width = len(cells.cell_id)
     key = distinct(evidence.held_region * width + evidence.held_cell)
     region, cell = key // width, key % width
-    pois = _counted(evidence)
+    pois = _counted(region, cell, cells, number)
     own_mm2 = np.rint(cells.area_m2 * MM2).astype(np.int64)
     area_mm2 = np.zeros(number, np.int64)
     np.add.at(area_mm2, region, own_mm2[cell])
     area_m2 = area_mm2 / MM2
     sound = evidence.region_several & evidence.region_valid & (evidence.region_least_m2 >= _SLIVER_M2)
     sound |= _of_a_small_cell(evidence, area_m2)
-    whole = np.abs(evidence.region_area_m2 - area_m2) <= np.maximum(1.0, 1e-6 * area_m2)
-    whole[evidence.split_region] = False
+    misfit_m2 = np.abs(evidence.region_area_m2 - area_m2)
+    whole = ~evidence.region_split & (misfit_m2 <= np.maximum(_MISFIT_M2, _MISFIT_SHARE * area_m2))
     categories = (pois > 0).sum(axis=1)
     return Regions(
         key=key,
@@ -88,14 +93,10 @@ def _of_a_small_cell(evidence: RegionEvidence, area_m2: Float) -> Bool:
     return np.asarray(evidence.region_several & evidence.region_valid & alone)
 
 
-def _counted(evidence: RegionEvidence) -> Int:
+def _counted(region: Int, cell: Int, cells: Cells, number: int) -> Int:
     """Count the points of interest of each region by category: int64[r, q]."""
-    pois, number = evidence.cells.pois, len(evidence.region_no)
-    region, cell = (column[evidence.held_complete] for column in (evidence.held_region, evidence.held_cell))
-    counts = [np.bincount(region, pois[cell, q], number) for q in range(pois.shape[1])]
-    counted = np.stack(counts, axis=1).astype(np.int64) if counts else np.zeros((number, 0), np.int64)
-    np.add.at(counted, (evidence.found_region, evidence.found_category), evidence.found_pois)
-    return counted
+    counts = [np.bincount(region, of_cells[cell], number) for of_cells in cells.pois.T]
+    return np.stack(counts, axis=1).astype(np.int64) if counts else np.zeros((number, 0), np.int64)
 
 
 def divergence(pois: Int, city: Int) -> Float:
