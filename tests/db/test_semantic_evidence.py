@@ -13,8 +13,8 @@ from dbanon import reading
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic._outlines import made_of
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from tests.unit.semantic_evidence import GRID_S, PARAMS, Release
-from tests.unit.test_attack_semantic import MUTANTS, WORLDS, at, honest
+from tests.unit.semantic_evidence import GRID_S, Release
+from tests.unit.test_attack_semantic import MUTANTS, WORLDS, honest
 
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
@@ -160,7 +160,7 @@ def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
         )
     )
     region_no, number, cell = made_of(cells, [regions])
-    ids = np.split(cells["cell_id"][cell], np.cumsum(number)[:-1])
+    ids = np.split(cells["cell_id"][cell], np.cumsum(number))[:-1]
     return {int(no): of.tolist() for no, of in zip(region_no, ids, strict=True)}
 
 

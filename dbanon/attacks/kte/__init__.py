@@ -2,7 +2,7 @@
 
 Of groups that share a record it only counts who is in them. Of records of one subject each it knows, for every subject
 and every stretch of tau, the subject's samples and which of them were suppressed, finds the records that fit, and asks
-whether these are k subjects', in noise and in silence, and whether they part ways again. Beside that, what is published
+whether these are k subjects', in noise and in silence, and whether they part ways again. Besides, what is published
 must be true: every generalised sample holds a real one, and all that is missing is counted. Invariant: a verdict passes
 only if every clause was decided and none is broken.
 

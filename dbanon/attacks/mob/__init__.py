@@ -2,7 +2,7 @@
 
 It lays out the instants anew, finds who fits which stored record at all instants that are known of them, keeps of these
 pairs those that are in some assignment of all records to all people, and asks of each person whether at least k records
-remain. Beside that, what is published must be true: regions that hold their people, exact rows exact, nobody missing.
+remain. Besides, what is published must be true: regions that hold their people, exact rows exact, nobody missing.
 Invariant: a verdict passes only if every clause was decided and none is broken.
 
 References

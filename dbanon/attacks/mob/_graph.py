@@ -60,7 +60,7 @@ def remaining(scene: Scene, person: Int, owner: Int, k: int) -> Remaining:
 
     Notes
     -----
-    The sets of a run that keeps its promise are decided by these alone: whoever hides a person fits its record too,
+    The sets of a run that keeps its promise are decided by these alone: each who hides a person fits its record too,
     even where the set of the one who hides it (`extreme-union`) is another.
     """
     n = len(scene.at.subject)

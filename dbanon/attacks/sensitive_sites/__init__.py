@@ -1,7 +1,7 @@
 """The adversary who joins published places with sensitive sites.
 
 It knows who each person is (the worst case of the paper), finds who is nearest to each site, and asks whether a person
-can be tied to it among fewer than k. Beside that, what is published must be true: exact places and rectangles that hold
+can be tied to it among fewer than k. Besides, what is published must be true: exact places and rectangles that hold
 their users, one row each, no user missing. Invariant: a verdict passes only if every clause was decided and none is
 broken.
 
