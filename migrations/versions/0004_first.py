@@ -282,7 +282,7 @@ CREATE TABLE dbanon.record (
 -- Numbers hardly compress, and are read whole; of every hundredth row's, statistics would say nothing.
 ALTER TABLE dbanon.record ALTER COLUMN periods SET STORAGE EXTERNAL, ALTER COLUMN regions SET STORAGE EXTERNAL;
 ALTER TABLE dbanon.record ALTER COLUMN periods SET STATISTICS 0, ALTER COLUMN regions SET STATISTICS 0;
--- They would know the runs before but not the one just written: the planner would take it to be empty, and loop over all of its rows for each.
+-- Statistics know the runs before: the planner would take the one just written to be empty, and join it in loops.
 ALTER TABLE dbanon.region ALTER COLUMN run_id SET STATISTICS 0;
 ALTER TABLE dbanon.period ALTER COLUMN run_id SET STATISTICS 0;
 ALTER TABLE dbanon.record ALTER COLUMN run_id SET STATISTICS 0;

@@ -144,6 +144,12 @@ def test_a_part_of_a_cell_is_not_paid_for_by_a_gap_between_cells(connection: psy
     assert found(connection, run) == ({number: set(ids) for number in range(1, 5)}, {2, 3, 4})
 
 
+def test_a_cell_must_not_cross_itself(connection: psycopg.Connection) -> None:
+    bow_tie = shapely.Polygon([(0, 0), (100, 100), (100, 0), (0, 70)])
+    with pytest.raises(errors.CheckViolation):
+        add_cells(connection, new_dataset(connection), [bow_tie])
+
+
 def whole(connection: psycopg.Connection, run: int) -> dict[int, list[int]]:
     """Give the regions that the attack takes as whole cells, with these, and asks no more about."""
     cells, regions = (

@@ -312,7 +312,7 @@ def _growth(place: Any, least: Any, most: Any) -> Any:
 
 @_kernel
 def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
-    """Form groups of k: the first of those left, then the one that costs least beside those taken; label the members."""
+    """Form groups of k: the first of those left, then who costs least beside those taken; label the members."""
     known, present, at = facts.own[rows], facts.there[rows], facts.place[rows]
     instants, groups, left = facts.x.shape[1], 0, np.arange(len(rows))
     length = np.empty(len(rows), np.int64)
