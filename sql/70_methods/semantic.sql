@@ -69,10 +69,11 @@ AS $$
             AND @postgis@.ST_CoordDim(o.region) = 2 AND @postgis@.GeometryType(o.region) IN ('POLYGON', 'MULTIPOLYGON') OFFSET 0) g
     -- A region comes with all of its cells in a row: PostGIS prepares its polygon once.
     CROSS JOIN LATERAL (
-        SELECT array_agg(c.cell_id) AS cells, @postgis@.ST_Union(c.geom, 0.001::double precision) AS united
+        SELECT array_agg(c.cell_id) AS cells, @postgis@.ST_Union(c.geom) AS united
         FROM ONLY dbanon.cell c
         WHERE c.geom OPERATOR(@postgis@.&&) g.region AND c.dataset_id + 0 = r.dataset_id
             AND @postgis@.ST_Covers(g.region, @postgis@.ST_PointOnSurface(c.geom))) h
+    -- A region may run straight across the mouth of a crack between cells of up to two millimetres.
     CROSS JOIN LATERAL (SELECT @postgis@.ST_Buffer(@postgis@.ST_Boundary(h.united), 0.0012) AS outline OFFSET 0) u
     -- Away from the cells' outline the region has no outline either, so there it has all of what that encloses, or nothing:
     -- of a part of a cell or a gap between cells, to the square metre that unions leave out, the areas say which.

@@ -229,6 +229,18 @@ def test_cells_that_fit_to_the_millimetre_are_united_without_cracks(
         assert least > 9_999
 
 
+def test_unions_of_cells_that_misfit_by_a_millimetre_are_not_split(
+    connection: psycopg.Connection, rng: np.random.Generator
+) -> None:
+    dataset = new_dataset(connection)
+    cells = [shapely.transform(cell, lambda xy: xy + rng.uniform(-5e-4, 5e-4, (1, 2))) for cell in voronoi(rng, 100)]
+    ids = add_cells(connection, dataset, cells)
+    run = new_run(connection, dataset)
+    unions = [rng.choice(ids, rng.integers(1, 50), replace=False).tolist() for _ in range(30)]
+    add_unions(connection, run, [*unions, ids])
+    assert found(connection, run) == ({number: set(own) for number, own in enumerate([*unions, ids], 1)}, set())
+
+
 def test_specks_of_cells_are_dropped_but_not_the_only_part(connection: psycopg.Connection) -> None:
     dataset = new_dataset(connection)
     pierced = shapely.box(0, 0, 10, 10).difference(shapely.box(4, 4, 4.9, 4.9))
