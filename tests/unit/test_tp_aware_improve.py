@@ -8,7 +8,7 @@ import pytest
 
 from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
-from dbanon.methods.tp_aware import _blocks, _bound, _improve
+from dbanon.methods.tp_aware import _blocks, _bound, _bundles, _improve
 from dbanon.trajectory import Trajectories
 from tests.unit import oracles_tp_aware as oracle
 from tests.unit import plain_groups as plain
@@ -38,7 +38,7 @@ def grouped(trajectories, k, least):
     x, y = cells(trajectories)
     order, ends = _blocks.cut(x, y, least)
     members = np.empty_like(order)
-    cores.together(_improve.grouping(x, y, order, ends, k, members))
+    cores.together(_improve.grouping(x, y, order, ends, k, members), 1, 1)
     groups = [sorted(members[a:b].tolist()) for a, b in pairwise(_improve.begins(ends, k).tolist())]
     return [order[a:b].tolist() for a, b in pairwise(ends.tolist())], groups
 
@@ -91,6 +91,8 @@ def test_the_result_is_the_same_with_one_thread_and_three(monkeypatch):
     for threads in (1, 3):
         monkeypatch.setattr(cores, "count", lambda threads=threads: threads)
         monkeypatch.setattr(_blocks, "least", lambda k: 4 * k)
+        monkeypatch.setattr(_bundles, "_LEAST", 1)
+        monkeypatch.setattr(_blocks, "_LEAST", 1)
         cloaks = run(trajectories, k)
         found.append((bundles(cloaks), cloaks.bounds.tolist(), cloaks.metrics))
     assert found[0] == found[1]
@@ -101,7 +103,7 @@ def test_the_cost_is_never_above_that_without_nor_below_the_bound(monkeypatch, l
     monkeypatch.setattr(_blocks, "least", lambda k: least)
     rng, better = random.Random(SEED + 3), 0
     for _ in range(60):
-        trajectories, k = instance(rng, most=150)
+        trajectories, k = instance(rng, most=_bound.SAMPLE)
         on, off = (run(trajectories, k, improve=improve) for improve in (True, False))
         assert on.crowd.min() >= k
         assert on.metrics["mbr_cost_m2"] == plain.cost(trajectories, bundles(on))

@@ -49,7 +49,12 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
             future.result()
 
 
-def together(calls: list[Callable[[], T]]) -> list[T]:
-    """Call functions that release the interpreter on all threads, begun in their order, and give what they return."""
+def together(calls: list[Callable[[], T]], work: int, least: int) -> list[T]:
+    """Call functions that release the interpreter, on all threads where it is worth it, and give what they return.
+
+    They are begun in their order. `work` is how much all take, `least` below which threads are not worth their while.
+    """
+    if work < least:
+        return [call() for call in calls]
     with ThreadPoolExecutor(count()) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]

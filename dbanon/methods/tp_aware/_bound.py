@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.methods.tp_aware import _blocks
 from dbanon.trajectory import Float, Int
 
-SAMPLE = 200
+SAMPLE = 100
 """Subjects, each in one window, that are looked at in a run."""
 
 _SEED = 20120905  # of the sample: not the run's, on which nothing here depends
@@ -58,93 +58,76 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
 
     Notes
     -----
-    Blocks are visited by their own least area with a subject, until that is above the (k - 1)-th smallest found.
+    Areas at a few instants are bounds: of a subject and anybody of a block, and of a subject and one other. Blocks are
+    visited one by one, so that positions are read once for the whole sample, after each subject's nearest block.
     """
-    found = np.empty(len(who))
-    if not len(who):
-        return found
     turn = _blocks.spread(x.shape[1])
     few = turn[: _blocks.FEW]
     near = np.ascontiguousarray(np.concatenate([x[:, few], y[:, few]], axis=1)[order].T)
-    extent = np.empty((len(offset) - 1, 4, x.shape[1]), np.int32)
-    _extents(x, y, order, offset, extent)
-    bound, area, lowest = np.empty((len(extent), 2)), np.empty(int(np.diff(offset).max())), np.empty(k - 1)
-    for m, i in enumerate(who.tolist()):
-        _bounds(x, y, extent, turn, len(few), i, bound)
-        nearest = np.argsort(bound.sum(axis=1), kind="stable")
-        found[m] = _least(x, y, order, offset, near, turn, bound, nearest, i, area, lowest)
-    return found
+    bound = _bounds(near, offset, x[np.ix_(who, few)], y[np.ix_(who, few)])
+    lowest, area = np.full((len(who), k - 1), np.inf), np.empty(int(np.diff(offset).max()))
+    first = bound.argmin(axis=1)
+    _least(x, y, order, offset, near, turn, bound, first, who, area, lowest)
+    return np.asarray(lowest[:, -1])
 
 
-@_kernel
-def _extents(x: Any, y: Any, order: Any, offset: Any, extent: Any) -> None:
-    for b in range(len(extent)):
-        for p in range(offset[b], offset[b + 1]):
-            i = order[p]
-            for j in range(x.shape[1]):
-                if p == offset[b]:
-                    extent[b, 0, j] = extent[b, 1, j] = x[i, j]
-                    extent[b, 2, j] = extent[b, 3, j] = y[i, j]
-                extent[b, 0, j] = min(extent[b, 0, j], x[i, j])
-                extent[b, 1, j] = max(extent[b, 1, j], x[i, j])
-                extent[b, 2, j] = min(extent[b, 2, j], y[i, j])
-                extent[b, 3, j] = max(extent[b, 3, j], y[i, j])
-
-
-@_kernel
-def _bounds(x: Any, y: Any, extent: Any, turn: Any, few: Any, i: Any, bound: Any) -> None:
-    """Give the least area of a subject with anybody of each block, at the few instants and at the others."""
-    for b in range(len(extent)):
-        bound[b, 0] = bound[b, 1] = 0.0
-        for at in range(len(turn)):
-            j = turn[at]
-            wide = max(extent[b, 0, j] - x[i, j], x[i, j] - extent[b, 1, j], 0) + 1.0
-            high = max(extent[b, 2, j] - y[i, j], y[i, j] - extent[b, 3, j], 0) + 1.0
-            bound[b, int(at >= few)] += wide * high
+def _bounds(near: NDArray[np.int32], offset: Int, x: NDArray[np.int32], y: NDArray[np.int32]) -> Float:
+    """Give the least area of each subject with anybody of each block, at the few instants: float64[m, b]."""
+    few, area = x.shape[1], np.zeros((len(x), len(offset) - 1))
+    low, high = np.minimum.reduceat(near, offset[:-1], axis=1), np.maximum.reduceat(near, offset[:-1], axis=1)
+    for j in range(few):
+        sides = [
+            np.maximum(np.maximum(low[at] - v[:, j, None], v[:, j, None] - high[at]), 0) + 1.0
+            for at, v in ((j, x), (few + j, y))
+        ]
+        area += sides[0] * sides[1]
+    return area
 
 
 @_kernel
 def _least(
-    x: Any, y: Any, order: Any, offset: Any, near: Any, turn: Any, bound: Any, nearest: Any, i: Any, area: Any,
+    x: Any, y: Any, order: Any, offset: Any, near: Any, turn: Any, bound: Any, first: Any, who: Any, area: Any,
     lowest: Any,
-) -> Any:  # fmt: skip
-    """Find the (k - 1)-th smallest area of the rectangles of a subject and one other."""
-    lowest[:] = np.inf
-    last, few = len(lowest) - 1, len(near) // 2
-    # Kept true: `lowest` are the smallest areas so far, ascending.
-    for b in nearest:
-        if bound[b, 0] + bound[b, 1] >= lowest[last]:
-            break
-        lo, hi = offset[b], offset[b + 1]
-        # At a few instants first; at each other the area is no less than with anybody of the block.
-        for p in range(hi - lo):
-            area[p] = bound[b, 1]
-        for f in range(few):
-            along, across = near[f, lo:hi], near[few + f, lo:hi]
-            x0, y0 = x[i, turn[f]], y[i, turn[f]]
-            for p in range(hi - lo):
-                wide, high = np.int32(abs(along[p] - x0)), np.int32(abs(across[p] - y0))
-                area[p] += (np.float64(wide) + 1.0) * (np.float64(high) + 1.0)
-        for p in range(hi - lo):
-            o = order[lo + p]
-            if area[p] >= lowest[last] or o == i:
+) -> None:  # fmt: skip
+    """Find the smallest areas of the rectangles of a subject and one other, ascending, for some subjects."""
+    last, few = lowest.shape[1] - 1, len(near) // 2
+    # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
+    for b in range(-1, len(offset) - 1):
+        for m in range(len(who)):
+            at = first[m] if b < 0 else b
+            if (b >= 0 and b == first[m]) or bound[m, at] >= lowest[m, last]:
                 continue
-            total = area[p] - bound[b, 1]
-            for f in range(few, len(turn)):
-                j = turn[f]
-                total += (abs(x[o, j] - x[i, j]) + 1.0) * (abs(y[o, j] - y[i, j]) + 1.0)
-                if total >= lowest[last]:
-                    break
-            _insert(lowest, total)
-    return lowest[last]
+            i, lo, hi = who[m], offset[at], offset[at + 1]
+            # At a few instants first; at each other the area is a cell at least.
+            for p in range(hi - lo):
+                area[p] = len(turn) - few
+            for f in range(few):
+                x0, y0 = np.float64(x[i, turn[f]]), np.float64(y[i, turn[f]])
+                along, across = near[f, lo:hi], near[few + f, lo:hi]
+                for p in range(hi - lo):
+                    area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
+            for p in range(hi - lo):
+                if area[p] < lowest[m, last] and order[lo + p] != i:
+                    _insert(lowest, m, _whole(x, y, order[lo + p], i, turn, few, area[p], lowest[m, last]))
 
 
 @_kernel
-def _insert(lowest: Any, area: Any) -> None:
-    """Put an area among the smallest, if it is one; the greatest of them goes."""
-    at = len(lowest) - 1
-    if area < lowest[at]:
-        while at > 0 and lowest[at - 1] > area:
-            lowest[at] = lowest[at - 1]
+def _whole(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
+    """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
+    for f in range(few, len(turn)):
+        j = turn[f]
+        area += (abs(x[o, j] - x[i, j]) + 1.0) * (abs(y[o, j] - y[i, j]) + 1.0) - 1.0
+        if area >= most:
+            break
+    return area
+
+
+@_kernel
+def _insert(lowest: Any, m: Any, area: Any) -> None:
+    """Put an area among a subject's smallest, if it is one; the greatest of them goes."""
+    at = lowest.shape[1] - 1
+    if area < lowest[m, at]:
+        while at > 0 and lowest[m, at - 1] > area:
+            lowest[m, at] = lowest[m, at - 1]
             at -= 1
-        lowest[at] = area
+        lowest[m, at] = area

@@ -20,6 +20,8 @@ from dbanon.trajectory import Float, Int, Trajectories
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
+_LEAST = 1 << 14  # positions in a window that are worth threads
+
 
 def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
@@ -235,7 +237,7 @@ def _bundle(plan: _Plan, x: Any, y: Any, sampled: Int) -> tuple[_Bundles, list[_
     ]
     if plan.improve:
         calls += _improve.grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.together(calls)
+    found, least, *_ = cores.together(calls, x.size, _LEAST)
     ways = [_grouped(x, y, found.members, found.offset)]
     if plan.improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))

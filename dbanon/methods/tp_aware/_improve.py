@@ -115,12 +115,12 @@ def _group(place: Any, k: Any, outermost: Any, near: Any, bound: Any, numbers: A
         bound[slot[seed]] = _MOST
         out[done] = seed
         done += 1
-        reach, some = np.int64(-1), 0
+        reach, some = np.int64(place.shape[2]), np.int64(0)  # no area is below it
         for _ in range(k - 1):
             # Kept true: who is not listed has a bound above `reach`, so the least area up to it is the least of all.
             best, least = _cheapest(place, box, bound, whom, listed, some)
             while least > reach:
-                reach = least if best >= 0 else _lowest(bound, left)
+                reach = least if best >= 0 else reach
                 reach += reach // _MARGIN
                 some = _list(bound, left, reach, listed)
                 best, least = _cheapest(place, box, bound, whom, listed, some)
@@ -155,14 +155,6 @@ def _list(bound: Any, left: Any, reach: Any, listed: Any) -> Any:
             listed[some] = s
             some += 1
     return some
-
-
-@_kernel
-def _lowest(bound: Any, left: Any) -> Any:
-    low = _MOST
-    for s in range(left):
-        low = min(low, bound[s])
-    return low
 
 
 @_kernel
