@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from dbanon.errors import DataError
 from dbanon.methods._parsing import LATEST_S
+from dbanon.methods.kernels import cores
 from dbanon.trajectory import Float, Int, Trajectories, _freeze
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 LAST, EXACT, LINEAR = 0, 1, 2
+_LEAST = 1 << 18  # positions worth a thread
+
 MODES = {"last": LAST, "exact": EXACT, "linear": LINEAR}
 
 
@@ -155,9 +158,17 @@ def survey(line: Timeline, instants: Instants, cell_m: float) -> tuple[Int, NDAr
         Least and greatest cell of the present subjects: xmin, ymin, xmax, ymax; infinite where there are none.
     """
     found = np.empty(len(line.subject), np.int64)
-    extent = np.array([np.inf, np.inf, -np.inf, -np.inf])
-    scratch = np.empty((2, instants.count), np.int64)
-    _survey(*line.fixes, line.begin, line.end, *instants.key, cell_m, scratch, found, extent)
+    extents = [np.array([np.inf, np.inf, -np.inf, -np.inf])]
+
+    def task(low: int, high: int) -> None:
+        scratch, extent = np.empty((2, instants.count), np.int64), extents[0].copy()
+        begin, end = line.begin[low:high], line.end[low:high]
+        _survey(*line.fixes, begin, end, *instants.key, cell_m, scratch, found[low:high], extent)
+        extents.append(extent)
+
+    cores.share(np.full(len(found), instants.count), task, _LEAST)
+    each = np.array(extents)
+    extent = np.concatenate([each[:, :2].min(axis=0), each[:, 2:].max(axis=0)])
     return found, np.flatnonzero(found == instants.count).astype(np.int32), extent
 
 
@@ -174,8 +185,13 @@ def cells(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Cells relative to the cell `root` of subjects present at every instant: two int32[p, count]."""
     x, y = (np.empty((len(who), instants.count), np.int32) for _ in range(2))
-    scratch = np.empty((2, instants.count), np.int64)
-    _cells(*line.fixes, line.begin[who], line.end[who], *instants.key, cell_m, *root, scratch, x, y)
+    begin, end = line.begin[who], line.end[who]
+
+    def task(low: int, high: int) -> None:
+        scratch, some = np.empty((2, instants.count), np.int64), slice(low, high)
+        _cells(*line.fixes, begin[some], end[some], *instants.key, cell_m, *root, scratch, x[some], y[some])
+
+    cores.share(np.full(len(who), instants.count), task, _LEAST)
     return x, y
 
 

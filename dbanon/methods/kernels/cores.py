@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from dbanon.trajectory import Int
+
+T = TypeVar("T")
 
 _SHARES = 8  # a thread: so that none is left waiting for another's last
 
@@ -44,3 +47,14 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
     with ThreadPoolExecutor(count()) as pool:
         for future in [pool.submit(task, int(a), int(b)) for a, b in pairwise(cuts)]:
             future.result()
+
+
+def together(calls: list[Callable[[], T]], work: int, least: int) -> list[T]:
+    """Call functions that release the interpreter, on all threads where it is worth it, and give what they return.
+
+    They are begun in their order. `work` is how much all take, `least` below which threads are not worth their while.
+    """
+    if work < least:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(count()) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]

@@ -50,6 +50,12 @@ class Parameters:
         minimum=1,
         maximum=1000,
     )
+    improve: bool = parameter(
+        True,
+        "Whether to regroup for smaller bounding rectangles, by means that are not in the paper; for mbr cloaks.",
+        type="switch",
+        algorithms=("traj-anon",),
+    )
     since: int | None = since()
     until: int | None = until()
 

@@ -4,21 +4,23 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError
-from dbanon.methods.kernels import align
+from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
-from dbanon.methods.tp_aware import Parameters, _binary_us_tree
+from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 from dbanon.trajectory import Float, Int, Trajectories
 
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
+
+_LEAST = 1 << 14  # positions in a window that are worth threads
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
@@ -38,8 +40,10 @@ def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
         )
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)
-    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle)
-    windows = [_publish(plan, s.instants, s.who) for s in published]
+    improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
+    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle, improve=improve)
+    sampled = _bound.sampled(np.array([s.present for s in published]))
+    windows = [_publish(plan, s.instants, s.who, few) for s, few in zip(published, sampled, strict=True)]
     return _gather(windows, surveys, params.k)
 
 
@@ -84,6 +88,8 @@ class _Window:
     subjects: Int
     quadrant_cost_m2: float
     mbr_cost_m2: float
+    unimproved_mbr_cost_m2: float
+    least_m2: Float  # of the cloaks of the subjects sampled here
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -109,6 +115,17 @@ class _Plan:
     cell_m: float
     root: tuple[float, float, int]
     bundle: Callable[[Any, Any, int, int], _Bundles]
+    improve: bool
+
+
+class _Groups(NamedTuple):
+    """Groups of rows of a window in the order of their first members, and where they were before."""
+
+    rank: Int
+    members: NDArray[np.int32]
+    offset: Int
+    tight: NDArray[np.int32]  # [r, l, 4], cells
+    cost: float  # of `tight`, in cells
 
 
 def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
@@ -179,14 +196,13 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
     return float(x), float(y), (int(side) - 1).bit_length()
 
 
-def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32]) -> _Window:
+def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], sampled: Int) -> _Window:
     """Bundle one window whose present subjects are k or more."""
     line = plan.line
     x, y = align.cells(line, instants, present, plan.cell_m, plan.root[:2])
     row, trajectory = align.suppliers(line, instants, present)
-    found = plan.bundle(x, y, plan.root[2], plan.params.k)
-    rank, members, offset = _by_first_member(found.members, found.offset)
-    tight = _binary_us_tree.boxes(x, y, members, offset)
+    found, ways, least = _bundle(plan, x, y, sampled)
+    rank, members, offset, tight, cost = min(ways, key=lambda groups: groups.cost)
     box = tight if plan.params.cloak == "mbr" else found.quadrants[rank]
     crowd = np.diff(offset)
     bundle_of = np.empty(len(present), np.int64)
@@ -201,8 +217,38 @@ def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32]) 
         member_trajectory=member_trajectory[by_record],
         subjects=line.subject[present],
         quadrant_cost_m2=found.quadrant_cost * plan.cell_m**2,
-        mbr_cost_m2=float((_cells_in(tight).sum(axis=1) * crowd).sum()) * plan.cell_m**2,
+        mbr_cost_m2=cost * plan.cell_m**2,
+        unimproved_mbr_cost_m2=ways[0].cost * plan.cell_m**2,
+        least_m2=least * plan.cell_m**2,
     )
+
+
+def _bundle(plan: _Plan, x: Any, y: Any, sampled: Int) -> tuple[_Bundles, list[_Groups], Float]:
+    """Find the algorithm's bundles, the groups to choose from, its own first, and the least areas of a sample.
+
+    All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
+    """
+    k = plan.params.k
+    order, ends = _blocks.cut(x, y, _blocks.least(k))
+    better = np.empty_like(order)
+    calls: list[Callable[[], Any]] = [
+        lambda: plan.bundle(x, y, plan.root[2], k),
+        lambda: _bound.least_areas(x, y, order, ends, k, sampled),
+    ]
+    if plan.improve:
+        calls += _improve.grouping(x, y, order, ends, k, better)
+    found, least, *_ = cores.together(calls, x.size, _LEAST)
+    ways = [_grouped(x, y, found.members, found.offset)]
+    if plan.improve:
+        ways.append(_grouped(x, y, better, _improve.begins(ends, k)))
+    return found, ways, least
+
+
+def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Groups:
+    rank, members, offset = _by_first_member(members, offset)
+    tight = _binary_us_tree.boxes(x, y, members, offset)
+    cost = float((_cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
+    return _Groups(rank, members, offset, tight, cost)
 
 
 def _cells_in(box: NDArray[np.int32]) -> Float:
@@ -281,6 +327,7 @@ def _metrics(
 ) -> dict[str, Any]:
     seen = sum(s.seen for s in surveys)
     published = sum(s.present for s in surveys if s.present >= k)
+    bound_m2, error_m2 = _bound.estimated(np.concatenate([w.least_m2 for w in windows]), published)
     side = np.sqrt((bounds[:, 2] - bounds[:, 0]) * (bounds[:, 3] - bounds[:, 1]))
     return {
         "windows": len(surveys),
@@ -293,6 +340,9 @@ def _metrics(
         "published_share": published / seen,
         "quadrant_cost_m2": math.fsum(w.quadrant_cost_m2 for w in windows),
         "mbr_cost_m2": math.fsum(w.mbr_cost_m2 for w in windows),
+        "unimproved_mbr_cost_m2": math.fsum(w.unimproved_mbr_cost_m2 for w in windows),
+        "mbr_cost_bound_m2": bound_m2,
+        "mbr_cost_bound_error_m2": error_m2,
         "median_cloak_side_m": float(np.median(side)),
         "smallest_crowd": int(crowd.min()),
     }

@@ -1,0 +1,133 @@
+"""A lower bound for the cost of bounding rectangles, whatever the groups: how far what was found may be from the best.
+
+Subject i's cloak holds k - 1 others as well, so it is no smaller than the rectangle of i and any one of these: at
+least as large as the (k - 1)-th smallest rectangle of i and one other, of all others. The mean of a sample of subjects
+times their number estimates the bound of all.
+"""
+
+# ruff: noqa: PLR0917 - Numba kernels take arrays by position
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.methods.tp_aware import _blocks
+from dbanon.trajectory import Float, Int
+
+SAMPLE = 100
+"""Subjects, each in one window, that are looked at in a run."""
+
+_SEED = 20120905  # of the sample: not the run's, on which nothing here depends
+
+_kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+def sampled(present: Int) -> list[Int]:
+    """Draw subjects of windows of so many: those of each window, ascending."""
+    ends = np.cumsum(present)
+    drawn = np.random.default_rng(_SEED).choice(int(ends[-1]), min(int(ends[-1]), SAMPLE), replace=False)
+    drawn = np.sort(drawn)
+    parts = np.split(drawn, np.searchsorted(drawn, ends[:-1]))
+    return [part - before for part, before in zip(parts, ends - present, strict=True)]
+
+
+def estimated(areas: Float, of: int) -> tuple[float, float]:
+    """Give the sum over `of` subjects, estimated from those of a sample, and its standard error."""
+    error = float(areas.std(ddof=1)) * of / len(areas) ** 0.5 * (1 - len(areas) / of) ** 0.5
+    return float(areas.mean()) * of, error
+
+
+def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, who: Int) -> Float:
+    """Find what the cloaks of some subjects have at least, summed over the instants.
+
+    Parameters
+    ----------
+    x, y : int32[n, l]
+        Cells.
+    order, offset : int32[n], int64[b + 1]
+        Blocks, from `_blocks.cut`.
+    k : int
+    who : int64[m]
+
+    Returns
+    -------
+    float64[m]
+        In cells.
+
+    Notes
+    -----
+    Areas at a few instants are bounds: of a subject and anybody of a block, and of a subject and one other. Blocks are
+    visited one by one, so that positions are read once for the whole sample, after each subject's nearest block.
+    """
+    turn = _blocks.spread(x.shape[1])
+    few = turn[: _blocks.FEW]
+    near = np.ascontiguousarray(np.concatenate([x[:, few], y[:, few]], axis=1)[order].T)
+    bound = _bounds(near, offset, x[np.ix_(who, few)], y[np.ix_(who, few)])
+    lowest, area = np.full((len(who), k - 1), np.inf), np.empty(int(np.diff(offset).max()))
+    first = bound.argmin(axis=1)
+    _least(x, y, order, offset, near, turn, bound, first, who, area, lowest)
+    return np.asarray(lowest[:, -1])
+
+
+def _bounds(near: NDArray[np.int32], offset: Int, x: NDArray[np.int32], y: NDArray[np.int32]) -> Float:
+    """Give the least area of each subject with anybody of each block, at the few instants: float64[m, b]."""
+    few, area = x.shape[1], np.zeros((len(x), len(offset) - 1))
+    low, high = np.minimum.reduceat(near, offset[:-1], axis=1), np.maximum.reduceat(near, offset[:-1], axis=1)
+    for j in range(few):
+        sides = [
+            np.maximum(np.maximum(low[at] - v[:, j, None], v[:, j, None] - high[at]), 0) + 1.0
+            for at, v in ((j, x), (few + j, y))
+        ]
+        area += sides[0] * sides[1]
+    return area
+
+
+@_kernel
+def _least(
+    x: Any, y: Any, order: Any, offset: Any, near: Any, turn: Any, bound: Any, first: Any, who: Any, area: Any,
+    lowest: Any,
+) -> None:  # fmt: skip
+    """Find the smallest areas of the rectangles of a subject and one other, ascending, for some subjects."""
+    last, few = lowest.shape[1] - 1, len(near) // 2
+    # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
+    for b in range(-1, len(offset) - 1):
+        for m in range(len(who)):
+            at = first[m] if b < 0 else b
+            if (b >= 0 and b == first[m]) or bound[m, at] >= lowest[m, last]:
+                continue
+            i, lo, hi = who[m], offset[at], offset[at + 1]
+            # At a few instants first; at each other the area is a cell at least.
+            for p in range(hi - lo):
+                area[p] = len(turn) - few
+            for f in range(few):
+                x0, y0 = np.float64(x[i, turn[f]]), np.float64(y[i, turn[f]])
+                along, across = near[f, lo:hi], near[few + f, lo:hi]
+                for p in range(hi - lo):
+                    area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
+            for p in range(hi - lo):
+                if area[p] < lowest[m, last] and order[lo + p] != i:
+                    _insert(lowest, m, _whole(x, y, order[lo + p], i, turn, few, area[p], lowest[m, last]))
+
+
+@_kernel
+def _whole(x: Any, y: Any, i: Any, o: Any, turn: Any, few: Any, area: Any, most: Any) -> Any:
+    """Give the area at all instants, of which `area` has the few and a cell at each other; if above `most`, less."""
+    for f in range(few, len(turn)):
+        j = turn[f]
+        area += (abs(x[o, j] - x[i, j]) + 1.0) * (abs(y[o, j] - y[i, j]) + 1.0) - 1.0
+        if area >= most:
+            break
+    return area
+
+
+@_kernel
+def _insert(lowest: Any, m: Any, area: Any) -> None:
+    """Put an area among a subject's smallest, if it is one; the greatest of them goes."""
+    at = lowest.shape[1] - 1
+    if area < lowest[m, at]:
+        while at > 0 and lowest[m, at - 1] > area:
+            lowest[m, at] = lowest[m, at - 1]
+            at -= 1
+        lowest[m, at] = area
