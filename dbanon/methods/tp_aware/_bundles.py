@@ -216,7 +216,7 @@ def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32]) 
     )
 
 
-def _cells_in(box: NDArray[np.integer]) -> Float:
+def _cells_in(box: NDArray[np.int32]) -> Float:
     sides = box[..., 2:].astype(np.float64) - box[..., :2]
     return sides[..., 0] * sides[..., 1]
 
