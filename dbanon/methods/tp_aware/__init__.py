@@ -85,6 +85,10 @@ METHOD = Method(
     attack="dbanon.attacks.tp_aware",
     algorithms=(
         Algorithm(name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"),
+        Algorithm(name="bulk-dp", summary="groups of the least cloak area at the window's first instant"),
+        Algorithm(name="fast-tga", summary="a subject and the k - 1 nearest to it, by logarithms of areas; slow"),
+        Algorithm(name="slow-tga", summary="a subject and k - 1 more, one by one, by logarithms of areas; slow"),
+        Algorithm(name="hilbert", summary="each with its k - 1 nearest along a curve, overlapping groups merged; slow"),
     ),
     columns=(
         Column(

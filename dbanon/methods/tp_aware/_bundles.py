@@ -1,6 +1,7 @@
 """From trajectories to bundles: who is in each window, and the cloaks of its groups."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from dbanon.errors import DataError, InfeasibleError
 from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
-from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
+from dbanon.methods.tp_aware import Parameters, _baselines, _binary_us_tree, _blocks, _bound, _improve
 from dbanon.trajectory import Float, Int, Trajectories
 
 MOST_WINDOWS = 100_000
@@ -138,7 +139,17 @@ def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
     return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
-ALGORITHMS: dict[str, Callable[[Any, Any, int, int], _Bundles]] = {"traj-anon": _traj_anon}
+def _baseline(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels: int, k: int) -> _Bundles:
+    members, offset = group(x, y, levels, k)
+    box = _binary_us_tree.smallest_quadrants(_binary_us_tree.boxes(x, y, members, offset))
+    cost = (_cells_in(box).sum(axis=1) * np.diff(offset)).sum()
+    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
+
+
+ALGORITHMS: dict[str, Callable[[Any, Any, int, int], _Bundles]] = {
+    "traj-anon": _traj_anon,
+    **{name: functools.partial(_baseline, group) for name, group in _baselines.GROUPS.items()},
+}
 
 
 def _cell_m(params: Parameters, grid_m: float) -> float:

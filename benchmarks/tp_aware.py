@@ -1,0 +1,438 @@
+"""The family tp-aware: the optimised Traj-anon against the printed one, and all its algorithms against one another.
+
+``python benchmarks/tp_aware.py [PART]... [--limit SECONDS] [--sizes N,N] [--plots DIR]``; all parts by default:
+plain: Algorithm 1 as printed (with k-summing) beside the optimised one, in the same process on the same data.
+table: cost and time of every algorithm, with `improve` and without, for k = 5, 10 and 50.
+figures: the paper's figures 9 to 14, k = 50: time and cost against number, lengths 10 and 30, and phases.
+taxis: the same on a week of taxis, as many cabs as there are, a half and a quarter of them.
+growth: how much longer ten times as many people take.
+database: seconds and memory from table to verified run, in a cold process (an empty Numba cache) and a warm one.
+
+People move on the streets of San Francisco, as in the paper: random samples of one set, as large as the largest size.
+Each case is a process of its own. Seconds begin with trajectories in memory and end with cloaks; the peak is that of
+the process until then. A case that takes longer than the limit is stopped, and its algorithm is not tried with more
+people; nor where it would take longer if time grew with their number alone. "verified" is the verdict of the family's
+attack on the cloaks as evidence arrays, as `dbanon verify` has it on the stored rows: each of its clauses.
+Costs are sums over people and instants of the area of the bounding rectangle, in m².
+"""
+
+import argparse
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._data import CITY, NETWORK, drop, fill
+from benchmarks._measure import dbanon
+from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
+from dbanon import _memory
+from dbanon.methods import METHODS
+from dbanon.synth import Plan, Scenario
+from dbanon.synth._options import MORNING_S
+from dbanon.trajectory import Requests, Trajectories
+
+SEED = 20120905
+FAMILY = METHODS["tp-aware"]
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "traj-anon": ("traj-anon", {}),
+    "without improve": ("traj-anon", {"improve": False}),
+    **{name: (name, {}) for name in ("bulk-dp", "fast-tga", "slow-tga", "hilbert")},
+}
+KS = 5, 10, 50
+K, LENGTHS, STEP_S = 50, (10, 30), 60
+BOTH = "traj-anon", "without improve", "hilbert"  # of which the paper shows both lengths
+SIZES = {
+    "table": [10_000, 50_000, 200_000],
+    "figures": [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000],
+    "growth": [200_000, 2_000_000],
+    "database": [10_000, 50_000, 200_000],
+}
+BATCH = 20_000
+BOX = (-123.0, 37.0, -121.5, 38.5)  # beyond it a taxi's position is an error
+SHARES = 4, 2, 1
+PHASES = {"tree": "build", "configuration": "best_configuration", "policy": "assign"}
+DATABASE_PHASES = ("load_s", "compile_s", "compute_s", "write_s", "verify_s", "total_s")
+
+
+# ---- the printed algorithm -------------------------------------------------------------------------------------------
+
+
+def plain() -> None:
+    from dbanon.methods.tp_aware import _binary_us_tree as tree
+    from tests.unit import oracles_tp_aware as oracle
+
+    instants, k, height = 5, 5, 8
+    print(f"\noptimised against Algorithm 1 as printed, l = {instants}, k = {k}, walks on {2**height} cells a side\n")
+    row("n", "plain s", "optimised s", "ratio", "same cost")
+    rule(5)
+    for n in (50, 100, 200, 400, 800):
+        rng = np.random.default_rng(SEED)
+        walk = rng.integers(0, 2**height, (n, 1, 2)) + rng.integers(-8, 9, (n, instants, 2)).cumsum(axis=1)
+        cells = np.clip(walk, 0, 2**height - 1).astype(np.int32)
+        x, y = (np.ascontiguousarray(cells[..., axis]) for axis in (0, 1))
+
+        def optimised(x: np.ndarray = x, y: np.ndarray = y) -> float:
+            _, node = tree.build(x, y, height, k)
+            return float(tree.best_configuration(node, tree.areas(node[:, 2], instants, height), k)[2])
+
+        optimised()  # compiles
+        began = time.perf_counter()
+        cost = optimised()
+        middle = time.perf_counter()
+        trajectories = [[tuple(map(int, fix)) for fix in one] for one in cells]
+        printed = oracle.optimum(oracle.grow(trajectories, oracle.binary_steps(instants, height), height), k)
+        slow_s, fast_s = time.perf_counter() - middle, middle - began
+        row(n, f"{slow_s:.3f}", f"{fast_s:.5f}", f"{slow_s / fast_s:,.0f}", "yes" if printed == cost else "NO")
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many of the people of some data, in windows of so many instants."""
+
+    data: str
+    people: int
+    instants: int
+    k: int
+    way: str
+
+
+@dataclass
+class Cases:
+    """Measures cases, each once, on data it keeps in files."""
+
+    place: Path
+    limit_s: float
+    done: dict[Case, dict[str, Any] | None] = field(default_factory=dict)
+
+    def measure(self, case: Case) -> dict[str, Any] | None:
+        """Figures of a case; `None` where it was not tried, or was stopped."""
+        if case not in self.done:
+            self.done[case] = None if self._hopeless(case) else self._run(case)
+        return self.done[case]
+
+    def _hopeless(self, case: Case) -> bool:
+        """Whether it would take too long by the time that fewer people took, or they took too long already."""
+        fewer = [
+            figures
+            for other, figures in self.done.items()
+            if other.people < case.people and dataclasses.replace(other, people=case.people) == case
+        ]
+        seconds = ((one["s"] / one["people"] if one else np.inf) for one in fewer)
+        return any(each * case.people > self.limit_s for each in seconds)
+
+    def _run(self, case: Case) -> dict[str, Any] | None:
+        words = [sys.executable, __file__, "--case", json.dumps(dataclasses.asdict(case))]
+        words += ["--place", str(self.place), "--limit", str(self.limit_s)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode == -signal.SIGALRM:
+            return None
+        if done.returncode:
+            raise SystemExit(f"{case} failed: {done.stderr}")
+        return json.loads(done.stdout)
+
+
+def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
+    """Bundle people in one way, and attack what came out."""
+    from dbanon.methods.tp_aware import _binary_us_tree as tree
+    from tests.contract.evidence import attacked
+
+    algorithm, options = WAYS[case.way]
+    data, start = people(case, place)
+    given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
+    params = FAMILY.parse(given, algorithm)
+    FAMILY.prepare(algorithm, params)
+    spent = {phase: timed(tree, function) for phase, function in PHASES.items()}
+    signal.setitimer(signal.ITIMER_REAL, limit_s)  # kills the process: kernels listen to nobody
+    began, used = time.perf_counter(), time.process_time()
+    cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
+    seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    peak_mb = _memory.peak_mb()
+    none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
+    joined = FAMILY.attach(cloaks, data, params, requests=none)
+    verdict = attacked(FAMILY, algorithm, params, data, joined, given={"requests": none})
+    phases = {phase: sum(parts) for phase, parts in spent.items()}
+    return {
+        "s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "people": case.people, "clauses": len(verdict.clauses),
+        "broken": [clause.name for clause in verdict.clauses if not clause.passed],
+        "phases": {**phases, "rest": seconds - sum(phases.values())}, **cloaks.metrics,
+    }  # fmt: skip
+
+
+def timed(module: Any, name: str) -> list[float]:
+    """Have a module's function note how long each call takes."""
+    function, spent = getattr(module, name), []
+
+    def noted(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        result = function(*arguments)
+        spent.append(time.perf_counter() - began)
+        return result
+
+    setattr(module, name, noted)
+    return spent
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+def generate(place: Path, objects: int) -> None:
+    """Write positions and times of objects on the streets, float64[objects, instants, 3]."""
+    instants = max(LENGTHS)
+    plan = Plan(
+        objects=objects, instants=instants, step_s=STEP_S, whole_share=1.0, seed=1, requests_per_subject=0, **NETWORK
+    )
+    scenario = Scenario.of(plan, plan.network())
+    shape = (objects, instants, 3)
+    written = np.lib.format.open_memmap(place / "network.npy", mode="w+", dtype=np.float64, shape=shape)
+    for low in range(0, objects, BATCH):
+        which = np.arange(low, min(low + BATCH, objects))
+        written[which] = scenario.made(which).fixes.xym.reshape(len(which), instants, 3)
+    written.flush()
+
+
+def read_taxis(place: Path) -> int:
+    """Write the week's fixes by cab and time, float64[fixes, 4], a second of a cab's once; how many cabs there are."""
+    import pyarrow.parquet
+    from pyproj import Transformer
+
+    table = pyarrow.parquet.read_table(TAXIS)
+    cab, t, lon, lat = (table[name].to_numpy() for name in ("cab_id", "t", "lon", "lat"))
+    inside = (lon >= BOX[0]) & (lat >= BOX[1]) & (lon <= BOX[2]) & (lat <= BOX[3])
+    inside &= (t >= MIDNIGHT) & (t < MIDNIGHT + 7 * DAY_S)
+    x, y = Transformer.from_crs(4326, SRID, always_xy=True).transform(lon[inside], lat[inside])
+    cab = np.unique(cab[inside], return_inverse=True)[1]
+    fixes = np.column_stack([cab, t[inside].astype(np.float64), x, y])
+    fixes = fixes[np.lexsort((fixes[:, 1], fixes[:, 0]))]
+    again = (np.diff(fixes[:, 0], prepend=-1) == 0) & (np.diff(fixes[:, 1], prepend=-1) == 0)
+    np.save(place / "taxis.npy", fixes[~again])
+    return int(cab.max()) + 1
+
+
+def people(case: Case, place: Path) -> tuple[Trajectories, int | None]:
+    """Read a random sample of the people of a case; when their windows begin."""
+    whole = np.load(place / f"{case.data}.npy", mmap_mode="r")
+    count = len(whole) if case.data == "network" else int(whole[-1, 0]) + 1
+    who = np.sort(np.random.default_rng(SEED).permutation(count)[: case.people])
+    number = np.arange(len(who))
+    if case.data == "network":
+        x, y, t = (np.ascontiguousarray(whole[who, : case.instants, part]).ravel() for part in range(3))
+        offset, start = np.arange(len(who) + 1) * case.instants, MORNING_S
+    else:
+        fixes = whole[np.isin(whole[:, 0], who)]
+        t, x, y = (fixes[:, column].copy() for column in (1, 2, 3))
+        offset, start = np.searchsorted(fixes[:, 0], [*who, count]), None
+    data = Trajectories(
+        trajectory_id=number, subject=number, offset=offset, t=t, x=x, y=y, srid=SRID, grid_m=1.0, grid_s=1
+    )
+    return data, start
+
+
+# ---- what is printed -------------------------------------------------------------------------------------------------
+
+
+def row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def rule(columns: int) -> None:
+    print("|" + "---|" * columns)
+
+
+def lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = "without improve") -> None:
+    """Print a line for each case, its cost beside that of Traj-anon alone."""
+    row(
+        also, "l", "k", "algorithm", "s", "CPU s", "peak MB", "groups", "cost m²", f"of {base}", "quadrants", "verified"
+    )
+    rule(12)
+    for case in listed:
+        head = f"{case.people:,}", case.instants, case.k, case.way
+        found = cases.measure(case)
+        if found is None:
+            row(*head, f"> {cases.limit_s:.0f}", *[""] * 7)
+            continue
+        beside = cases.measure(dataclasses.replace(case, way=base))
+        of = f"{found['mbr_cost_m2'] / beside['mbr_cost_m2']:.2f}" if beside else ""
+        verified = f"{found['clauses']} clauses" if not found["broken"] else "BROKEN: " + ", ".join(found["broken"])
+        row(
+            *head, f"{found['s']:.2f}", f"{found['cpu_s']:.2f}", f"{found['peak_mb']:,.0f}", f"{found['bundles']:,}",
+            f"{found['mbr_cost_m2']:.3e}", of, f"{found['quadrant_cost_m2']:.3e}", verified,
+        )  # fmt: skip
+
+
+def table(cases: Cases, sizes: list[int]) -> None:
+    print(f"\nevery algorithm on {CITY}, windows of {max(LENGTHS)} instants\n")
+    lines(cases, (Case("network", n, max(LENGTHS), k, way) for n in sizes for k in KS for way in WAYS))
+
+
+def of_figures(data: str, sizes: list[int]) -> Iterable[Case]:
+    for n in sizes:
+        for length in LENGTHS:
+            yield from (Case(data, n, length, K, way) for way in (WAYS if length == max(LENGTHS) else BOTH))
+
+
+def figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
+    print(f"\nfigures 9 and 11 to 14 on {CITY}, k = {K}\n")
+    lines(cases, of_figures("network", sizes))
+    print(f"\nfigure 10: seconds of each phase of Traj-anon (`improve` off), windows of {max(LENGTHS)} instants\n")
+    row("people", *PHASES, "positions and cloaks")
+    rule(len(PHASES) + 2)
+    for n in sizes:
+        found = cases.measure(Case("network", n, max(LENGTHS), K, "without improve"))
+        if found:
+            row(f"{n:,}", *(f"{s:.3f}" for s in found["phases"].values()))
+    if plots:
+        plot(cases, "network", sizes, plots / "tp_aware_network.svg", CITY)
+
+
+def taxis(cases: Cases, cabs: int, plots: Path | None) -> None:
+    sizes = [cabs // share for share in SHARES]
+    print(f"\na week of taxis, {cabs} cabs\n")
+    listed = [*of_figures("taxis", sizes)]
+    listed += [Case("taxis", cabs, max(LENGTHS), k, way) for k in KS if k != K for way in WAYS]
+    lines(cases, listed, "cabs")
+    if plots:
+        plot(cases, "taxis", sizes, plots / "tp_aware_taxis.svg", "a week of taxis")
+
+
+def growth(cases: Cases, sizes: list[int]) -> None:
+    few, many = min(sizes), max(sizes)
+    print(f"\nfrom {few:,} to {many:,} people, windows of {max(LENGTHS)} instants, k = {K}\n")
+    row("algorithm", f"s of {few:,}", f"s of {many:,}", "grows")
+    rule(4)
+    for way in WAYS:
+        found = [cases.measure(Case("network", n, max(LENGTHS), K, way)) for n in (few, many)]
+        told = [f"{one['s']:.2f}" if one else f"> {cases.limit_s:.0f}" for one in found]
+        ratio = f"{found[1]['s'] / found[0]['s']:.1f}-fold" if found[0] and found[1] else ""
+        row(way, *told, ratio)
+
+
+def database(sizes: list[int]) -> None:
+    from dbanon.database import open_database
+
+    print(f"\nfrom table to verified run, {max(LENGTHS)} instants, k = {K}, 2 requests a subject, {CITY}\n")
+    row("people", "", "process s", "its CPU", *DATABASE_PHASES, "client MB", "server MB")
+    rule(12)
+    for n in sizes:
+        with open_database() as server:
+            name = fill(server, n)
+        with tempfile.TemporaryDirectory() as cache:
+            for how in ("cold", "warm"):
+                words = ["run", "tp-aware", "--dataset", name, "-p", f"k={K}", "-p", f"start={MORNING_S}", "--json"]
+                cost = dbanon(*words, environment={"NUMBA_CACHE_DIR": cache})
+                timings = json.loads(cost.printed)["timings"]
+                spent = [cost.seconds, cost.cpu_s, *(timings[phase] for phase in DATABASE_PHASES)]
+                memory = (f"{mb:,.0f}" for mb in (cost.client_mb, cost.server_mb))
+                row(f"{n:,}", how, *(f"{s:.2f}" for s in spent), *memory)
+        with open_database() as server:
+            drop(server, [name])
+
+
+# ---- plots -----------------------------------------------------------------------------------------------------------
+
+
+def plot(cases: Cases, data: str, sizes: list[int], file: Path, where: str) -> None:
+    """Draw the paper's figures of one set of data."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "dbanon", "font.size": 8, "legend.fontsize": 7}
+    from matplotlib import pyplot
+
+    short, long = LENGTHS
+
+    def series(way: str, length: int, figure: str) -> tuple[list[int], list[float]]:
+        found = [(n, cases.measure(Case(data, n, length, K, way))) for n in sizes]
+        return [n for n, one in found if one], [one[figure] for _, one in found if one]
+
+    both = [(way, length) for way in BOTH for length in LENGTHS]
+    panels: dict[str, tuple[str, list[tuple[str, int]]]] = {
+        "9: time": ("s", [pair for pair in both if pair[0] != "hilbert"]),
+        "11: cost": ("mbr_cost_m2", [(way, long) for way in WAYS]),
+        "13: cost, Hilbert": ("mbr_cost_m2", both),
+        "10: phases": ("", []),
+        "12: time": ("s", [(way, long) for way in WAYS]),
+        "14: time, Hilbert": ("s", both),
+    }
+    colour, units = {way: f"C{number}" for number, way in enumerate(WAYS)}, {"s": "seconds", "mbr_cost_m2": "m²"}
+    canvas, axes = pyplot.subplots(2, 3, figsize=(11, 6.5), layout="constrained")
+    for panel, (title, (figure, shown)) in zip(axes.flat, panels.items(), strict=True):
+        panel.set(
+            title=f"Figure {title}", xlabel="people" if data == "network" else "cabs", ylabel=units.get(figure, "s")
+        )
+        if not shown:
+            phases(panel, cases, [Case(data, n, long, K, "without improve") for n in sizes])
+            continue
+        for way, length in shown:
+            name = f"{way}, l = {length}" if len({one for _, one in shown}) > 1 else way
+            style = "--" if length == short else "-"
+            panel.plot(*series(way, length, figure), style, marker=".", color=colour[way], label=name)
+        panel.set(xscale="log", yscale="log")
+        panel.legend()
+    canvas.suptitle(f"tp-aware, k = {K}, l = {long} unless said, {where}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(file, metadata={"Date": None})
+    pyplot.close(canvas)
+    print(f"\n{file}: {file.stat().st_size / 1000:.0f} kB")
+
+
+def phases(panel: Any, cases: Cases, listed: list[Case]) -> None:
+    """Stack the seconds of Traj-anon's phases."""
+    found = [(f"{case.people:,}", figures["phases"]) for case in listed if (figures := cases.measure(case))]
+    below = np.zeros(len(found))
+    for phase in (*PHASES, "rest"):
+        spent = np.array([one[phase] for _, one in found])
+        panel.bar(
+            [name for name, _ in found], spent, bottom=below, label=phase if phase != "rest" else "positions, cloaks"
+        )
+        below += spent
+    panel.tick_params(axis="x", rotation=45)
+    panel.legend()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    parts = ["plain", "table", "figures", "taxis", "growth", "database"]
+    options.add_argument("parts", nargs="*", default=parts)
+    options.add_argument("--limit", type=float, default=600)
+    options.add_argument("--sizes", type=lambda text: sorted(map(int, text.split(","))))
+    options.add_argument("--plots", type=Path)
+    options.add_argument("--case")
+    options.add_argument("--place", type=Path)
+    given = options.parse_args()
+    if given.case:
+        print(json.dumps(run_case(Case(**json.loads(given.case)), given.place, given.limit)))
+        return
+    sizes = {part: given.sizes or usual for part, usual in SIZES.items()}
+    with tempfile.TemporaryDirectory() as place:
+        cases = Cases(Path(place), given.limit)
+        most = max((max(sizes[part]) for part in given.parts if part in ("table", "figures", "growth")), default=0)
+        if most:
+            generate(cases.place, most)
+        todo: dict[str, Callable[[], None]] = {
+            "plain": plain,
+            "table": lambda: table(cases, sizes["table"]),
+            "figures": lambda: figures(cases, sizes["figures"], given.plots),
+            "taxis": lambda: taxis(cases, read_taxis(cases.place), given.plots),
+            "growth": lambda: growth(cases, sizes["growth"]),
+            "database": lambda: database(sizes["database"]),
+        }
+        for part in given.parts:
+            todo[part]()
+
+
+if __name__ == "__main__":
+    main()
