@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError
+from dbanon.methods import HERE, Tasks
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
@@ -21,9 +22,8 @@ MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
 
-def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
+def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
-    bundle = ALGORITHMS[algorithm]
     cell_m = _cell_m(params, data.grid_m)
     data = considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
     align.demand_sane_times(data)
@@ -38,8 +38,9 @@ def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
         )
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)
-    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle)
-    windows = [_publish(plan, s.instants, s.who) for s in published]
+    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
+    groups = tasks.map(_group, ((algorithm, params, *plan.cells(s), root[2]) for s in published))
+    windows = [_publish(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
     return _gather(windows, surveys, params.k)
 
 
@@ -108,7 +109,21 @@ class _Plan:
     params: Parameters
     cell_m: float
     root: tuple[float, float, int]
-    bundle: Callable[[Any, Any, int, int], _Bundles]
+
+    def cells(self, survey: _Survey) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Cells of the present subjects at the instants of a window, relative to the root."""
+        return align.cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Groups:
+    """What a task returns: the bundles of its window in the order of their first members, in cells of the root."""
+
+    members: NDArray[np.int32]
+    offset: Int
+    box: Int  # [r, l, 4], half-open
+    quadrant_cost: float
+    mbr_cost: float
 
 
 def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
@@ -179,29 +194,38 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
     return float(x), float(y), (int(side) - 1).bit_length()
 
 
-def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32]) -> _Window:
-    """Bundle one window whose present subjects are k or more."""
-    line = plan.line
-    x, y = align.cells(line, instants, present, plan.cell_m, plan.root[:2])
-    row, trajectory = align.suppliers(line, instants, present)
-    found = plan.bundle(x, y, plan.root[2], plan.params.k)
+def _group(algorithm: str, params: Parameters, x: Any, y: Any, levels: int) -> _Groups:
+    """Bundle one window whose present subjects are k or more: a task, which needs nothing else of the data."""
+    found = ALGORITHMS[algorithm](x, y, levels, params.k)
     rank, members, offset = _by_first_member(found.members, found.offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
-    box = tight if plan.params.cloak == "mbr" else found.quadrants[rank]
-    crowd = np.diff(offset)
+    return _Groups(
+        members=members,
+        offset=offset,
+        box=tight if params.cloak == "mbr" else found.quadrants[rank],
+        quadrant_cost=found.quadrant_cost,
+        mbr_cost=float((_cells_in(tight).sum(axis=1) * np.diff(offset)).sum()),
+    )
+
+
+def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], groups: _Groups) -> _Window:
+    """Make the cloaks of one window from its bundles, in metres and with the trajectories of their members."""
+    line = plan.line
+    row, trajectory = align.suppliers(line, instants, present)
+    crowd = np.diff(groups.offset)
     bundle_of = np.empty(len(present), np.int64)
-    bundle_of[members] = np.repeat(np.arange(len(crowd)), crowd)
+    bundle_of[groups.members] = np.repeat(np.arange(len(crowd)), crowd)
     member_bundle, member_trajectory = bundle_of[row], plan.data.trajectory_id[trajectory]
     by_record = np.lexsort((member_trajectory, member_bundle))
     return _Window(
         instants=instants,
-        bounds=(box + np.tile(plan.root[:2], 2)) * plan.cell_m,
+        bounds=(groups.box + np.tile(plan.root[:2], 2)) * plan.cell_m,
         crowd=crowd.astype(np.int32),
         member_bundle=member_bundle[by_record],
         member_trajectory=member_trajectory[by_record],
         subjects=line.subject[present],
-        quadrant_cost_m2=found.quadrant_cost * plan.cell_m**2,
-        mbr_cost_m2=float((_cells_in(tight).sum(axis=1) * crowd).sum()) * plan.cell_m**2,
+        quadrant_cost_m2=groups.quadrant_cost * plan.cell_m**2,
+        mbr_cost_m2=groups.mbr_cost * plan.cell_m**2,
     )
 
 
