@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -53,7 +53,7 @@ class Settings:
     jobs : int
         Processes of the worker.
     directory : Path, optional
-        Of the sockets on which they ask one another for tasks.
+        Of the sockets on which they ask one another for tasks, if they do.
     scheduler : str, optional
         Address of the Dask scheduler to which tasks go instead.
     """
@@ -100,7 +100,8 @@ def serve(
                 "The login of a worker must have the role dbanon_worker (or that of this database's own prefix). This "
                 "one does not; GRANT it."
             )
-    with _directory() as directory:
+    shares = jobs > 1 and scheduler is None
+    with _directory() if shares else nullcontext() as directory:
         settings = Settings(
             dsn=dsn, grace_s=grace_s, parent=os.getpid(), jobs=jobs, directory=directory, scheduler=scheduler
         )
@@ -195,7 +196,7 @@ class _Process:
         self.tasks = methods.HERE
         if settings.scheduler is not None:
             self.tasks = Cluster(settings.scheduler)
-        elif settings.directory is not None and settings.jobs > 1:
+        elif settings.directory is not None:
             self.tasks = self.pool = Pool(settings.directory, settings.jobs)
         threading.Thread(target=self._look_after_parent, daemon=True).start()
 
