@@ -1,9 +1,9 @@
 """Does the tasks of a run on a Dask cluster.
 
 Tasks carry true positions, so every machine of the cluster must be trusted, and what they send one another be
-encrypted. Dask does a task again whose process was lost, up to its own limit (``distributed.scheduler.allowed-failures``). Nothing of a task
-is logged: Dask writes the arguments of one that fails into its log, so they travel in an object that does not show
-them.
+encrypted. Dask does a task again whose process was lost, up to its own limit
+(``distributed.scheduler.allowed-failures``). Nothing of a task is logged: Dask has written the arguments of one that
+fails into its log, so they travel in an object that does not show them.
 """
 
 import asyncio
@@ -113,8 +113,8 @@ class Cluster:
 
     def _gone(self) -> StoreError:
         return StoreError(
-            f"The scheduler at {self._address} gave no answer in {_ANSWER_S} s, or was lost. Nothing was written; check "
-            "that it is up, and the certificates in Dask's configuration.",
+            f"The scheduler at {self._address} gave no answer in {_ANSWER_S} s, or was lost. Nothing was written; "
+            "check that it is up, and the certificates in Dask's configuration.",
             "08006",  # worth another try
         )
 
