@@ -40,6 +40,8 @@ class Database(Datasets):
     lock_url : str
         Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
         transaction another session.
+    tasks : methods.Tasks
+        Does the tasks of the runs that are computed here: by default this process.
 
     Notes
     -----
@@ -50,6 +52,7 @@ class Database(Datasets):
         self.target = target
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
+        self.tasks = methods.HERE
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
     def __enter__(self) -> Self:
@@ -276,7 +279,7 @@ class Database(Datasets):
             return self._work(holder, claim, Watch(holder, claim, progress))
 
     def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
-        return pipeline.work(self.connection, self.target.url, holder, claim, watch)
+        return pipeline.work(self.connection, self.target.url, holder, claim, watch, tasks=self.tasks)
 
     def publish(
         self,

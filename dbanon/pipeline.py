@@ -27,7 +27,15 @@ _IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is w
 _AGAIN = "run it again, and report it if it is refused again."
 
 
-def work(connection: Connection, url: str, holder: Connection, claim: queue.Claim, watch: Watch) -> runs.RunResult:
+def work(
+    connection: Connection,
+    url: str,
+    holder: Connection,
+    claim: queue.Claim,
+    watch: Watch,
+    *,
+    tasks: methods.Tasks = methods.HERE,
+) -> runs.RunResult:
     """Do what is to be done for a claimed run.
 
     Parameters
@@ -41,6 +49,8 @@ def work(connection: Connection, url: str, holder: Connection, claim: queue.Clai
     claim : queue.Claim
     watch : Watch
         Not yet entered.
+    tasks : methods.Tasks
+        Does what the method shares.
 
     Returns
     -------
@@ -57,7 +67,7 @@ def work(connection: Connection, url: str, holder: Connection, claim: queue.Clai
     try:
         with _ending(connection, claim, watch), watch:
             run = _Run(connection, url, claim, runs.run_row(connection, claim.run_id), watch)
-            return run.compute() if claim.todo == "compute" else run.verify()
+            return run.compute(tasks) if claim.todo == "compute" else run.verify()
     finally:
         queue.unlock(holder, claim)
 
@@ -71,7 +81,7 @@ class _Run:
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
 
-    def compute(self) -> runs.RunResult:
+    def compute(self, tasks: methods.Tasks) -> runs.RunResult:
         began = time.perf_counter()
         _memory.forget_peak()
         params = self.family.parse(self.row.params, self.row.algorithm)
@@ -80,7 +90,9 @@ class _Run:
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"):
             rng = np.random.default_rng(self.row.seed)
-            cloaks = self.family.anonymise(read.trajectories, self.row.algorithm, params, rng, **read.inputs)
+            cloaks = self.family.anonymise(
+                read.trajectories, self.row.algorithm, params, rng, tasks=tasks, **read.inputs
+            )
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         del read

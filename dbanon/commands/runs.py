@@ -107,7 +107,10 @@ def cancel(run_id: RunId) -> None:
 
 @app.command(epilog=GLOBAL)
 def worker(
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Runs computed at the same time.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Runs computed at the same time; while there are fewer, they share the work."),
+    ] = 1,
     grace_s: Annotated[
         float,
         typer.Option(min=0, help="Seconds a run may go on after the worker is asked to stop; then it is queued again."),
@@ -116,6 +119,10 @@ def worker(
         str | None,
         typer.Option(help="Direct connection to the server, for holding locks, where --dsn is a pooler."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Dask scheduler to which runs hand their tasks, with true positions."),
+    ] = None,
 ) -> None:
     """Take runs from the queue and finish them, until stopped by Ctrl-C or SIGTERM."""
     from dbanon.report import stderr_line
@@ -123,7 +130,7 @@ def worker(
 
     if lock_dsn is not None:
         os.environ["DBANON_LOCK_DSN"] = lock_dsn
-    serve(options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line)
+    serve(options.dsn, jobs=jobs, grace_s=grace_s, say=stderr_line, scheduler=scheduler)
 
 
 @app.command(epilog=GLOBAL)

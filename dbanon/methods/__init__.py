@@ -3,7 +3,8 @@
 A family is one package: a frozen, keyword-only class `Parameters` made with `parameter`; its entry `METHOD`; a function
 ``anonymise(data, params, rng, *, algorithm, **inputs) -> Cloaks``; where there is something to compile,
 ``prepare(params, *, algorithm)``; and where it joins inputs to finished cloaks,
-``attach(cloaks, data, params, **inputs)``.
+``attach(cloaks, data, params, **inputs)``. A family whose work falls into parts that need nothing of one another
+`shares` them: its ``anonymise`` takes `tasks` as well, and other processes may do them.
 Validation, error sentences, help, the SQL listing and the docs are all made from the fields of `Parameters`; what core
 Python and SQL ask of a family is in `METHOD`, so that nothing else names it. Same data, parameters and seed: same
 cloaks.
@@ -14,9 +15,10 @@ methods does not wait for Numba.
 
 import dataclasses
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from itertools import starmap
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -24,6 +26,40 @@ from dbanon.cloaks import Cloaks
 from dbanon.errors import DataError, ParameterError, choose_one
 from dbanon.methods import _parsing
 from dbanon.trajectory import Trajectories
+
+T = TypeVar("T")
+
+
+class Tasks(Protocol):
+    """Does the tasks of a run: in this process, or shared among several; the results are the same."""
+
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+        """Call a function with each tuple of arguments; returns the results in the order of the tasks.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module, by whose name another process finds it. Depends on its arguments alone.
+        arguments : iterable of tuple
+            Of each task; drawn, possibly in another thread, when the task is handed out, so that few are held at a
+            time. All that a task needs of the data is in its tuple, which is pickled.
+
+        Raises
+        ------
+        Exception
+            What the first task, in their order, that failed has raised.
+        """
+
+
+class _Here:
+    """`Tasks` done in this process, one after the other."""
+
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+        return list(starmap(function, arguments))
+
+
+HERE: Tasks = _Here()
+"""Does tasks in this process."""
 
 
 def parameter(
@@ -170,6 +206,8 @@ class Method:
         By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
     reasons : mapping
         By reason for leaving people or requests out, as in ``suppressed``: what it means.
+    shares : bool
+        Whether `anonymise` takes `tasks`, to hand parts of its work to other processes.
     example : mapping
         Parameters by which a few dozen people can be hidden, with a small `k`: what the contract tests run.
     """
@@ -196,6 +234,7 @@ class Method:
     begins: tuple[str, ...] = ("since",)
     instant: str | None = None
     oldest: str | None = None
+    shares: bool = False
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -268,10 +307,19 @@ class Method:
             ready(params, algorithm=algorithm)
 
     def anonymise(
-        self, data: Trajectories, algorithm: str, params: Any, rng: np.random.Generator, **inputs: Any
+        self,
+        data: Trajectories,
+        algorithm: str,
+        params: Any,
+        rng: np.random.Generator,
+        *,
+        tasks: Tasks = HERE,
+        **inputs: Any,
     ) -> Cloaks:
-        """Compute the cloaks; pure. `inputs` are those that the family reads, by name."""
+        """Compute the cloaks; pure. `inputs` are those that the family reads, by name; `tasks` does what it shares."""
         self._demand_used(algorithm, params)
+        if self.shares:
+            inputs["tasks"] = tasks
         return cast("Cloaks", self._its("anonymise")(data, params, rng, algorithm=algorithm, **inputs))
 
     def attach(self, cloaks: Cloaks, data: Trajectories, params: Any, **inputs: Any) -> Cloaks:

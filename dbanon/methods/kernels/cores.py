@@ -1,7 +1,9 @@
 """How many threads kernels use, and shares of work for them; results do not depend on either."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import TypeVar
 
@@ -12,13 +14,25 @@ from dbanon.trajectory import Int
 T = TypeVar("T")
 
 _SHARES = 8  # a thread: so that none is left waiting for another's last
+_most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
 def count() -> int:
     """Give the number of threads Numba is configured to use (``NUMBA_NUM_THREADS``), by default one a core."""
     from numba import config  # slow to import, and needed by few commands
 
-    return int(vars(config)["NUMBA_NUM_THREADS"])
+    threads = int(vars(config)["NUMBA_NUM_THREADS"])
+    return min(threads, _most.get() or threads)
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Let what the block calls use fewer threads, because other processes use the other cores."""
+    token = _most.set(max(1, threads))
+    try:
+        yield
+    finally:
+        _most.reset(token)
 
 
 def share(work: Int, task: Callable[[int, int], None], least: int) -> None:

@@ -12,7 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.cloaks import Cloaks
-from dbanon.methods import Algorithm, Column, Method, align, max_gap_s, parameter, since, start, step_s, until
+from dbanon.methods import (
+    HERE,
+    Algorithm,
+    Column,
+    Method,
+    Tasks,
+    align,
+    max_gap_s,
+    parameter,
+    since,
+    start,
+    step_s,
+    until,
+)
 from dbanon.trajectory import Requests, Trajectories
 
 
@@ -102,6 +115,7 @@ METHOD = Method(
     hides="sender",
     hidden_by="record",
     begins=("start", "since"),
+    shares=True,
     notices={
         "requests_of_few_subjects": (
             "%s published request values were only ever sent by fewer than k subjects each: such a value can identify "
@@ -130,6 +144,7 @@ def anonymise(
     rng: np.random.Generator,
     *,
     algorithm: str = "traj-anon",
+    tasks: Tasks = HERE,
 ) -> Cloaks:
     """Bundle the subjects of every window at the least cost the algorithm finds.
 
@@ -141,6 +156,8 @@ def anonymise(
         Not used: the policy is deterministic, so that "the adversary knows it" is literally true.
     algorithm : str
         A name from ``METHODS["tp-aware"].algorithms``.
+    tasks : Tasks
+        Does the windows, each a task with the cells of its subjects; the results do not depend on who does them.
 
     Returns
     -------
@@ -158,7 +175,7 @@ def anonymise(
     """
     from dbanon.methods.tp_aware import _bundles  # with Numba, which is slow to import
 
-    return _bundles.publish(data, params, algorithm)
+    return _bundles.publish(data, params, algorithm, tasks)
 
 
 def prepare(params: Parameters, *, algorithm: str = "traj-anon") -> None:

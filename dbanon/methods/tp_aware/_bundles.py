@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks, by_hour
 from dbanon.errors import DataError, InfeasibleError
+from dbanon.methods import HERE, Tasks
 from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
@@ -24,9 +25,8 @@ MOST_LEVELS = 30
 _LEAST = 1 << 14  # positions in a window that are worth threads
 
 
-def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
+def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
     """Bundle the subjects of every window; see `dbanon.methods.tp_aware.anonymise`."""
-    bundle = ALGORITHMS[algorithm]
     cell_m = _cell_m(params, data.grid_m)
     data = considered("tp-aware", data, params.since, params.until, before_s=params.max_gap_s)
     align.demand_sane_times(data)
@@ -41,10 +41,11 @@ def publish(data: Trajectories, params: Parameters, algorithm: str) -> Cloaks:
         )
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)
-    improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
-    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root, bundle=bundle, improve=improve)
+    plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
     sampled = _bound.sampled(np.array([s.present for s in published]))
-    windows = [_publish(plan, s.instants, s.who, few) for s, few in zip(published, sampled, strict=True)]
+    cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
+    groups = tasks.map(_group, ((algorithm, params, window) for window in cells))
+    windows = [_publish(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
     return _gather(windows, surveys, params.k)
 
 
@@ -115,11 +116,22 @@ class _Plan:
     params: Parameters
     cell_m: float
     root: tuple[float, float, int]
-    bundle: Callable[[Any, Any, int, int], _Bundles]
-    improve: bool
+
+    def cells(self, survey: _Survey, sampled: Int) -> "_Cells":
+        x, y = align.cells(self.line, survey.instants, survey.who, self.cell_m, self.root[:2])
+        return _Cells(x, y, self.root[2], sampled)
 
 
-class _Groups(NamedTuple):
+class _Cells(NamedTuple):
+    """Where the present subjects of a window are, in cells of a root of 2^levels, and whose least areas are asked."""
+
+    x: NDArray[np.int32]  # [n, l]
+    y: NDArray[np.int32]
+    levels: int
+    sampled: Int
+
+
+class _Grouped(NamedTuple):
     """Groups of rows of a window in the order of their first members, and where they were before."""
 
     rank: Int
@@ -127,6 +139,19 @@ class _Groups(NamedTuple):
     offset: Int
     tight: NDArray[np.int32]  # [r, l, 4], cells
     cost: float  # of `tight`, in cells
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Groups:
+    """What a task returns: the bundles of its window in the order of their first members, in cells of the root."""
+
+    members: NDArray[np.int32]
+    offset: Int
+    box: NDArray[np.integer]  # [r, l, 4], half-open
+    quadrant_cost: float
+    mbr_cost: float
+    unimproved_mbr_cost: float
+    least: Float  # of the cloaks of the subjects sampled here
 
 
 def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
@@ -146,7 +171,9 @@ def _baseline(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels
     return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
-ALGORITHMS: dict[str, Callable[[Any, Any, int, int], _Bundles]] = {
+_Algorithm = Callable[[Any, Any, int, int], _Bundles]
+
+ALGORITHMS: dict[str, _Algorithm] = {
     "traj-anon": _traj_anon,
     **{name: functools.partial(_baseline, group) for name, group in _baselines.GROUPS.items()},
 }
@@ -207,59 +234,71 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
     return float(x), float(y), (int(side) - 1).bit_length()
 
 
-def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], sampled: Int) -> _Window:
-    """Bundle one window whose present subjects are k or more."""
+def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
+    """Bundle one window whose present subjects are k or more: a task, which needs nothing else of the data."""
+    improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
+    found, ways, least = _bundle(ALGORITHMS[algorithm], cells, params.k, improve)
+    rank, members, offset, tight, cost = min(ways, key=lambda way: way.cost)
+    return _Groups(
+        members=members,
+        offset=offset,
+        box=tight if params.cloak == "mbr" else found.quadrants[rank],
+        quadrant_cost=found.quadrant_cost,
+        mbr_cost=cost,
+        unimproved_mbr_cost=ways[0].cost,
+        least=least,
+    )
+
+
+def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], groups: _Groups) -> _Window:
+    """Make the cloaks of one window from its bundles, in metres and with the trajectories of their members."""
     line = plan.line
-    x, y = align.cells(line, instants, present, plan.cell_m, plan.root[:2])
     row, trajectory = align.suppliers(line, instants, present)
-    found, ways, least = _bundle(plan, x, y, sampled)
-    rank, members, offset, tight, cost = min(ways, key=lambda groups: groups.cost)
-    box = tight if plan.params.cloak == "mbr" else found.quadrants[rank]
-    crowd = np.diff(offset)
+    crowd = np.diff(groups.offset)
     bundle_of = np.empty(len(present), np.int64)
-    bundle_of[members] = np.repeat(np.arange(len(crowd)), crowd)
+    bundle_of[groups.members] = np.repeat(np.arange(len(crowd)), crowd)
     member_bundle, member_trajectory = bundle_of[row], plan.data.trajectory_id[trajectory]
     by_record = np.lexsort((member_trajectory, member_bundle))
     return _Window(
         instants=instants,
-        bounds=(box + np.tile(plan.root[:2], 2)) * plan.cell_m,
+        bounds=(groups.box + np.tile(plan.root[:2], 2)) * plan.cell_m,
         crowd=crowd.astype(np.int32),
         member_bundle=member_bundle[by_record],
         member_trajectory=member_trajectory[by_record],
         subjects=line.subject[present],
-        quadrant_cost_m2=found.quadrant_cost * plan.cell_m**2,
-        mbr_cost_m2=cost * plan.cell_m**2,
-        unimproved_mbr_cost_m2=ways[0].cost * plan.cell_m**2,
-        least_m2=least * plan.cell_m**2,
+        quadrant_cost_m2=groups.quadrant_cost * plan.cell_m**2,
+        mbr_cost_m2=groups.mbr_cost * plan.cell_m**2,
+        unimproved_mbr_cost_m2=groups.unimproved_mbr_cost * plan.cell_m**2,
+        least_m2=groups.least * plan.cell_m**2,
     )
 
 
-def _bundle(plan: _Plan, x: Any, y: Any, sampled: Int) -> tuple[_Bundles, list[_Groups], Float]:
+def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[_Bundles, list[_Grouped], Float]:
     """Find the algorithm's bundles, the groups to choose from, its own first, and the least areas of a sample.
 
     All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
     """
-    k = plan.params.k
+    x, y, levels, sampled = cells
     order, ends = _blocks.cut(x, y, _blocks.least(k))
     better = np.empty_like(order)
     calls: list[Callable[[], Any]] = [
-        lambda: plan.bundle(x, y, plan.root[2], k),
+        lambda: algorithm(x, y, levels, k),
         lambda: _bound.least_areas(x, y, order, ends, k, sampled),
     ]
-    if plan.improve:
+    if improve:
         calls += _improve.grouping(x, y, order, ends, k, better)
     found, least, *_ = cores.together(calls, x.size, _LEAST)
     ways = [_grouped(x, y, found.members, found.offset)]
-    if plan.improve:
+    if improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))
     return found, ways, least
 
 
-def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Groups:
+def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
     rank, members, offset = _by_first_member(members, offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
     cost = float((_cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
-    return _Groups(rank, members, offset, tight, cost)
+    return _Grouped(rank, members, offset, tight, cost)
 
 
 def _cells_in(box: NDArray[np.int32]) -> Float:

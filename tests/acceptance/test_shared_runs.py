@@ -1,0 +1,197 @@
+"""One run computed by several processes: the same rows, and every run ends with the right status whatever is killed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import distributed
+import psycopg
+import pytest
+
+from tests import wholeness
+from tests.acceptance import workers
+from tests.acceptance.commands import call
+from tests.acceptance.workers import Worker, until
+from tests.facts import refused
+
+pytestmark = pytest.mark.stress
+
+# The city three times, beside itself; a window for each of its instants.
+CROWD = """CREATE TABLE public.crowd AS
+    SELECT subject || '-' || n AS subject, t, ST_Translate(position, 300 * n, 200 * n) AS position
+    FROM public.gps, generate_series(1, 3) AS n"""
+IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 'crowd', subject => 'subject',
+    "time" => 't', geom => 'position')"""
+SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
+SLOW = {"NUMBA_DISABLE_JIT": "1"}  # seconds instead of milliseconds: time to do something meanwhile
+
+
+@pytest.fixture
+def city(city_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(city_url, autocommit=True) as connection:
+        connection.execute(CROWD)
+        connection.execute(IMPORT)
+        yield connection
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "worker.log"
+
+
+def submitted(city: psycopg.Connection) -> int:
+    row = city.execute(SUBMIT).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def told(city: psycopg.Connection, run_id: int, columns: str = "status") -> tuple[object, ...]:
+    row = city.execute(f"SELECT {columns} FROM dbanon.runs WHERE run_id = %s", [run_id]).fetchone()
+    assert row is not None
+    return row
+
+
+def rows(city: psycopg.Connection, run_id: int) -> bytes:
+    """Hash all rows and members of a run."""
+    told = "SELECT rows > 500, dbanon_internal.run_digest(run_id) FROM dbanon.run WHERE run_id = %s"
+    some, digest = city.execute(told, [run_id]).fetchone() or (False, b"")
+    assert some
+    return digest
+
+
+def computing(worker: Worker) -> list[int]:
+    """List the processes that have begun to compute: that have the kernels' compiler."""
+    return [pid for pid in worker.children() if "llvmlite" in _maps(pid)]
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+def holder(city: psycopg.Connection, run_id: int) -> int:
+    row = city.execute("SELECT worker FROM dbanon.run WHERE run_id = %s", [run_id]).fetchone()
+    assert row is not None
+    return int(row[0].split()[-1])
+
+
+def check_whole(city: psycopg.Connection) -> None:
+    wholeness.wait_until_alone(city)
+    city.execute("SELECT dbanon_internal.reap_runs()")
+    assert wholeness.broken(city) == []
+
+
+def test_two_processes_compute_one_run_and_write_the_same_rows_as_one(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log) as worker:
+        alone = submitted(city)
+        until(lambda: told(city, alone) == ("verified",), 120, worker)
+        assert workers.stop(worker) == 0
+    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+        shared = submitted(city)
+        until(lambda: len(computing(worker)) == 2, 120, worker)
+        assert told(city, shared) == ("running",)
+        until(lambda: told(city, shared) == ("verified",), 120, worker)
+        assert workers.stop(worker) == 0
+    assert rows(city, shared) == rows(city, alone)
+    check_whole(city)
+
+
+def test_a_run_that_waits_is_begun_before_a_process_helps_on(
+    city_url: str, city: psycopg.Connection, log: Path
+) -> None:
+    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+        first = submitted(city)
+        until(lambda: len(computing(worker)) == 2, 120, worker)
+        second = submitted(city)
+        until(lambda: told(city, second) == ("running",), 120, worker)
+        assert told(city, first) == ("running",)
+        until(lambda: told(city, first) == told(city, second) == ("verified",), 120, worker)
+        workers.stop(worker)
+    assert rows(city, first) == rows(city, second)
+
+
+@pytest.mark.parametrize("killed", ["helper", "holder"])
+def test_a_run_is_done_whichever_of_its_processes_is_killed(
+    city_url: str, city: psycopg.Connection, log: Path, killed: str
+) -> None:
+    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+        run = submitted(city)
+        until(lambda: len(computing(worker)) == 2, 120, worker)
+        before = worker.children()
+        (pid,) = [pid for pid in before if (pid == holder(city, run)) == (killed == "holder")]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: told(city, run) == ("verified",), 120, worker)
+        assert told(city, run, "attempts") == (1 if killed == "helper" else 2,)
+        until(lambda: len(worker.children()) == 2, 30, worker)
+        assert pid not in worker.children()
+        assert workers.stop(worker) == 0
+    with workers.up(city_url, log) as worker:
+        alone = submitted(city)
+        until(lambda: told(city, alone) == ("verified",), 120, worker)
+    assert rows(city, run) == rows(city, alone)
+    check_whole(city)
+
+
+def test_a_cancelled_run_ends_in_all_of_its_processes(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with workers.up(city_url, log, "--jobs", "2", count=2, environment=SLOW) as worker:
+        run = submitted(city)
+        until(lambda: len(computing(worker)) == 2, 120, worker)
+        interrupted = holder(city, run)
+        city.execute("SELECT dbanon.cancel_run(%s)", [run])
+        until(lambda: told(city, run) == ("cancelled",), 30, worker)
+        until(lambda: len(set(worker.children()) - {interrupted}) == 2, 30, worker)
+        following = submitted(city)
+        until(lambda: told(city, following) == ("verified",), 120, worker)
+        assert workers.stop(worker) == 0
+    check_whole(city)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill the supervisor"])
+def test_no_process_is_left_of_a_worker_that_ends_in_the_middle(
+    city_url: str, city: psycopg.Connection, log: Path, end: str
+) -> None:
+    with workers.up(city_url, log, "--jobs", "2", "--grace-s", "0", count=2, environment=SLOW) as worker:
+        run = submitted(city)
+        until(lambda: len(computing(worker)) == 2, 120, worker)
+        processes = worker.children()
+        if end == "stop":
+            assert workers.stop(worker) == 0
+        else:
+            worker.process.kill()
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), 120, worker)
+        assert told(city, run) == ("queued",)
+        city.execute("SELECT dbanon.cancel_run(%s)", [run])
+    check_whole(city)
+
+
+# ---- a cluster -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_does_the_tasks_of_a_worker(city_url: str, city: psycopg.Connection, log: Path) -> None:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+        )
+        address = cluster.scheduler_address
+        worker = stack.enter_context(workers.up(city_url, log, "--scheduler", address))
+        run = submitted(city)
+        until(lambda: told(city, run) == ("verified",), 120, worker)
+        assert "2 processes" in worker.said()
+        assert "true positions" in worker.said()
+        assert "do" in cluster.scheduler.task_prefixes
+        assert workers.stop(worker) == 0
+    with workers.up(city_url, log) as worker:
+        alone = submitted(city)
+        until(lambda: told(city, alone) == ("verified",), 120, worker)
+    assert rows(city, run) == rows(city, alone)
+    check_whole(city)
+
+
+def test_a_worker_needs_a_scheduler_that_answers(city_url: str) -> None:
+    refused(call(city_url, "worker", "--scheduler", "nowhere"), 1, "nowhere", "scheduler")
