@@ -6,10 +6,10 @@ happens, the run is left with a status that says so, or without a holder, which 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psycopg
@@ -18,10 +18,12 @@ from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
 from dbanon.attacks import Clause, Verdict, attacker
 from dbanon.cloaks import Cloaks
-from dbanon.connection import Connection, translate
+from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
 from dbanon.trajectory import Trajectories
 from dbanon.watch import Watch
+
+T = TypeVar("T")
 
 _IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
 _AGAIN = "run it again, and report it if it is refused again."
@@ -141,11 +143,10 @@ class _Run:
             )
 
     def _attack(self) -> tuple[Verdict, bytes, float]:
-        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
+        """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
         self.progress("attacking the stored rows", 0, None)
-        digest = runs.run_digest(self.connection, self.claim.run_id)
-        verdict = _judge(self.family, self.url, self.claim.run_id)
+        verdict, digest = _judge(self.family, self.url, self.claim.run_id)
         return verdict, digest, time.perf_counter() - began
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
@@ -201,12 +202,31 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
-    """Run an attack; whatever keeps it from deciding is a refusal that says why."""
+def _judge(family: methods.Method, url: str, run_id: int) -> tuple[Verdict, bytes]:
+    """Run an attack, with the digest of what it reads; the server computes that in the meantime."""
+    ready = in_background(_prepare, family)
+    with reading.open_reader(url) as reader:
+        digest = reader.beside(runs.run_digest, run_id)
+        evidence = _tried(family, lambda: reader.evidence(run_id))
+        digested = digest.result()
+    if isinstance(evidence, Verdict):
+        return evidence, digested
+    ready.result()
+    return _tried(family, lambda: _demand_sound(attacker(family.attack).attack(evidence), family)), digested
+
+
+def _prepare(family: methods.Method) -> None:
+    """Let an attack get ready, which reads nothing, where it has something to do before."""
+    prepare = getattr(attacker(family.attack), "prepare", None)
+    if prepare is not None:
+        prepare()
+
+
+def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
+    """Do a step of an attack; whatever keeps it from deciding is a refusal that says why."""
     try:
-        with reading.open_reader(url) as reader:
-            evidence = reader.evidence(run_id)
-        return _demand_sound(attacker(family.attack).attack(evidence), family)
+        with errors_translated():
+            return step()
     except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
         raise
     except DbanonError as error:  # its sentence names no subject and no place

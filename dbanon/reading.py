@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +14,17 @@ import shapely
 from psycopg import sql
 
 from dbanon import _arrow, _rows, methods
-from dbanon._background import in_background
+from dbanon._beside import Beside
 from dbanon.attacks import Evidence, attacker
-from dbanon.connection import connect, errors_translated
+from dbanon.connection import Connection, connect, errors_translated
 from dbanon.errors import ParameterError
 from dbanon.methods import _parsing
 from dbanon.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 
+T = TypeVar("T")
+
+_TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
+    ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding LIMIT 0"""
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
@@ -196,13 +202,12 @@ class _Source:
     dataset: _Dataset
     run_id: int
     params: Mapping[str, Any]
-    url: str
+    beside: Beside
 
     def table(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
         first, *more = [f", '{{{','.join(map(str, some.tolist()))}}}'" for some in asked] or [""]
-        name = _arrow.exported(self.dataset.snapshot) if more else ""
-        others = [in_background(self._beside, name, self._call(function, one)) for one in more]
+        others = [self.beside(partial(_arrow.table, query=self._call(function, one))) for one in more]
         tables = [_arrow.table(self.dataset.snapshot, self._call(function, first)), *(one.result() for one in others)]
         table = pa.concat_tables(tables)
         return {name: self._column(name, table[name]) for name in table.column_names}
@@ -218,11 +223,6 @@ class _Source:
     def _call(self, function: str, more: str = "") -> str:
         return f"SELECT * FROM dbanon_internal.{function}({self.run_id}{more})"
 
-    def _beside(self, name: str, query: str) -> pa.Table:
-        """Run a query in another session that sees what this one does."""
-        with connect(self.url) as connection, _arrow.snapshot(connection, name) as snapshot:
-            return _arrow.table(snapshot, query)
-
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:
         if column.type != pa.string():
             return _arrow.numbers(column)
@@ -234,7 +234,7 @@ class _Source:
         return self.dataset.inputs(names, self.params)
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
+def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
     """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
@@ -245,6 +245,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
     if not found:
         raise no_run(run_id)
     run = found[0]
+    written = beside(partial(_rows.evidence, run_id=number))
     data, codes = trajectories(snapshot, run["dataset_id"])
     rows = Evidence(
         method=run["method"],
@@ -252,13 +253,13 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
         trajectories=data,
-        **_rows.evidence(snapshot, number),
+        **written.result(),
     )
     source = _Source(
         dataset=_Dataset(snapshot, run["dataset_id"], data, codes),
         run_id=number,
         params=rows.params,
-        url=url,
+        beside=beside,
     )
     return attacker(methods.method(run["method"]).attack).read(rows, source)
 
@@ -274,16 +275,16 @@ class Reader:
     Parameters
     ----------
     snapshot : _arrow.Snapshot
-    url : str
-        For more sessions that see the same.
+    beside : Beside
+        Further sessions that see the same.
 
     Notes
     -----
     Made by `open_reader`.
     """
 
-    def __init__(self, snapshot: _arrow.Snapshot, url: str) -> None:
-        self._snapshot, self._url = snapshot, url
+    def __init__(self, snapshot: _arrow.Snapshot, beside: Beside) -> None:
+        self._snapshot, self._beside = snapshot, beside
         self._read: dict[int, tuple[Trajectories, _arrow.TextCodes]] = {}
 
     def dataset(self, dataset_id: int) -> DatasetRow:
@@ -340,7 +341,16 @@ class Reader:
         ParameterError
             If there is no such run.
         """
-        return evidence(self._snapshot, run_id, self._url)
+        return evidence(self._snapshot, run_id, self._beside)
+
+    def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
+        """Call with a connection that sees what this reader does and with a run, while this reader goes on.
+
+        Nothing can be changed through it. Tables of runs and data are locked before, so that none is emptied between
+        what one session reads and what the other does.
+        """
+        self._snapshot.connection.execute(_TABLES)
+        return self._beside(lambda snapshot: call(snapshot.connection, run_id))
 
 
 @contextmanager
@@ -354,4 +364,8 @@ def open_reader(url: str) -> Iterator[Reader]:
         a long computation.
     """
     with errors_translated(), connect(url) as connection, _arrow.snapshot(connection) as snapshot:
-        yield Reader(snapshot, url)
+        beside = Beside(snapshot, url)
+        try:
+            yield Reader(snapshot, beside)
+        finally:
+            beside.cancel()

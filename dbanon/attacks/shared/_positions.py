@@ -1,4 +1,4 @@
-"""Compiled loops of the replay: fixes of some subjects in order, the windows they reach, and positions at instants."""
+"""Compiled loops of the replay: the fixes of some subjects, the windows they reach, and positions at instants."""
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
@@ -11,15 +11,26 @@ _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_kernel
-def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any, grid_s: Any) -> Any:
-    """Copy the fixes of chosen trajectories, which come by subject, sorted by (subject, time, trajectory)."""
+def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any) -> Any:
+    """Copy the fixes of chosen trajectories, which come by subject.
+
+    Returns
+    -------
+    who : int64[n]
+        The subjects.
+    first : int64[n + 1]
+        The fixes of subject i are ``[first[i], first[i + 1])``.
+    trajectory, time, east, north : [m]
+        Of each fix.
+    ordered : bool
+        Whether the fixes of each subject come by time: where trajectories overlap they may not.
+    """
     number, people = 0, 0
     for c in range(len(chosen)):
         number += offset[chosen[c] + 1] - offset[chosen[c]]
         people += c == 0 or subject[chosen[c]] != subject[chosen[c - 1]]
     who, first = np.empty(people, np.int64), np.empty(people + 1, np.int64)
-    trajectory, slot = np.empty(number, np.int64), np.empty(number, np.int64)
-    time, east, north = np.empty(number), np.empty(number), np.empty(number)
+    trajectory, time, east, north = np.empty(number, np.int64), np.empty(number), np.empty(number), np.empty(number)
     first[people] = number
     at, person, ordered = 0, -1, True
     for c in range(len(chosen)):
@@ -27,21 +38,11 @@ def gather(chosen: Any, subject: Any, offset: Any, t: Any, x: Any, y: Any, grid_
         if c == 0 or subject[i] != subject[chosen[c - 1]]:
             person += 1
             who[person], first[person] = subject[i], at
-            ordered = True
         for f in range(offset[i], offset[i + 1]):
             ordered &= at == first[person] or t[f] >= time[at - 1]
             trajectory[at], time[at], east[at], north[at] = i, t[f], x[f], y[f]
             at += 1
-        # Behind a subject's last trajectory: if some overlap in time, all its fixes are sorted, and ties stay in the
-        # order of the trajectories' ids.
-        if not ordered and (c + 1 == len(chosen) or subject[chosen[c + 1]] != subject[i]):
-            own = slice(first[person], at)
-            order = np.argsort(time[own], kind="mergesort")
-            trajectory[own], time[own] = trajectory[own][order], time[own][order]
-            east[own], north[own] = east[own][order], north[own][order]
-    for f in range(number):
-        slot[f] = np.int64(np.floor(time[f] / grid_s))
-    return who, first, slot, east, north, trajectory
+    return who, first, trajectory, time, east, north, ordered
 
 
 @_kernel
@@ -62,19 +63,20 @@ def reach(first: Any, slot: Any, begin: Any, step: Any, count: Any, length: Any,
 
 
 @_kernel
-def look(
+def look(  # noqa: C901 - one loop, in which the last fix before an instant only moves on
     low: Any, high: Any, first: Any, slot: Any, x: Any, y: Any, trajectory: Any, window: Any, number: Any,
     begin: Any, step: Any, count: Any, length: Any, gap: Any, linear: Any,
 ) -> Any:  # fmt: skip
     """Find the positions at all instants of the windows given to the fixes from `low` to before `high`."""
-    pairs = number[low:high].sum()
+    pairs = 0
+    for f in range(low, high):
+        pairs += number[f]
     owner, of = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
     inside, there = np.zeros((pairs, length), np.bool_), np.zeros((pairs, length), np.bool_)
     east, north = np.zeros((pairs, length)), np.zeros((pairs, length))
     before = np.zeros((pairs, length), np.int64)
     after = np.zeros((pairs, length), np.int64) if linear else before
-    person = np.searchsorted(first, low, side="right") - 1
-    pair = 0
+    person, pair = 0, 0
     for f in range(low, high):
         while f >= first[person + 1]:
             person += 1

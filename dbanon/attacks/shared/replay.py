@@ -209,14 +209,26 @@ def _sightings(data: Trajectories, chosen: Int, timetable: Timetable, align: str
 
     gap = 0 if align == "exact" else min(max_gap_s // data.grid_s, 1 << 53)
     times = (timetable.first, timetable.step, timetable.count, timetable.length, gap)
-    fixes = (data.subject, data.offset, data.t, data.x, data.y, float(data.grid_s))
-    subject, first, slot, *places = _positions.gather(chosen, *fixes)
+    subject, first, trajectory, t, x, y, ordered = _positions.gather(
+        chosen, data.subject, data.offset, data.t, data.x, data.y
+    )
+    if not ordered:  # stable: ties stay in the order of the trajectories' ids
+        order = np.lexsort((t, np.repeat(np.arange(len(subject)), np.diff(first))))
+        trajectory, t, x, y = trajectory[order], t[order], x[order], y[order]
+    slot = slots(t, data.grid_s)
     # Each pair (subject, window) comes once: it is given to the first fix of the subject that can serve it.
     window, number = _positions.reach(first, slot, *times)
-    served = (first, slot, *places, window, number, *times, align == "linear")
+    served = (first, slot, x, y, trajectory, window, number, *times, align == "linear")
     for low, high in slices(number, max(1, ELEMENTS // timetable.length)):
         if number[low:high].any():
-            owner, of, inside, there, x, y, before, after = _positions.look(low, high, *served)
+            owner, of, inside, there, east, north, before, after = _positions.look(low, high, *served)
             yield Sighting(
-                subject=subject[owner], window=of, inside=inside, there=there, x=x, y=y, before=before, after=after
+                subject=subject[owner],
+                window=of,
+                inside=inside,
+                there=there,
+                x=east,
+                y=north,
+                before=before,
+                after=after,
             )

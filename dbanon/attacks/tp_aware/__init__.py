@@ -23,9 +23,9 @@ from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.trajectory import Float, Int
+from dbanon.trajectory import Float, Int, Trajectories
 
-__all__ = ["attack", "read"]
+__all__ = ["attack", "prepare", "read"]
 
 NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
@@ -69,6 +69,33 @@ def attack(evidence: RequestEvidence) -> Verdict:
     except UndecidableError as doubt:
         return undecided(NAME, doubt)
     return _decide(evidence, rules, stated)
+
+
+def prepare() -> None:
+    """Attack two made-up people, each alone: what is compiled is what an attack needs."""
+    two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
+    times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
+    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "align": "last", "max_gap_s": 0, "min_contents": 1}
+    evidence = RequestEvidence(
+        method=NAME,
+        algorithm="",
+        params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
+        suppressed={"subjects": {}, "windows": []},
+        trajectories=Trajectories(
+            trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=bounds, y=bounds, srid=0, grid_m=1.0,
+            grid_s=1,
+        ),
+        record_id=two, offset=ends, region=four, period=four % 2, place=None,
+        region_no=four, region_bounds=np.add.outer(bounds, [0.0, 0.0, 1.0, 1.0]), region_rectangle=four >= 0,
+        region_srid=four, region_crowd=four, region_subjects=four, region_other_keys=four,
+        period_start_s=times, period_end_s=times + 1,
+        member_record=two, member_trajectory=two, member_start_s=np.full(2, np.nan), member_end_s=np.full(2, np.nan),
+        hiding_record=none, hiding_start_s=np.empty(0), hiding_end_s=np.empty(0), hiding_offset=np.zeros(1, np.int64),
+        hiding_other=none,
+        published_request_record=two, published_request_seq=two + 1, published_request_content=two,
+        request_subject=two, request_t=times, request_content=two,
+    )  # fmt: skip
+    attack(evidence)
 
 
 def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:

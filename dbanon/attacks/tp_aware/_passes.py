@@ -62,20 +62,30 @@ def addressed(
     row : int64[n]
         First sorted row of each record.
     """
-    request, record = [0 for _ in range(0)], [0 for _ in range(0)]
-    for r in range(len(subject)):
-        if subject[r] < 0 or window[r] < 0 or subject[r] + 1 >= len(first):
-            continue
-        low, high = first[subject[r]], first[subject[r] + 1]
-        at = low + np.searchsorted(member_window[low:high], window[r])
-        while at < high and member_window[at] == window[r]:
-            request.append(r)
-            record.append(member_record[at])
-            at += 1
-    found = np.empty((3, len(request)), np.int64)
-    for pair in range(len(request)):
-        r, n = request[pair], record[pair]
-        # Of records whose rows do not follow one another it is the row of that number.
-        due = place[r] if not sound[n] else covering[begin[n] + place[r]] - row[n]
-        found[0, pair], found[1, pair], found[2, pair] = r, n, due
+    # Twice: the pairs are counted, then written.
+    found = np.empty((3, 0), np.int64)
+    for writing in range(2):
+        pairs = 0
+        for r in range(len(subject)):
+            if subject[r] < 0 or window[r] < 0 or subject[r] + 1 >= len(first):
+                continue
+            # The member's first entry of the window or of a later one lies in [low, high].
+            low, end = first[subject[r]], first[subject[r] + 1]
+            high = end
+            while low < high:
+                half = (low + high) // 2
+                if member_window[half] < window[r]:
+                    low = half + 1
+                else:
+                    high = half
+            while low < end and member_window[low] == window[r]:
+                n = member_record[low]
+                if writing:
+                    # Of records whose rows do not follow one another it is the row of that number.
+                    due = covering[begin[n] + place[r]] - row[n] if sound[n] else place[r]
+                    found[0, pairs], found[1, pairs], found[2, pairs] = r, n, due
+                pairs += 1
+                low += 1
+        if not writing:
+            found = np.empty((3, pairs), np.int64)
     return found

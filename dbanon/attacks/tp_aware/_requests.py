@@ -75,12 +75,13 @@ def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int,
     """Number rows of two tables of integers, -1 or more, so that equal ones have one number."""
     seqs, contents = (2 + max(int(table[i].max(initial=0)) for table in (sent, shown)) for i in (1, 2))
     records = 2 + max(int(table[0].max(initial=0)) for table in (sent, shown))
-    if records * seqs * contents < 1 << 62:
+    least = min(int(column.min(initial=-1)) for table in (sent, shown) for column in table)
+    if least == -1 and records * seqs * contents < 1 << 62:
         first, second = (((r + 1) * seqs + s + 1) * contents + c + 1 for r, s, c in (sent, shown))
         return first, second
-    # Numbers that a change of the stored rows has made very large.
+    # Numbers that a change of the stored rows has made very large, or small.
     columns = [np.concatenate(column) for column in zip(sent, shown, strict=True)]
-    code = np.unique(np.stack(columns), axis=1, return_inverse=True)[1]
+    code = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
     return code[: len(sent[0])], code[len(sent[0]) :]
 
 
