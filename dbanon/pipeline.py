@@ -7,6 +7,7 @@ happens, the run is left with a status that says so, or without a holder, which 
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import Clause, Verdict, attacker
+from dbanon.attacks import Clause, Evidence, Verdict, attacker
 from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
@@ -79,6 +80,7 @@ class _Run:
         params = self.family.parse(self.row.params, self.row.algorithm)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
+        self.ready = in_background(_prepare, self.family)
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"):
             rng = np.random.default_rng(self.row.seed)
@@ -96,6 +98,7 @@ class _Run:
 
     def verify(self) -> runs.RunResult:
         """Attack the stored rows of a run that was computed before."""
+        self.ready = in_background(_prepare, self.family)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
@@ -146,7 +149,7 @@ class _Run:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
         self.progress("attacking the stored rows", 0, None)
-        verdict, digest = _judge(self.family, self.url, self.claim.run_id)
+        verdict, digest = _judge(self.family, self.url, self.claim.run_id, self.ready)
         return verdict, digest, time.perf_counter() - began
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
@@ -202,17 +205,20 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def _judge(family: methods.Method, url: str, run_id: int) -> tuple[Verdict, bytes]:
-    """Run an attack, with the digest of what it reads; the server computes that in the meantime."""
-    ready = in_background(_prepare, family)
+def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]") -> tuple[Verdict, bytes]:
+    """Run an attack, with the digest of what it reads, which the server computes while that is read."""
+
+    def decide(evidence: Evidence) -> Verdict:
+        ready.result()
+        return _demand_sound(attacker(family.attack).attack(evidence), family)
+
     with reading.open_reader(url) as reader:
         digest = reader.beside(runs.run_digest, run_id)
         evidence = _tried(family, lambda: reader.evidence(run_id))
         digested = digest.result()
     if isinstance(evidence, Verdict):
         return evidence, digested
-    ready.result()
-    return _tried(family, lambda: _demand_sound(attacker(family.attack).attack(evidence), family)), digested
+    return _tried(family, lambda: decide(evidence)), digested
 
 
 def _prepare(family: methods.Method) -> None:
