@@ -123,6 +123,7 @@ class _Run:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, given = dataset.dataset_id, asdict(params)
+            reader.begin(number, (*self.family.reads, *self.family.joins))
             read = _Read(
                 trajectories=reader.trajectories(number),
                 inputs=reader.inputs(number, self.family.reads, given),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -76,7 +76,8 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
 
 def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     """Read all requests of a dataset, sorted by time, subject and content."""
-    table = source.rows("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+    ahead = source.ahead.pop("requests", None)
+    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
     contents = _arrow.TextCodes.of(table["content"])
     subject, t = source.subjects.encode(table["subject"]), _arrow.numbers(table["t"])
     content = contents.encode(table["content"])
@@ -84,6 +85,17 @@ def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     return Requests(
         subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
     )
+
+
+_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+
+
+def _rows_of(
+    snapshot: _arrow.Snapshot, dataset_id: int, columns: str, relation: str, condition: str = "true"
+) -> pa.Table:
+    """Read columns of a dataset's rows in a table."""
+    where = f"dataset_id = {int(dataset_id)} AND {condition}"
+    return _arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -174,17 +186,17 @@ _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
 
 @dataclass(frozen=True)
 class _Dataset:
-    """A dataset in a snapshot, its trajectories, and the texts of their subjects."""
+    """A dataset in a snapshot, its trajectories, the texts of their subjects, and tables that are read already."""
 
     snapshot: _arrow.Snapshot
     dataset_id: int
     trajectories: Trajectories
     subjects: _arrow.TextCodes
+    ahead: dict[str, "Future[pa.Table]"] = field(default_factory=dict)
 
     def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
         """Read columns of this dataset's rows in a table."""
-        where = f"dataset_id = {int(self.dataset_id)} AND {condition}"
-        return _arrow.table(self.snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
+        return _rows_of(self.snapshot, self.dataset_id, columns, relation, condition)
 
     def call(self, function: str) -> pa.Table:
         """Call a SQL function of a dataset."""
@@ -286,6 +298,7 @@ class Reader:
     def __init__(self, snapshot: _arrow.Snapshot, beside: Beside) -> None:
         self._snapshot, self._beside = snapshot, beside
         self._read: dict[int, tuple[Trajectories, _arrow.TextCodes]] = {}
+        self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
 
     def dataset(self, dataset_id: int) -> DatasetRow:
         """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
@@ -296,6 +309,11 @@ class Reader:
             If there is none.
         """
         return DatasetRow(**dataset(self._snapshot, dataset_id))
+
+    def begin(self, dataset_id: int, names: Iterable[str]) -> None:
+        """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
+        if "requests" in names:
+            self._ahead[dataset_id] = {"requests": self._beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))}
 
     def trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
@@ -331,7 +349,8 @@ class Reader:
             If there is no set of that name.
         """
         self.trajectories(dataset_id)
-        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id]).inputs(names, params or {})
+        ahead = self._ahead.get(dataset_id, {})
+        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.

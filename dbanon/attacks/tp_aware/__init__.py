@@ -95,7 +95,8 @@ def prepare() -> None:
         published_request_record=two, published_request_seq=two + 1, published_request_content=two,
         request_subject=two, request_t=times, request_content=two,
     )  # fmt: skip
-    attack(evidence)
+    rules = read_rules(evidence)
+    _decide(evidence, rules, read_stated(evidence.suppressed, rules.timetable))
 
 
 def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
