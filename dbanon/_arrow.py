@@ -78,16 +78,41 @@ def batches(snapshot: Snapshot, query: str) -> Iterator[pa.RecordBatch]:
     names, kinds = [column.name for column in found], [column.type_code for column in found]
     statement = _sql(f"COPY ({query}) TO STDOUT (FORMAT binary)")
     with snapshot.connection.cursor() as cursor, cursor.copy(statement) as copy:
-        data, lengths, header = bytearray(), [], len(HEADER)
-        # psycopg gives the server's CopyData messages: one row each, the header before the first, the trailer last.
-        for row in copy:
-            data += row[header:]
-            lengths.append(len(row) - header)
-            header = 0
-            if len(data) >= _BATCH:
-                yield pa.record_batch(_columns(data, lengths, kinds), names)
-                data, lengths = bytearray(), []
-        yield pa.record_batch(_columns(data, lengths, kinds), names)
+        for rows, lengths in _pieces(copy):
+            yield pa.record_batch(_columns(rows, lengths, kinds), names)
+
+
+def _pieces(copy: psycopg.Copy) -> Iterator[tuple[bytearray, list[int]]]:
+    """Fetch the rows of a binary COPY some megabytes at a time, with the length of each; the last piece may be empty.
+
+    What libpq has received is fetched from it without asking psycopg, which takes a microsecond for each row; psycopg
+    is asked where nothing is there, so that Ctrl-C interrupts the wait.
+    """
+    fetch, data, lengths = copy.connection.pgconn.get_copy_data, bytearray(), list[int]()
+    row = copy.read()[len(HEADER) :]  # it comes before the first row
+    while len(row) != len(TRAILER):  # a row has the number of its values at least, and some value
+        data += row
+        lengths.append(len(row))
+        if len(data) >= _BATCH:
+            yield data, lengths
+            data, lengths = bytearray(), []
+        length, row = fetch(1)
+        if length < 0:  # not after the trailer: the server ended it with an error
+            raise _ending(copy.connection.pgconn)
+        if length == 0:  # nothing is there yet
+            row = copy.read()
+    copy.read()  # the end
+    yield data, lengths
+
+
+def _ending(connection: psycopg.pq.abc.PGconn) -> psycopg.Error:
+    """Make the error of what ended a COPY, and fetch what comes after it, as psycopg would."""
+    last = result = connection.get_result()
+    while last is not None:
+        last = connection.get_result()
+    if result is None or result.status != psycopg.pq.ExecStatus.FATAL_ERROR:
+        return psycopg.OperationalError("COPY ended without its trailer")
+    return psycopg.errors.error_from_result(result)
 
 
 def _sql(query: str) -> sql.SQL:
@@ -97,31 +122,32 @@ def _sql(query: str) -> sql.SQL:
 def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.Array]:
     """Take rows of a binary COPY apart: each is the number of its values, then each one after its length (NULL: -1)."""
     data, length = np.frombuffer(rows, np.uint8), np.array(lengths, np.int64)
-    if rows.endswith(TRAILER) and lengths[-1] == len(TRAILER):
-        length = length[:-1]
     # `at` is where each row goes on: behind the 16-bit count of its values, then behind each value read.
     at = np.cumsum(length) - length + 2
     columns = []
     for kind in kinds:
         # A value: 32-bit length, -1 for NULL, then so many bytes. A NULL is read from place 0, and masked.
-        size = _numbers(data, at, ">i4").astype(np.int64)
+        size = _numbers(rows, at, ">i4").astype(np.int64)
         null = size < 0
-        size[null] = 0
         missing = null if null.any() else None
         at = at + 4
+        if missing is not None:
+            size[null] = 0
         if kind in _NUMBERS:
-            columns.append(pa.array(_numbers(data, np.where(null, 0, at), _NUMBERS[kind]), mask=missing))
+            found = _numbers(rows, at if missing is None else np.where(null, 0, at), _NUMBERS[kind])
+            columns.append(pa.array(found, mask=missing))
         else:
             columns.append(_ragged(data, at, size, _BYTES[kind], missing))
-        at = at + size
+        at += size
     return columns
 
 
-def _numbers(data: NDArray[np.uint8], at: NDArray[np.int64], kind: str) -> NDArray[Any]:
+def _numbers(rows: bytearray, at: NDArray[np.int64], kind: str) -> NDArray[Any]:
     """Read the number that begins at each place."""
     dtype = np.dtype(kind)
-    found = data[at[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
-    return np.asarray(found, dtype.newbyteorder("="))
+    # A number for every place of a byte, which overlap: those asked for are gathered whole.
+    every = np.ndarray((max(len(rows) - dtype.itemsize + 1, 0),), dtype, rows, strides=(1,))
+    return np.asarray(every[at], dtype.newbyteorder("="))
 
 
 def _ragged(

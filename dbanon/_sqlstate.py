@@ -11,7 +11,7 @@ import psycopg
 
 from dbanon.errors import DataError, DbanonError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
 
-CANCELLED, READ_ONLY = "57014", "25006"
+CANCELLED, READ_ONLY, TOO_MANY = "57014", "25006", "53300"
 _OWN = {  # errors our SQL functions raise (sql/10_core/10_guard.sql lists them); others of class DA are StoreErrors
     "DA001": ParameterError,
     "DA002": ParameterError,
@@ -51,7 +51,7 @@ _REMEDIES = {  # by what the server refused a connection; its words name at most
     "3D000": "Create it, or check --dsn and the PG* variables.",
     "28000": "Check --dsn and the PG* variables; or have the login made, and let in by the server's pg_hba.conf.",
     "28P01": "Check --dsn, PGPASSWORD or ~/.pgpass.",
-    "53300": "Close connections, or raise max_connections or the limit of the login or database.",
+    TOO_MANY: "Close connections, or raise max_connections or the limit of the login or database.",
     _REFUSED: "Check --dsn and the PG* variables, or ask who runs the server.",
 }
 # psycopg gives no SQLSTATE of a refused connection. A server that speaks another language is quoted all the same.
@@ -60,7 +60,7 @@ _REASONS = (
     (re.compile(r'^database ".*" does not exist|^no such database'), "3D000"),
     (re.compile(r"password authentication failed"), "28P01"),
     (re.compile(r'^role ".*" |pg_hba\.conf|authentication failed'), "28000"),
-    (re.compile(r"^sorry, too many clients|^too many connections|connection slots are reserved"), "53300"),
+    (re.compile(r"^sorry, too many clients|^too many connections|connection slots are reserved"), TOO_MANY),
 )
 # Two blanks are the server's, one is libpq's.
 _REFUSAL = re.compile(r"connection to server [^\n]* failed: \S+:  ([^\n]+)")
@@ -88,7 +88,7 @@ def is_passing(error: StoreError) -> bool:
     A worker has connected before, so it tries again whatever a further connection was refused for.
     """
     state = error.sqlstate or ""
-    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", "53300", "40001", "40P01")
+    return state[:2] in ("08", "28") or state[:3] == "57P" or state in ("3D000", TOO_MANY, "40001", "40P01")
 
 
 def read_only() -> StoreError:

@@ -6,22 +6,25 @@ happens, the run is left with a status that says so, or without a holder, which 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import Clause, Verdict, attacker
+from dbanon.attacks import Clause, Evidence, Verdict, attacker
 from dbanon.cloaks import Cloaks
-from dbanon.connection import Connection, translate
+from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
 from dbanon.trajectory import Trajectories
 from dbanon.watch import Watch
+
+T = TypeVar("T")
 
 _IMPATIENT = "SET LOCAL lock_timeout = '3s'"  # the user who pressed Ctrl-C is waiting
 _AGAIN = "run it again, and report it if it is refused again."
@@ -87,6 +90,7 @@ class _Run:
         params = self.family.parse(self.row.params, self.row.algorithm)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
+        self.ready = in_background(_prepare, self.family)
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"):
             rng = np.random.default_rng(self.row.seed)
@@ -106,6 +110,7 @@ class _Run:
 
     def verify(self) -> runs.RunResult:
         """Attack the stored rows of a run that was computed before."""
+        self.ready = in_background(_prepare, self.family)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
@@ -130,6 +135,7 @@ class _Run:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
             number, given = dataset.dataset_id, asdict(params)
+            reader.begin(number, (*self.family.reads, *self.family.joins))
             read = _Read(
                 trajectories=reader.trajectories(number),
                 inputs=reader.inputs(number, self.family.reads, given),
@@ -153,11 +159,10 @@ class _Run:
             )
 
     def _attack(self) -> tuple[Verdict, bytes, float]:
-        """Attack the stored rows; the digest is taken first, so that a later change can only invalidate the verdict."""
+        """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
         self.progress("attacking the stored rows", 0, None)
-        digest = runs.run_digest(self.connection, self.claim.run_id)
-        verdict = _judge(self.family, self.url, self.claim.run_id)
+        verdict, digest = _judge(self.family, self.url, self.claim.run_id, self.ready)
         return verdict, digest, time.perf_counter() - began
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
@@ -213,12 +218,34 @@ class _Stopwatch:
         self.seconds[phase] = time.perf_counter() - began
 
 
-def _judge(family: methods.Method, url: str, run_id: int) -> Verdict:
-    """Run an attack; whatever keeps it from deciding is a refusal that says why."""
-    try:
-        with reading.open_reader(url) as reader:
-            evidence = reader.evidence(run_id)
+def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]") -> tuple[Verdict, bytes]:
+    """Run an attack, with the digest of what it reads, which the server computes while that is read."""
+
+    def decide(evidence: Evidence) -> Verdict:
+        ready.result()
         return _demand_sound(attacker(family.attack).attack(evidence), family)
+
+    with reading.open_reader(url) as reader:
+        digest = reader.beside(runs.run_digest, run_id)
+        evidence = _tried(family, lambda: reader.evidence(run_id))
+        digested = digest.result()
+    if isinstance(evidence, Verdict):
+        return evidence, digested
+    return _tried(family, lambda: decide(evidence)), digested
+
+
+def _prepare(family: methods.Method) -> None:
+    """Let an attack get ready, which reads nothing, where it has something to do before."""
+    prepare = getattr(attacker(family.attack), "prepare", None)
+    if prepare is not None:
+        prepare()
+
+
+def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
+    """Do a step of an attack; whatever keeps it from deciding is a refusal that says why."""
+    try:
+        with errors_translated():
+            return step()
     except StoreError:  # the connection was lost: nothing was decided, and nothing is recorded
         raise
     except DbanonError as error:  # its sentence names no subject and no place

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +14,17 @@ import shapely
 from psycopg import sql
 
 from dbanon import _arrow, _rows, methods
-from dbanon._background import in_background
+from dbanon._beside import Beside
 from dbanon.attacks import Evidence, attacker
-from dbanon.connection import connect, errors_translated
+from dbanon.connection import Connection, connect, errors_translated
 from dbanon.errors import ParameterError
 from dbanon.methods import _parsing
 from dbanon.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 
+T = TypeVar("T")
+
+_TABLES = """SELECT FROM ONLY dbanon.trajectory, ONLY dbanon.run, ONLY dbanon.region, ONLY dbanon.period,
+    ONLY dbanon.record, ONLY dbanon.membership, ONLY dbanon.hiding LIMIT 0"""
 _SIDES = ("ST_XMin", "ST_YMin", "ST_XMax", "ST_YMax")
 
 
@@ -70,7 +76,8 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
 
 def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     """Read all requests of a dataset, sorted by time, subject and content."""
-    table = source.rows("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+    ahead = source.ahead.pop("requests", None)
+    table = _rows_of(source.snapshot, source.dataset_id, *_REQUESTS) if ahead is None else ahead.result()
     contents = _arrow.TextCodes.of(table["content"])
     subject, t = source.subjects.encode(table["subject"]), _arrow.numbers(table["t"])
     content = contents.encode(table["content"])
@@ -78,6 +85,17 @@ def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     return Requests(
         subject=subject[order], t=t[order], content=content[order], contents=tuple(contents.texts.to_pylist())
     )
+
+
+_REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
+
+
+def _rows_of(
+    snapshot: _arrow.Snapshot, dataset_id: int, columns: str, relation: str, condition: str = "true"
+) -> pa.Table:
+    """Read columns of a dataset's rows in a table."""
+    where = f"dataset_id = {int(dataset_id)} AND {condition}"
+    return _arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -168,17 +186,17 @@ _INPUTS: dict[str, Callable[["_Dataset", Mapping[str, Any]], Any]] = {
 
 @dataclass(frozen=True)
 class _Dataset:
-    """A dataset in a snapshot, its trajectories, and the texts of their subjects."""
+    """A dataset in a snapshot, its trajectories, the texts of their subjects, and tables that are read already."""
 
     snapshot: _arrow.Snapshot
     dataset_id: int
     trajectories: Trajectories
     subjects: _arrow.TextCodes
+    ahead: dict[str, "Future[pa.Table]"] = field(default_factory=dict)
 
     def rows(self, columns: str, relation: str, condition: str = "true") -> pa.Table:
         """Read columns of this dataset's rows in a table."""
-        where = f"dataset_id = {int(self.dataset_id)} AND {condition}"
-        return _arrow.table(self.snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
+        return _rows_of(self.snapshot, self.dataset_id, columns, relation, condition)
 
     def call(self, function: str) -> pa.Table:
         """Call a SQL function of a dataset."""
@@ -196,7 +214,7 @@ class _Source:
     dataset: _Dataset
     run_id: int
     params: Mapping[str, Any]
-    url: str
+    beside: Beside
 
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
@@ -207,8 +225,7 @@ class _Source:
         first, *more = [
             self._call(function, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
         ] or [self._call(function, ", '{}'")]
-        name = _arrow.exported(self.dataset.snapshot) if more else ""
-        others = [in_background(self._beside, name, query) for query in more]
+        others = [self.beside(partial(_arrow.table, query=query)) for query in more]
         tables = [_arrow.table(self.dataset.snapshot, first), *(one.result() for one in others)]
         return self._columns(pa.concat_tables(tables))
 
@@ -222,11 +239,6 @@ class _Source:
 
     def _call(self, function: str, more: str = "") -> str:
         return f"SELECT * FROM dbanon_internal.{function}({self.run_id}{more})"
-
-    def _beside(self, name: str, query: str) -> pa.Table:
-        """Run a query in another session that sees what this one does."""
-        with connect(self.url) as connection, _arrow.snapshot(connection, name) as snapshot:
-            return _arrow.table(snapshot, query)
 
     def _columns(self, table: pa.Table) -> dict[str, Any]:
         return {name: self._column(name, table[name]) for name in table.column_names}
@@ -242,7 +254,7 @@ class _Source:
         return self.dataset.inputs(names, self.params)
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
+def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
     """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
@@ -253,6 +265,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
     if not found:
         raise no_run(run_id)
     run = found[0]
+    written = beside(partial(_rows.evidence, run_id=number))
     data, codes = trajectories(snapshot, run["dataset_id"])
     rows = Evidence(
         method=run["method"],
@@ -260,13 +273,13 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, url: str) -> Evidence:
         params=json.loads(run["params"]),
         suppressed=json.loads(run["suppressed"]),
         trajectories=data,
-        **_rows.evidence(snapshot, number),
+        **written.result(),
     )
     source = _Source(
         dataset=_Dataset(snapshot, run["dataset_id"], data, codes),
         run_id=number,
         params=rows.params,
-        url=url,
+        beside=beside,
     )
     return attacker(methods.method(run["method"]).attack).read(rows, source)
 
@@ -282,17 +295,18 @@ class Reader:
     Parameters
     ----------
     snapshot : _arrow.Snapshot
-    url : str
-        For more sessions that see the same.
+    beside : Beside
+        Further sessions that see the same.
 
     Notes
     -----
     Made by `open_reader`.
     """
 
-    def __init__(self, snapshot: _arrow.Snapshot, url: str) -> None:
-        self._snapshot, self._url = snapshot, url
+    def __init__(self, snapshot: _arrow.Snapshot, beside: Beside) -> None:
+        self._snapshot, self._beside = snapshot, beside
         self._read: dict[int, tuple[Trajectories, _arrow.TextCodes]] = {}
+        self._ahead: dict[int, dict[str, Future[pa.Table]]] = {}
 
     def dataset(self, dataset_id: int) -> DatasetRow:
         """Look up a dataset as the snapshot has it; `demand_unchanged` compares its revision with what is there later.
@@ -303,6 +317,11 @@ class Reader:
             If there is none.
         """
         return DatasetRow(**dataset(self._snapshot, dataset_id))
+
+    def begin(self, dataset_id: int, names: Iterable[str]) -> None:
+        """Begin to read inputs that will be asked for, while the trajectories are read: of these, requests are many."""
+        if "requests" in names:
+            self._ahead[dataset_id] = {"requests": self._beside(lambda s: _rows_of(s, dataset_id, *_REQUESTS))}
 
     def trajectories(self, dataset_id: int) -> Trajectories:
         """Read all trajectories of a dataset; subject codes depend on the subjects' texts alone.
@@ -338,7 +357,8 @@ class Reader:
             If there is no set of that name.
         """
         self.trajectories(dataset_id)
-        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id]).inputs(names, params or {})
+        ahead = self._ahead.get(dataset_id, {})
+        return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
     def evidence(self, run_id: int) -> Evidence:
         """Read what an attack is given: the stored rows of a run, and its dataset.
@@ -348,7 +368,16 @@ class Reader:
         ParameterError
             If there is no such run.
         """
-        return evidence(self._snapshot, run_id, self._url)
+        return evidence(self._snapshot, run_id, self._beside)
+
+    def beside(self, call: Callable[[Connection, int], T], run_id: int) -> "Future[T]":
+        """Call with a connection that sees what this reader does and with a run, while this reader goes on.
+
+        Nothing can be changed through it. Tables of runs and data are locked before, so that none is emptied between
+        what one session reads and what the other does.
+        """
+        self._snapshot.connection.execute(_TABLES)
+        return self._beside(lambda snapshot: call(snapshot.connection, run_id))
 
 
 @contextmanager
@@ -362,4 +391,8 @@ def open_reader(url: str) -> Iterator[Reader]:
         a long computation.
     """
     with errors_translated(), connect(url) as connection, _arrow.snapshot(connection) as snapshot:
-        yield Reader(snapshot, url)
+        beside = Beside(snapshot, url)
+        try:
+            yield Reader(snapshot, beside)
+        finally:
+            beside.cancel()

@@ -251,7 +251,10 @@ class Source(Protocol):
 
 
 class Attacker(Protocol):
-    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well."""
+    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well.
+
+    It may have a function `prepare` without arguments, which is called while the evidence is read: to compile.
+    """
 
     def read(self, evidence: Evidence, source: Source) -> Evidence:
         """Read the evidence of the attack."""

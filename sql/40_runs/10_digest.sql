@@ -28,8 +28,13 @@ AS $$
                              record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
                              ORDER BY m.trajectory_id, m.period)) AS digest
                   FROM ONLY dbanon.membership m
+                  -- Between the dataset's first and last, so that an index of all datasets' trajectories is read no further.
                   LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
                       SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id)
+                      AND t.trajectory_id >= (SELECT min(f.trajectory_id) FROM ONLY dbanon.trajectory f WHERE f.dataset_id = (
+                          SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id))
+                      AND t.trajectory_id <= (SELECT max(l.trajectory_id) FROM ONLY dbanon.trajectory l WHERE l.dataset_id = (
+                          SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id))
                   WHERE m.run_id = run_content.run_id
                   GROUP BY m.record_id) x)
         -- Hiding sets, for the families that store them; for others the digest of no rows.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay, within
-from dbanon.attacks.tp_aware import _contents, attack
+from dbanon.attacks.tp_aware import _contents, _requests, attack
 from dbanon.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
@@ -653,3 +653,27 @@ def test_a_replay_agrees_with_the_plain_one_whatever_the_batches(drawn, elements
                 found[key] = (float(sighting.x[pair, column]), float(sighting.y[pair, column]), ids)
     plain = {(s, i): world.position(s, t) for s in world.fixes for i, t in enumerate(world.instants)}
     assert found == {key: at for key, at in plain.items() if at}
+
+
+@pytest.mark.parametrize("elements", [1, 7, 1 << 17])
+def test_one_thread_and_three_find_the_same(elements, monkeypatch):
+    found = []
+    monkeypatch.setattr(shared.replay, "ELEMENTS", elements)
+    monkeypatch.setattr(_requests, "_PART", min(elements, 3))
+    for threads in (1, 3):
+        monkeypatch.setattr(shared.threads, "count", lambda threads=threads: threads)
+        honest_ones = [honest(align) for align in ("last", "exact", "linear")]
+        tampered = [put(evidence, "cloak_bounds", slice(2), 7.0) for evidence in honest_ones]
+        fewer = [take(evidence, "member", slice(1, None)) for evidence in honest_ones]
+        found.append([attack(evidence) for evidence in (*honest_ones, *tampered, *fewer)])
+    assert found[0] == found[1]
+    assert [verdict.passed for verdict in found[0]] == [True] * 3 + [False] * 6
+
+
+def test_numbers_too_large_to_be_one_key_are_compared_all_the_same():
+    sent = tuple(np.array(column) for column in ([0, 0, 1], [1, 2, 1], [5, 5, 6]))
+    shown = tuple(np.array(column) for column in ([0, 1, 1], [2, 1, 1], [5, 5, 6]))
+    huge = (shown[0], shown[1] + np.array([0, 0, 1 << 61]), shown[2])
+    for table, same in ((shown, [(1, 0), (2, 2)]), (huge, [(1, 0)]), ((shown[0], shown[1] - 9, shown[2]), [])):
+        first, second = _requests._keys(sent, table)
+        assert list(zip(*np.nonzero(first[:, None] == second), strict=True)) == same

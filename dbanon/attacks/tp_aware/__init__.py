@@ -9,9 +9,8 @@ References
 Deutsch, Hull, Vyas, Zhao: Trajectory and Policy Aware Sender Anonymity in Location Based Services, 2012, section 3.1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,14 @@ from numpy.typing import NDArray
 from dbanon.attacks import Verdict
 from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.attacks.shared.replay import Sighting, Timetable, replay, runs
-from dbanon.attacks.tp_aware import _contents
+from dbanon.attacks.shared.replay import Sighting, replayed
+from dbanon.attacks.tp_aware import _requests, _stored
 from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stated
+from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.trajectory import Float, Int
+from dbanon.trajectory import Float, Int, Trajectories
 
-__all__ = ["attack", "read"]
+__all__ = ["attack", "prepare", "read"]
 
 NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
@@ -34,82 +34,15 @@ Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Records:
-    """Rows sorted by (record, seq), and the records they form.
-
-    Attributes
-    ----------
-    order : int64[c]
-        Sorts the evidence's rows.
-    key : int64[n]
-        Distinct record ids, ascending.
-    first : int64[n]
-        Index of the first sorted row.
-    window : int64[n]
-        The window the first row lies in; -1 where there is none.
-    sound : bool[n]
-        Whether the rows follow one another from the first to the last instant of that window.
-    covering : int64[]
-        The sorted row that covers each instant, record after record; of those that are not sound, each row once.
-    begin : int64[n]
-        Index into `covering` of the first instant of each record.
-    """
-
-    order: Int
-    key: Int
-    first: Int
-    window: Int
-    sound: Bool
-    covering: Int
-    begin: Int
-
-    def rows_at(self, record: Int, place: Int) -> Int:
-        """Find the sorted rows that cover an instant, counted from the first of the window, of sound records."""
-        return np.asarray(self.covering[np.minimum(self.begin[record] + place, len(self.covering) - 1)])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Members:
-    """Who is in which record, in distinct subjects.
-
-    Attributes
-    ----------
-    record, subject : int64[p]
-        Distinct pairs (index of the record, code of the subject) sorted by (subject, window) where the window is known.
-    key : int64[p]
-        ``subject * windows + window``; records without a known window are left out of `record`, `subject` and `key`.
-    crowd : int64[n]
-        Distinct subjects of each record.
-    listed : int64[q]
-        Sorted ``record * trajectories + trajectory`` of all known memberships.
-    faults : int
-        Memberships that are unknown, double, partial, or of no record, and records without any.
-    """
-
-    record: Int
-    subject: Int
-    key: Int
-    crowd: Int
-    listed: Int
-    faults: int
-
-    def of(self, key: Int) -> tuple[Int, Int]:
-        """Find, for each key, the entries with it: index of the key, index of the entry."""
-        low = np.searchsorted(self.key, key)
-        number = np.searchsorted(self.key, key, side="right") - low
-        return np.repeat(np.arange(len(key)), number), runs(low, number)
-
-
-@dataclass(kw_only=True)
 class _Watch:
     """What a replay of the data finds; counts by window, and violations."""
 
     seen: Int
     present: Int
     missed: Int
-    presences: int = 0
-    unmasked: int = 0
-    unlisted: int = 0
+    presences: int
+    unmasked: int
+    unlisted: int
 
 
 def attack(evidence: RequestEvidence) -> Verdict:
@@ -138,14 +71,43 @@ def attack(evidence: RequestEvidence) -> Verdict:
     return _decide(evidence, rules, stated)
 
 
+def prepare() -> None:
+    """Attack two made-up people, each alone: what is compiled is what an attack needs."""
+    two, four, none = np.arange(2), np.arange(4), np.empty(0, np.int64)
+    times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
+    params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "align": "last", "max_gap_s": 0, "min_contents": 1}
+    evidence = RequestEvidence(
+        method=NAME,
+        algorithm="",
+        params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
+        suppressed={"subjects": {}, "windows": []},
+        trajectories=Trajectories(
+            trajectory_id=two, subject=two, offset=ends, t=np.tile(times, 2), x=bounds, y=bounds, srid=0, grid_m=1.0,
+            grid_s=1,
+        ),
+        record_id=two, offset=ends, region=four, period=four % 2, place=None,
+        region_no=four, region_bounds=np.add.outer(bounds, [0.0, 0.0, 1.0, 1.0]), region_rectangle=four >= 0,
+        region_srid=four, region_crowd=four, region_subjects=four, region_other_keys=four,
+        period_start_s=times, period_end_s=times + 1,
+        member_record=two, member_trajectory=two, member_start_s=np.full(2, np.nan), member_end_s=np.full(2, np.nan),
+        hiding_record=none, hiding_start_s=np.empty(0), hiding_end_s=np.empty(0), hiding_offset=np.zeros(1, np.int64),
+        hiding_other=none,
+        published_request_record=two, published_request_seq=two + 1, published_request_content=two,
+        request_subject=two, request_t=times, request_content=two,
+    )  # fmt: skip
+    rules = read_rules(evidence)
+    _decide(evidence, rules, read_stated(evidence.suppressed, rules.timetable))
+
+
 def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
-    records = _records(evidence, rules)
-    members = _members(evidence, records, rules.timetable)
+    records = _stored.records(evidence, rules)
+    members = _stored.members(evidence, records, rules.timetable)
     watch = _watch(evidence, rules, records, members)
-    published = _published(members, records, rules.timetable)
-    requests = _requests(evidence, rules, records, members)
+    published = _stored.published(members, records, rules.timetable)
+    shown = _stored.shown(evidence, records)
+    requests = _requests.requests(evidence, rules, records, members, shown)
     crowd = np.empty(evidence.rows, dtype=np.int64)
-    crowd[records.order] = np.repeat(members.crowd, _rows(records))
+    crowd[records.order] = np.repeat(members.crowd, _stored.rows(records))
     miscounted = (evidence.cloak_crowd != crowd) | (evidence.cloak_subjects != crowd)
     feasible = watch.present >= rules.k
     broken = {
@@ -161,12 +123,14 @@ def _decide(evidence: RequestEvidence, rules: Rules, stated: Stated) -> Verdict:
         "completeness": int(watch.missed[feasible].sum()),
         "suppressed": _misstated(stated, watch, published, requests.left_out, rules),
         "requests-sent": requests.unsent,
-        "requests-set": _untidy(evidence),
-        "requests-few": _too_few(evidence, rules.min_contents),
+        "requests-set": _requests.untidy(shown),
+        "requests-few": _requests.too_few(shown, rules.min_contents),
         "requests-complete": requests.missing,
         "no-other-columns": int((evidence.cloak_other_keys != 0).sum()),
     }
-    figures = _figures(evidence, members, watch, published) | _of_few(evidence, records, members, rules.k)
+    figures = _figures(evidence, members, watch, published) | _requests.of_few(
+        evidence, records, members, shown, rules.k
+    )
     return decided(NAME, _SENTENCES, broken, figures, rules.k)
 
 
@@ -209,7 +173,7 @@ _SENTENCES = {
 }
 
 
-def _figures(evidence: RequestEvidence, members: _Members, watch: _Watch, published: Int) -> dict[str, int | float]:
+def _figures(evidence: RequestEvidence, members: Members, watch: _Watch, published: Int) -> dict[str, int | float]:
     return {
         "records": len(members.crowd),
         "rows": evidence.rows,
@@ -226,86 +190,6 @@ def _figures(evidence: RequestEvidence, members: _Members, watch: _Watch, publis
     }
 
 
-def _of_few(evidence: RequestEvidence, records: _Records, members: _Members, k: int) -> dict[str, int | float]:
-    """Count published contents that point to few people by themselves."""
-    senders = _contents.senders(evidence.request_content, evidence.request_subject, evidence.published_request_content)
-    record = find(records.key, evidence.published_request_record)
-    known = (record >= 0) & (records.window[record] >= 0)
-    shown = evidence.published_request_content[known], record[known]
-    common = _contents.common(*shown, records.window, members.record, members.subject)
-    return {
-        "requests_of_one_subject": int((senders == 1).sum()),
-        "requests_of_few_subjects": int((senders < k).sum()),
-        "requests_of_few_over_windows": int(((common > 0) & (common < k)).sum()),
-    }
-
-
-# Records and their members, as stored.
-
-
-def _records(evidence: RequestEvidence, rules: Rules) -> _Records:
-    record, seq, timetable = evidence.cloak_record, evidence.cloak_seq, rules.timetable
-    order = np.lexsort((seq, record))
-    key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
-    start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
-    instant = timetable.instant(start_s[first])
-    window = np.where(instant < 0, -1, instant // timetable.length)
-    # The first row must begin with the window, the others where the one before ends, and the last must end with it.
-    due_s = np.append(0.0, end_s[:-1])
-    due_s[first] = timetable.start_s(window * timetable.length)
-    with np.errstate(invalid="ignore"):
-        span = (end_s - start_s) / timetable.step_s
-        whole = np.isfinite(span) & (span == np.floor(span)) & (span >= 1)
-    place = runs(np.zeros(len(key), dtype=np.int64), rows)
-    right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
-    filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
-    sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
-    instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)
-    return _Records(
-        order=order,
-        key=key,
-        first=first,
-        window=window,
-        sound=sound,
-        covering=np.repeat(np.arange(len(order)), instants),
-        begin=(np.cumsum(instants) - instants)[first],
-    )
-
-
-def _rows(records: _Records) -> Int:
-    return np.diff(np.append(records.first, len(records.order)))
-
-
-def _members(evidence: RequestEvidence, records: _Records, timetable: Timetable) -> _Members:
-    data = evidence.trajectories
-    record = find(records.key, evidence.member_record)
-    trajectory = find(data.trajectory_id, evidence.member_trajectory)
-    known = (record >= 0) & (trajectory >= 0)
-    # The crowd is of distinct subjects: a subject with several trajectories in a record counts once (Definition 2).
-    listed = distinct(record[known] * len(data.trajectory_id) + trajectory[known])
-    faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
-    codes = int(data.subject.max()) + 1
-    record, subject = np.divmod(distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
-    crowd = np.bincount(record, minlength=len(records.key))
-    placed = records.window[record] >= 0
-    record, subject = record[placed], subject[placed]
-    key = subject * timetable.windows + records.window[record]
-    order = np.argsort(key, kind="stable")
-    return _Members(
-        record=record[order],
-        subject=subject[order],
-        key=key[order],
-        crowd=crowd,
-        listed=listed,
-        faults=faults + int((crowd == 0).sum()),
-    )
-
-
-def _published(members: _Members, records: _Records, timetable: Timetable) -> Int:
-    """Distinct subjects published in each window."""
-    return np.bincount(distinct(members.key) % timetable.windows, minlength=timetable.windows)
-
-
 def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
     sides = evidence.region_bounds / rules.cell_m
     with np.errstate(invalid="ignore"):
@@ -318,44 +202,40 @@ def _misshapen(evidence: RequestEvidence, rules: Rules) -> int:
 # The replay: who is present, who is missed, which cloaks do not hold their members.
 
 
-def _watch(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Watch:
+def _watch(evidence: RequestEvidence, rules: Rules, records: Records, members: Members) -> _Watch:
+    from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
+
     windows, data = rules.timetable.windows, evidence.trajectories
-    seen, present, missed = np.zeros((3, windows), dtype=np.int64)
-    watch = _Watch(seen=seen, present=present, missed=missed)
     held = _held(evidence.cloak_bounds[records.order], rules.cell_m)
     shared = np.bincount(data.subject) > 1
-    # Every pair comes once. Of those with a position: seen, present, missed; of members: unmasked, unlisted.
-    for sighting in replay(data, rules.timetable, rules.align, rules.max_gap_s):
+    rows = (records.sound, records.begin, records.covering, held, rules.cell_m)
+
+    def look(sighting: Sighting) -> tuple[Int, Int]:
+        """Count by window whose pairs are seen, present and missed; and presences, positions unmasked and unlisted."""
         pair, member = members.of(sighting.subject * windows + sighting.window)
         whole, published = sighting.present, np.zeros(len(sighting.window), dtype=bool)
         published[pair] = True
-        np.add.at(seen, sighting.window[sighting.seen], 1)
-        np.add.at(present, sighting.window[whole], 1)
-        np.add.at(missed, sighting.window[whole & ~published], 1)
-        watch.presences += int(whole[pair].sum())
+        kinds = (sighting.seen, whole, whole & ~published)
+        counts = np.stack([np.bincount(sighting.window[kind], minlength=windows) for kind in kinds])
         record = members.record[member]
-        sound = records.sound[record]
-        # Beyond the last instant of a shorter window some other row comes, and no position is there.
-        row = records.rows_at(record[sound][:, None], np.arange(sighting.inside.shape[1]))
-        watch.unmasked += _unmasked(sighting, pair[sound], row, held, rules.cell_m)
+        unmasked = _passes.unmasked(pair, record, sighting.there, sighting.x, sighting.y, *rows)
         several = shared[sighting.subject[pair]]  # a subject with one trajectory is a member by that one
-        watch.unlisted += _unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
-    return watch
+        unlisted = _unlisted(sighting, pair[several], record[several], members.listed, len(data.trajectory_id))
+        return counts, np.array([whole[pair].sum(), unmasked, unlisted])
+
+    counts, totals = np.zeros((3, windows), dtype=np.int64), np.zeros(3, dtype=np.int64)
+    for by_window, total in replayed(data, rules.timetable, rules.align, rules.max_gap_s, look):
+        counts += by_window
+        totals += total
+    seen, present, missed = counts
+    presences, unmasked, unlisted = totals.tolist()
+    return _Watch(seen=seen, present=present, missed=missed, presences=presences, unmasked=unmasked, unlisted=unlisted)
 
 
 def _held(bounds: Float, cell_m: float) -> Float:
-    """First and behind-last whole cell inside each cloak: float64[4, c], so that NaN holds nothing."""
+    """First and behind-last whole cell inside each cloak: float64[c, 4], so that NaN holds nothing."""
     low, high = bounds[:, :2] / cell_m, bounds[:, 2:] / cell_m
-    return np.ascontiguousarray(np.concatenate((np.ceil(low - _TOLERANCE), np.floor(high + _TOLERANCE)), axis=1).T)
-
-
-def _unmasked(sighting: Sighting, pair: Int, row: Int, held: Float, cell_m: float) -> int:
-    inside = np.ones(row.shape, dtype=bool)
-    for low, high, position in ((held[0], held[2], sighting.x), (held[1], held[3], sighting.y)):
-        # Definition 1, masking: the whole cell of the position lies in the cloak; NaN compares false and is not held.
-        cell = np.floor(position[pair] / cell_m)
-        inside &= (low[row] <= cell) & (cell + 1 <= high[row])
-    return int((sighting.there[pair] & ~inside).sum())
+    return np.concatenate((np.ceil(low - _TOLERANCE), np.floor(high + _TOLERANCE)), axis=1)
 
 
 def _unlisted(sighting: Sighting, pair: Int, record: Int, listed: Int, trajectories: int) -> int:
@@ -393,66 +273,3 @@ def _misstated(stated: Stated, watch: _Watch, published: Int, left_out: Mapping[
     })  # fmt: skip
     wrong += sum(left_out.get(name, 0) != stated.requests.get(name, 0) for name in left_out.keys() | stated.requests)
     return wrong + int((found != said).any(axis=1).sum())
-
-
-# Requests: what members sent, and what is published.
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Requests:
-    """Published requests no member sent, requests of members not published, and requests left out by reason."""
-
-    unsent: int
-    missing: int
-    left_out: Mapping[str, int]
-
-
-def _requests(evidence: RequestEvidence, rules: Rules, records: _Records, members: _Members) -> _Requests:
-    subject, timetable = evidence.request_subject, rules.timetable
-    instant = timetable.instant(evidence.request_t)
-    window = instant // timetable.length
-    sender = np.where((subject >= 0) & (instant >= 0), subject * timetable.windows + window, -1)
-    request, member = members.of(sender)
-    record, content = members.record[member], evidence.request_content[request]
-    place = instant[request] % timetable.length
-    seq = np.where(records.sound[record], records.rows_at(record, place) - records.first[record], place) + 1
-    few = _contents.numbers(record, content)[record] < rules.min_contents
-    stored = find(records.key, evidence.published_request_record)
-    rows = (stored, evidence.published_request_seq, evidence.published_request_content)
-    # Sets of (record, row, content): what members sent, and what is published.
-    sent, shown = _codes((record, seq, content), rows)
-    return _Requests(
-        unsent=int((~np.isin(shown, sent)).sum()),
-        missing=len(np.setdiff1d(sent[~few], shown)),
-        left_out={
-            "outside_windows": int((instant < 0).sum()),
-            "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
-            "bundle_below_min_contents": len(distinct(request[few])),
-        },
-    )
-
-
-def _too_few(evidence: RequestEvidence, least: int) -> int:
-    """Count rows with requests of fewer distinct contents than `least`."""
-    row = _codes((evidence.published_request_record, evidence.published_request_seq))[0]
-    number = _contents.numbers(row, evidence.published_request_content)
-    return int(((number > 0) & (number < least)).sum())
-
-
-def _codes(*tables: Iterable[NDArray[Any]]) -> list[Int]:
-    """Number the distinct rows of tables of integers, in codes shared by all."""
-    columns = [np.concatenate([np.asarray(c, dtype=np.int64) for c in column]) for column in zip(*tables, strict=True)]
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:  # compressed after each column: a product of three could overflow
-        distinct, inverse = np.unique(column, return_inverse=True)
-        code = np.unique(code * len(distinct) + inverse, return_inverse=True)[1]
-    ends = np.cumsum([len(next(iter(table))) for table in tables])[:-1]
-    return [np.asarray(part, dtype=np.int64) for part in np.split(code, ends)]
-
-
-def _untidy(evidence: RequestEvidence) -> int:
-    """Count requests that do not come strictly after the one before them in their row."""
-    record, seq = evidence.published_request_record, evidence.published_request_seq
-    order = np.lexsort((seq, record))  # stable: the elements of a row stay in their order
-    same = (np.diff(record[order]) == 0) & (np.diff(seq[order]) == 0)
-    return int((same & (np.diff(evidence.published_request_content[order]) <= 0)).sum())

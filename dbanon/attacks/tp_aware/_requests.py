@@ -1,0 +1,110 @@
+"""Compares the requests that members sent with those that are published, and counts those that point to few people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbanon.attacks.shared import threads
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.replay import Timetable
+from dbanon.attacks.tp_aware import _contents
+from dbanon.attacks.tp_aware._claims import Rules
+from dbanon.attacks.tp_aware._stored import Members, Records, Shown
+from dbanon.attacks.tp_aware.evidence import RequestEvidence
+from dbanon.trajectory import Int
+
+_PART = 1 << 18  # requests looked at together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Published requests no member sent, requests of members not published, and requests left out by reason."""
+
+    unsent: int
+    missing: int
+    left_out: Mapping[str, int]
+
+
+def requests(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, shown: Shown) -> Requests:
+    instant = rules.timetable.instant(evidence.request_t)
+    request, record, place = _addressed(evidence.request_subject, instant, rules.timetable, records, members)
+    content = evidence.request_content[request]
+    few = np.zeros(len(request), dtype=bool)
+    if rules.min_contents > 1:
+        few = _contents.numbers(record, content)[record] < rules.min_contents
+    # Sets of (record, row, content): what members sent, and what is published.
+    sent, published = _keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
+    due = sent if not few.any() else sent[~few]
+    return Requests(
+        unsent=_lacking(published, distinct(sent)),
+        missing=_lacking(distinct(due), distinct(published)),
+        left_out={
+            "outside_windows": int((instant < 0).sum()),
+            "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
+            "bundle_below_min_contents": len(distinct(request[few])),
+        },
+    )
+
+
+def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members) -> Int:
+    """Find the rows that requests belong in: int64[3, m], see `_passes.addressed`."""
+    from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
+
+    first = np.searchsorted(members.subject, np.arange(int(members.subject.max(initial=-1)) + 2))
+    to = (first, members.key % timetable.windows, members.record)
+    rows = (records.sound, records.begin, records.covering, records.first)
+
+    def part(low: int) -> Int:
+        at = instant[low : low + _PART]
+        window, place = np.divmod(at, timetable.length)  # -1 // length is -1
+        found = np.asarray(_passes.addressed(subject[low : low + _PART], window, place, *to, *rows))
+        found[0] += low
+        return found
+
+    parts = threads.each(part, range(0, len(subject), _PART))
+    return np.concatenate((np.empty((3, 0), np.int64), *parts), axis=1)
+
+
+def _lacking(keys: Int, known: Int) -> int:
+    """Count the keys that are not among the known ones, which are sorted."""
+    return int((find(known, keys) < 0).sum()) if len(known) else len(keys)
+
+
+def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int, Int]:
+    """Number rows of two tables of integers, -1 or more, so that equal ones have one number."""
+    seqs, contents = (2 + max(int(table[i].max(initial=0)) for table in (sent, shown)) for i in (1, 2))
+    records = 2 + max(int(table[0].max(initial=0)) for table in (sent, shown))
+    least = min(int(column.min(initial=-1)) for table in (sent, shown) for column in table)
+    if least == -1 and records * seqs * contents < 1 << 62:
+        first, second = (((r + 1) * seqs + s + 1) * contents + c + 1 for r, s, c in (sent, shown))
+        return first, second
+    # Numbers that a change of the stored rows has made very large, or small.
+    columns = [np.concatenate(column) for column in zip(sent, shown, strict=True)]
+    code = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+    return code[: len(sent[0])], code[len(sent[0]) :]
+
+
+def too_few(shown: Shown, least: int) -> int:
+    """Count rows with requests of fewer distinct contents than `least`."""
+    return int((_contents.numbers(shown.row, shown.content) < least).sum()) if least > 1 else 0
+
+
+def untidy(shown: Shown) -> int:
+    """Count requests that do not come strictly after the one before them in their row."""
+    return int(((np.diff(shown.row) == 0) & (np.diff(shown.content) <= 0)).sum())
+
+
+def of_few(
+    evidence: RequestEvidence, records: Records, members: Members, shown: Shown, k: int
+) -> dict[str, int | float]:
+    """Count published contents that point to few people by themselves."""
+    senders = _contents.senders(evidence.request_content, evidence.request_subject, shown.content)
+    known = (shown.record >= 0) & (records.window[shown.record] >= 0)
+    seen = shown.content[known], shown.record[known]
+    common = _contents.common(*seen, records.window, members.record, members.subject)
+    return {
+        "requests_of_one_subject": int((senders == 1).sum()),
+        "requests_of_few_subjects": int((senders < k).sum()),
+        "requests_of_few_over_windows": int(((common > 0) & (common < k)).sum()),
+    }

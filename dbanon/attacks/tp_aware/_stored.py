@@ -1,0 +1,170 @@
+"""The stored rows in the forms the attack looks at: records, members, and published requests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.attacks.shared.keys import distinct, find
+from dbanon.attacks.shared.replay import Timetable, runs
+from dbanon.attacks.tp_aware._claims import Rules
+from dbanon.attacks.tp_aware.evidence import RequestEvidence
+from dbanon.trajectory import Int
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Rows sorted by (record, seq), and the records they form.
+
+    Attributes
+    ----------
+    order : int64[c]
+        Sorts the evidence's rows.
+    key : int64[n]
+        Distinct record ids, ascending.
+    first : int64[n]
+        Index of the first sorted row.
+    window : int64[n]
+        The window the first row lies in; -1 where there is none.
+    sound : bool[n]
+        Whether the rows follow one another from the first to the last instant of that window.
+    covering : int64[]
+        The sorted row that covers each instant, record after record; of those that are not sound, each row once.
+    begin : int64[n]
+        Index into `covering` of the first instant of each record.
+    """
+
+    order: Int
+    key: Int
+    first: Int
+    window: Int
+    sound: Bool
+    covering: Int
+    begin: Int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members:
+    """Who is in which record, in distinct subjects.
+
+    Attributes
+    ----------
+    record, subject : int64[p]
+        Distinct pairs (index of the record, code of the subject) sorted by (subject, window) where the window is known.
+    key : int64[p]
+        ``subject * windows + window``; records without a known window are left out of `record`, `subject` and `key`.
+    crowd : int64[n]
+        Distinct subjects of each record.
+    listed : int64[q]
+        Sorted ``record * trajectories + trajectory`` of all known memberships.
+    faults : int
+        Memberships that are unknown, double, partial, or of no record, and records without any.
+    """
+
+    record: Int
+    subject: Int
+    key: Int
+    crowd: Int
+    listed: Int
+    faults: int
+
+    def of(self, key: Int) -> tuple[Int, Int]:
+        """Find, for each key, the entries with it: index of the key, index of the entry."""
+        low = np.searchsorted(self.key, key)
+        number = np.searchsorted(self.key, key, side="right") - low
+        return np.repeat(np.arange(len(key)), number), runs(low, number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Published requests by row.
+
+    Attributes
+    ----------
+    record : int64[q]
+        Index of the record; -1 where there is none.
+    seq, content : int64[q]
+    row : int64[q]
+        Numbers the rows that have any, ascending; the requests of one row are in the order they are stored in.
+    """
+
+    record: Int
+    seq: Int
+    content: Int
+    row: Int
+
+
+def records(evidence: RequestEvidence, rules: Rules) -> Records:
+    record, seq, timetable = evidence.cloak_record, evidence.cloak_seq, rules.timetable
+    order = np.lexsort((seq, record))
+    key, first, rows = np.unique(record[order], return_index=True, return_counts=True)
+    start_s, end_s = evidence.cloak_start_s[order], evidence.cloak_end_s[order]
+    instant = timetable.instant(start_s[first])
+    window = np.where(instant < 0, -1, instant // timetable.length)
+    # The first row must begin with the window, the others where the one before ends, and the last must end with it.
+    due_s = np.append(0.0, end_s[:-1])
+    due_s[first] = timetable.start_s(window * timetable.length)
+    with np.errstate(invalid="ignore"):
+        span = (end_s - start_s) / timetable.step_s
+        whole = np.isfinite(span) & (span == np.floor(span)) & (span >= 1)
+    place = runs(np.zeros(len(key), dtype=np.int64), rows)
+    right = (seq[order] == place + 1) & (start_s == due_s) & whole & ((span == 1) | (rules.min_contents > 1))
+    filled = np.add.reduceat(np.where(whole, span, 0), first) == timetable.instants(window)
+    sound = np.logical_and.reduceat(right, first) & (window >= 0) & filled
+    instants = np.where(np.repeat(sound, rows), span, 1).astype(np.int64)
+    return Records(
+        order=order,
+        key=key,
+        first=first,
+        window=window,
+        sound=sound,
+        covering=np.repeat(np.arange(len(order)), instants),
+        begin=(np.cumsum(instants) - instants)[first],
+    )
+
+
+def rows(records: Records) -> Int:
+    return np.diff(np.append(records.first, len(records.order)))
+
+
+def members(evidence: RequestEvidence, records: Records, timetable: Timetable) -> Members:
+    data = evidence.trajectories
+    record = find(records.key, evidence.member_record)
+    trajectory = find(data.trajectory_id, evidence.member_trajectory)
+    known = (record >= 0) & (trajectory >= 0)
+    # The crowd is of distinct subjects: a subject with several trajectories in a record counts once (Definition 2).
+    listed = distinct(record[known] * len(data.trajectory_id) + trajectory[known])
+    faults = int((~known).sum() + known.sum() - len(listed) + (~evidence.member_whole).sum())
+    codes = int(data.subject.max()) + 1
+    record, subject = np.divmod(distinct(record[known] * codes + data.subject[trajectory[known]]), codes)
+    crowd = np.bincount(record, minlength=len(records.key))
+    placed = records.window[record] >= 0
+    record, subject = record[placed], subject[placed]
+    key = subject * timetable.windows + records.window[record]
+    order = np.argsort(key, kind="stable")
+    return Members(
+        record=record[order],
+        subject=subject[order],
+        key=key[order],
+        crowd=crowd,
+        listed=listed,
+        faults=faults + int((crowd == 0).sum()),
+    )
+
+
+def published(members: Members, records: Records, timetable: Timetable) -> Int:
+    """Distinct subjects published in each window."""
+    return np.bincount(distinct(members.key) % timetable.windows, minlength=timetable.windows)
+
+
+def shown(evidence: RequestEvidence, records: Records) -> Shown:
+    record, seq = evidence.published_request_record, evidence.published_request_seq.astype(np.int64)
+    content = evidence.published_request_content
+    earlier = (record[1:] < record[:-1]) | ((record[1:] == record[:-1]) & (seq[1:] < seq[:-1]))
+    if earlier.any():
+        order = np.lexsort((seq, record))  # stable: the elements of a row stay in their order
+        record, seq, content = record[order], seq[order], content[order]
+    new = (np.diff(record, prepend=record[:1]) != 0) | (np.diff(seq, prepend=seq[:1]) != 0)
+    return Shown(record=find(records.key, record), seq=seq, content=content, row=np.cumsum(new))

@@ -1,0 +1,123 @@
+"""Further sessions of a snapshot: they see what it sees, and what ends one of them ends the reading."""
+
+import threading
+import time
+
+import psycopg
+import pytest
+
+from dbanon import _arrow, _beside, _sqlstate, pipeline, reading, runs
+from dbanon.connection import connect
+from dbanon.errors import StoreError
+from tests.facts import refusal
+
+OTHERS = (
+    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE query ~ 'pg_sleep' AND datname = current_database() AND pid <> pg_backend_pid() AND state = 'active'"
+)
+ASLEEP = OTHERS.replace(" FILTER (WHERE pg_terminate_backend(pid))", "")
+
+
+def _pid(connection: psycopg.Connection, _: int) -> int:
+    return connection.info.backend_pid
+
+
+def _sleep(connection: psycopg.Connection, _: int) -> None:
+    connection.execute("SELECT pg_catalog.pg_sleep(60)")
+
+
+def _until(connection: psycopg.Connection, query: str, value: int) -> None:
+    began = time.monotonic()
+    while connection.execute(query).fetchone() != (value,):
+        assert time.monotonic() - began < 30
+        time.sleep(0.05)
+
+
+CHANGES = (
+    "UPDATE dbanon.membership SET record_id = 2 WHERE trajectory_id = 100",
+    "DELETE FROM dbanon.region WHERE region_no = 1",
+    "UPDATE dbanon.trajectory SET subject = 'another' WHERE trajectory_id = 103",
+    "UPDATE dbanon.run SET params = params || '{\"k\": 2}' WHERE run_id = 1",
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_digest_is_of_the_rows_that_are_read_whatever_changes_meanwhile(
+    database: str, run: int, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that commits after the snapshot is in neither, so that publishing, which computes it anew, refuses."""
+    whole = _arrow.paths
+
+    def changed(*arguments: object) -> _arrow.Paths:
+        with psycopg.connect(database, autocommit=True) as other:  # rows may have been read, trajectories were not
+            other.execute(change)
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    with connect(database) as connection:
+        before = runs.run_digest(connection, run)
+        monkeypatch.setattr(_arrow, "paths", changed)
+        with reading.open_reader(database) as reader:
+            evidence = reader.evidence(run)
+            late = reader.beside(runs.run_digest, run).result()
+        after = runs.run_digest(connection, run)
+    assert late == before != after
+    assert evidence.params["k"] == 5
+    assert len(evidence.trajectories.trajectory_id) == 10
+    assert sorted(evidence.member_record.tolist()) == [1] * 5 + [2] * 5
+    assert len(evidence.region_no) == 3
+
+
+def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database: str, run: int) -> None:
+    def further(reader: reading.Reader) -> None:
+        reader.beside(_sleep, run).result()
+
+    def first(reader: reading.Reader) -> None:
+        _sleep(reader._snapshot.connection, run)
+
+    said = []
+    for lost in (further, first):
+        with psycopg.connect(database, autocommit=True) as other:
+            ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
+            ending.start()
+            with refusal(StoreError) as caught, reading.open_reader(database) as reader:
+                lost(reader)
+            ending.join()
+        said.append((str(caught.value), caught.value.sqlstate))  # type: ignore[attr-defined]
+    assert said[0] == said[1]
+    assert _sqlstate.is_passing(StoreError("", sqlstate=said[0][1]))
+
+
+def test_a_lost_session_of_the_digest_is_no_verdict(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "run_digest", _sleep)
+    family = pipeline.methods.method("tp-aware")
+    with psycopg.connect(database, autocommit=True) as other:
+        ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
+        ending.start()
+        with refusal(StoreError):
+            pipeline._judge(family, database, run, pipeline.in_background(pipeline._prepare, family))
+        ending.join()
+
+
+def test_what_nobody_waits_for_any_more_is_cancelled(database: str, run: int) -> None:
+    with psycopg.connect(database, autocommit=True) as other:
+        with reading.open_reader(database) as reader:
+            coming = reader.beside(_sleep, run)
+            _until(other, ASLEEP, 1)
+        assert isinstance(coming.exception(30), psycopg.errors.QueryCanceled)
+        _until(other, ASLEEP, 0)
+
+
+def test_where_the_server_gives_no_more_connections_one_session_reads_all(
+    database: str, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: str) -> None:
+        raise StoreError("The server is full.", sqlstate=_sqlstate.TOO_MANY)
+
+    with reading.open_reader(database) as reader:
+        whole, digest = reader.evidence(run), reader.beside(runs.run_digest, run).result()
+        assert reader.beside(_pid, run).result() != reader._snapshot.connection.info.backend_pid
+    monkeypatch.setattr(_beside, "connect", full)
+    with reading.open_reader(database) as reader:
+        assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
+        assert reader.beside(runs.run_digest, run).result() == digest
+        assert reader.evidence(run).member_trajectory.tolist() == whole.member_trajectory.tolist()
