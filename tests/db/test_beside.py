@@ -121,3 +121,25 @@ def test_where_the_server_gives_no_more_connections_one_session_reads_all(
         assert reader.beside(_pid, run).result() == reader._snapshot.connection.info.backend_pid
         assert reader.beside(runs.run_digest, run).result() == digest
         assert reader.evidence(run).member_trajectory.tolist() == whole.member_trajectory.tolist()
+
+
+def test_requests_that_are_read_beside_the_trajectories_are_the_same(database: str, run: int) -> None:
+    found = []
+    for begun in ([], ["requests"]):
+        with reading.open_reader(database) as reader:
+            reader.begin(1, begun)
+            reader.inputs(1, [])
+            requests = reader.inputs(1, ["requests"])["requests"]
+        found.append((requests.subject.tolist(), requests.t.tolist(), requests.content.tolist(), requests.contents))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2
+
+
+@pytest.mark.parametrize("rows", [1, 200_000])
+def test_a_query_that_fails_after_some_rows_ends_with_the_servers_error(database: str, rows: int) -> None:
+    query = f"SELECT 1 / (i - {rows}) AS one, 'text' AS two FROM pg_catalog.generate_series(1, {rows + 5}) i"
+    with connect(database) as connection:
+        with pytest.raises(psycopg.errors.DivisionByZero), _arrow.snapshot(connection) as snapshot:
+            _arrow.table(snapshot, query)
+        with _arrow.snapshot(connection) as snapshot:  # the connection is as good as before
+            assert _arrow.table(snapshot, "SELECT 7 AS i")["i"].to_pylist() == [7]
