@@ -43,14 +43,15 @@ from dbanon.trajectory import Requests, Trajectories
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]
+ALONE = "without improve"
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "traj-anon": ("traj-anon", {}),
-    "without improve": ("traj-anon", {"improve": False}),
+    ALONE: ("traj-anon", {"improve": False}),
     **{name: (name, {}) for name in ("bulk-dp", "fast-tga", "slow-tga", "hilbert")},
 }
 KS = 5, 10, 50
 K, LENGTHS, STEP_S = 50, (10, 30), 60
-BOTH = "traj-anon", "without improve", "hilbert"  # of which the paper shows both lengths
+BOTH = "traj-anon", ALONE, "hilbert"  # of which the paper shows both lengths
 SIZES = {
     "table": [10_000, 50_000, 200_000],
     "figures": [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000],
@@ -61,6 +62,7 @@ BATCH = 20_000
 BOX = (-123.0, 37.0, -121.5, 38.5)  # beyond it a taxi's position is an error
 SHARES = 4, 2, 1
 PHASES = {"tree": "build", "configuration": "best_configuration", "policy": "assign"}
+REST = "positions and cloaks"
 DATABASE_PHASES = ("load_s", "compile_s", "compute_s", "write_s", "verify_s", "total_s")
 
 
@@ -168,7 +170,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     return {
         "s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "people": case.people, "clauses": len(verdict.clauses),
         "broken": [clause.name for clause in verdict.clauses if not clause.passed],
-        "phases": {**phases, "rest": seconds - sum(phases.values())}, **cloaks.metrics,
+        "phases": {**phases, REST: seconds - sum(phases.values())}, **cloaks.metrics,
     }  # fmt: skip
 
 
@@ -252,7 +254,7 @@ def rule(columns: int) -> None:
     print("|" + "---|" * columns)
 
 
-def lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = "without improve") -> None:
+def lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = ALONE) -> None:
     """Print a line for each case, its cost beside that of Traj-anon alone."""
     row(
         also, "l", "k", "algorithm", "s", "CPU s", "peak MB", "groups", "cost m²", f"of {base}", "quadrants", "verified"
@@ -284,16 +286,20 @@ def of_figures(data: str, sizes: list[int]) -> Iterable[Case]:
             yield from (Case(data, n, length, K, way) for way in (WAYS if length == max(LENGTHS) else BOTH))
 
 
+def of_phases(data: str, sizes: list[int]) -> Iterable[Case]:
+    return (case for case in of_figures(data, sizes) if (case.way, case.instants) == (ALONE, max(LENGTHS)))
+
+
 def figures(cases: Cases, sizes: list[int], plots: Path | None) -> None:
     print(f"\nfigures 9 and 11 to 14 on {CITY}, k = {K}\n")
     lines(cases, of_figures("network", sizes))
     print(f"\nfigure 10: seconds of each phase of Traj-anon (`improve` off), windows of {max(LENGTHS)} instants\n")
-    row("people", *PHASES, "positions and cloaks")
+    row("people", *PHASES, REST)
     rule(len(PHASES) + 2)
-    for n in sizes:
-        found = cases.measure(Case("network", n, max(LENGTHS), K, "without improve"))
+    for case in of_phases("network", sizes):
+        found = cases.measure(case)
         if found:
-            row(f"{n:,}", *(f"{s:.3f}" for s in found["phases"].values()))
+            row(f"{case.people:,}", *(f"{s:.3f}" for s in found["phases"].values()))
     if plots:
         plot(cases, "network", sizes, plots / "tp_aware_network.svg", CITY)
 
@@ -352,55 +358,40 @@ def plot(cases: Cases, data: str, sizes: list[int], file: Path, where: str) -> N
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "dbanon", "font.size": 8, "legend.fontsize": 7}
     from matplotlib import pyplot
 
-    short, long = LENGTHS
-
-    def series(way: str, length: int, figure: str) -> tuple[list[int], list[float]]:
-        found = [(n, cases.measure(Case(data, n, length, K, way))) for n in sizes]
-        return [n for n, one in found if one], [one[figure] for _, one in found if one]
-
-    both = [(way, length) for way in BOTH for length in LENGTHS]
-    panels: dict[str, tuple[str, list[tuple[str, int]]]] = {
-        "9: time": ("s", [pair for pair in both if pair[0] != "hilbert"]),
-        "11: cost": ("mbr_cost_m2", [(way, long) for way in WAYS]),
-        "13: cost, Hilbert": ("mbr_cost_m2", both),
-        "10: phases": ("", []),
-        "12: time": ("s", [(way, long) for way in WAYS]),
-        "14: time, Hilbert": ("s", both),
-    }
-    colour, units = {way: f"C{number}" for number, way in enumerate(WAYS)}, {"s": "seconds", "mbr_cost_m2": "m²"}
-    canvas, axes = pyplot.subplots(2, 3, figsize=(11, 6.5), layout="constrained")
-    for panel, (title, (figure, shown)) in zip(axes.flat, panels.items(), strict=True):
-        panel.set(
-            title=f"Figure {title}", xlabel="people" if data == "network" else "cabs", ylabel=units.get(figure, "s")
-        )
-        if not shown:
-            phases(panel, cases, [Case(data, n, long, K, "without improve") for n in sizes])
-            continue
-        for way, length in shown:
-            name = f"{way}, l = {length}" if len({one for _, one in shown}) > 1 else way
-            style = "--" if length == short else "-"
-            panel.plot(*series(way, length, figure), style, marker=".", color=colour[way], label=name)
-        panel.set(xscale="log", yscale="log")
+    canvas, (*panels, phases) = pyplot.subplots(1, 3, figsize=(13, 4.5), layout="constrained")
+    for panel, (title, figure) in zip(
+        panels, {"9, 12, 14: s": "s", "11, 13: cost, m²": "mbr_cost_m2"}.items(), strict=True
+    ):
+        for number, way in enumerate(WAYS):
+            for length in LENGTHS:
+                cased = [case for case in of_figures(data, sizes) if (case.way, case.instants) == (way, length)]
+                found = [(case.people, told[figure]) for case in cased if (told := cases.measure(case))]
+                if found:
+                    style = "-" if length == max(LENGTHS) else "--"
+                    label = f"{way}, l = {length}" if way in BOTH else way
+                    panel.plot(*zip(*found, strict=True), style, marker=".", color=f"C{number}", label=label)
+        panel.set(title=f"Figures {title}", xscale="log", yscale="log")
+        panel.minorticks_off()
+    stack(phases, [(case.people, told["phases"]) for case in of_phases(data, sizes) if (told := cases.measure(case))])
+    phases.set(title="Figure 10: s, without improve")
+    for panel in (*panels, phases):
+        panel.set(xlabel="people" if data == "network" else "cabs")
         panel.legend()
-    canvas.suptitle(f"tp-aware, k = {K}, l = {long} unless said, {where}")
+    canvas.suptitle(f"{where}, k = {K}, windows of l = {max(LENGTHS)} instants unless said")
     file.parent.mkdir(parents=True, exist_ok=True)
     canvas.savefig(file, metadata={"Date": None})
     pyplot.close(canvas)
     print(f"\n{file}: {file.stat().st_size / 1000:.0f} kB")
 
 
-def phases(panel: Any, cases: Cases, listed: list[Case]) -> None:
+def stack(panel: Any, found: list[tuple[int, dict[str, float]]]) -> None:
     """Stack the seconds of Traj-anon's phases."""
-    found = [(f"{case.people:,}", figures["phases"]) for case in listed if (figures := cases.measure(case))]
     below = np.zeros(len(found))
-    for phase in (*PHASES, "rest"):
+    for phase in (*PHASES, REST):
         spent = np.array([one[phase] for _, one in found])
-        panel.bar(
-            [name for name, _ in found], spent, bottom=below, label=phase if phase != "rest" else "positions, cloaks"
-        )
+        panel.bar([f"{n:,}" for n, _ in found], spent, bottom=below, label=phase)
         below += spent
     panel.tick_params(axis="x", rotation=45)
-    panel.legend()
 
 
 def main() -> None:
