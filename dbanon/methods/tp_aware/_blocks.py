@@ -17,6 +17,7 @@ FEW = 8
 """Instants, evenly spread, by which subjects are compared first: areas are sums, and those of some instants a bound."""
 
 _LEAST = 1 << 16  # subjects to halve that are worth threads
+_COPIED = 1 << 14  # subjects at once
 _SOME = 2000  # of a block, about: by them is found what it differs most in
 
 
@@ -29,6 +30,17 @@ def spread(instants: int) -> Int:
     """Put the instants in an order any first part of which is spread over the window: that of their bits reversed."""
     bits = (instants - 1).bit_length()
     return np.array(sorted(range(instants), key=lambda j: f"{j:0{bits}b}"[::-1]))
+
+
+def near(x: Any, y: Any, who: NDArray[np.integer]) -> NDArray[np.int32]:
+    """Copy where subjects are at the few instants: int32[2f, m], x before y, both by instant."""
+    few = spread(x.shape[1])[:FEW]
+    columns = np.empty((2 * len(few), len(who)), np.int32)
+    for low in range(0, len(who), _COPIED):
+        part = slice(low, low + _COPIED)
+        columns[: len(few), part] = x[who[part]][:, few].T
+        columns[len(few) :, part] = y[who[part]][:, few].T
+    return columns
 
 
 def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
@@ -51,9 +63,8 @@ def cut(x: Any, y: Any, least: int) -> tuple[NDArray[np.int32], Int]:
     -----
     Takes O(n) for each halving, at the evenly spread instants alone.
     """
-    few = spread(x.shape[1])[:FEW]
-    columns = np.ascontiguousarray(np.concatenate([x[:, few], y[:, few]], axis=1).T)
     blocks = [np.arange(len(x), dtype=np.int32)]
+    columns = near(x, y, blocks[0])
     # Kept true: the blocks are disjoint, in order, and hold everybody; each round halves those that are too large.
     while max(map(len, blocks)) >= 2 * least:
         halves = cores.together([partial(_halves, columns, block, least) for block in blocks], len(x), _LEAST)

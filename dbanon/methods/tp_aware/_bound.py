@@ -7,6 +7,7 @@ times their number estimates the bound of all.
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
+from itertools import pairwise
 from typing import Any
 
 import numba
@@ -59,56 +60,50 @@ def least_areas(x: Any, y: Any, order: NDArray[np.int32], offset: Int, k: int, w
     Notes
     -----
     Areas at a few instants are bounds: of a subject and anybody of a block, and of a subject and one other. Blocks are
-    visited one by one, so that positions are read once for the whole sample, after each subject's nearest block.
+    visited one by one, so that positions are copied for a block at a time, after each subject's nearest block.
     """
     turn = _blocks.spread(x.shape[1])
-    few = turn[: _blocks.FEW]
-    near = np.ascontiguousarray(np.concatenate([x[:, few], y[:, few]], axis=1)[order].T)
-    bound = _bounds(near, offset, x[np.ix_(who, few)], y[np.ix_(who, few)])
+    blocks = [order[lo:hi] for lo, hi in pairwise(offset.tolist())]
+    mine = _blocks.near(x, y, who)
+    bound = np.stack([_bounds(_blocks.near(x, y, block), mine) for block in blocks], axis=1)
     lowest, area = np.full((len(who), k - 1), np.inf), np.empty(int(np.diff(offset).max()))
     first = bound.argmin(axis=1)
-    _least(x, y, order, offset, near, turn, bound, first, who, area, lowest)
+    # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
+    for nearest in (True, False):
+        for b, block in enumerate(blocks):
+            asked = first == b if nearest else (first != b) & (bound[:, b] < lowest[:, -1])
+            if asked.any():
+                _least(x, y, block, _blocks.near(x, y, block), turn, np.flatnonzero(asked), who, area, lowest)
     return np.asarray(lowest[:, -1])
 
 
-def _bounds(near: NDArray[np.int32], offset: Int, x: NDArray[np.int32], y: NDArray[np.int32]) -> Float:
-    """Give the least area of each subject with anybody of each block, at the few instants: float64[m, b]."""
-    few, area = x.shape[1], np.zeros((len(x), len(offset) - 1))
-    low, high = np.minimum.reduceat(near, offset[:-1], axis=1), np.maximum.reduceat(near, offset[:-1], axis=1)
-    for j in range(few):
-        sides = [
-            np.maximum(np.maximum(low[at] - v[:, j, None], v[:, j, None] - high[at]), 0) + 1.0
-            for at, v in ((j, x), (few + j, y))
-        ]
-        area += sides[0] * sides[1]
-    return area
+def _bounds(near: NDArray[np.int32], mine: NDArray[np.int32]) -> Float:
+    """Give the least area of each subject with anybody of a block, at the few instants: float64[m]."""
+    low, high = near.min(axis=1), near.max(axis=1)
+    sides = np.maximum(np.maximum(low[:, None] - mine, mine - high[:, None]), 0) + 1.0
+    few = len(sides) // 2
+    return np.asarray((sides[:few] * sides[few:]).sum(axis=0))
 
 
 @_kernel
 def _least(
-    x: Any, y: Any, order: Any, offset: Any, near: Any, turn: Any, bound: Any, first: Any, who: Any, area: Any,
-    lowest: Any,
+    x: Any, y: Any, block: Any, near: Any, turn: Any, asked: Any, who: Any, area: Any, lowest: Any
 ) -> None:  # fmt: skip
-    """Find the smallest areas of the rectangles of a subject and one other, ascending, for some subjects."""
+    """Put areas of the rectangles of a subject and one of a block among the subject's smallest, for some subjects."""
     last, few = lowest.shape[1] - 1, len(near) // 2
-    # Kept true: `lowest` are the smallest areas of each subject with those of the blocks visited so far.
-    for b in range(-1, len(offset) - 1):
-        for m in range(len(who)):
-            at = first[m] if b < 0 else b
-            if (b >= 0 and b == first[m]) or bound[m, at] >= lowest[m, last]:
-                continue
-            i, lo, hi = who[m], offset[at], offset[at + 1]
-            # At a few instants first; at each other the area is a cell at least.
-            for p in range(hi - lo):
-                area[p] = len(turn) - few
-            for f in range(few):
-                x0, y0 = np.float64(x[i, turn[f]]), np.float64(y[i, turn[f]])
-                along, across = near[f, lo:hi], near[few + f, lo:hi]
-                for p in range(hi - lo):
-                    area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
-            for p in range(hi - lo):
-                if area[p] < lowest[m, last] and order[lo + p] != i:
-                    _insert(lowest, m, _whole(x, y, order[lo + p], i, turn, few, area[p], lowest[m, last]))
+    for m in asked:
+        i = who[m]
+        # At a few instants first; at each other the area is a cell at least.
+        for p in range(len(block)):
+            area[p] = len(turn) - few
+        for f in range(few):
+            x0, y0 = np.float64(x[i, turn[f]]), np.float64(y[i, turn[f]])
+            along, across = near[f], near[few + f]
+            for p in range(len(block)):
+                area[p] += (abs(along[p] - x0) + 1) * (abs(across[p] - y0) + 1)
+        for p in range(len(block)):
+            if area[p] < lowest[m, last] and block[p] != i:
+                _insert(lowest, m, _whole(x, y, block[p], i, turn, few, area[p], lowest[m, last]))
 
 
 @_kernel
