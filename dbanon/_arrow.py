@@ -4,7 +4,7 @@ All queries of one snapshot see one state of the database. They use psycopg, as 
 are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -67,9 +67,16 @@ def postgis(connection: psycopg.Connection[Any]) -> str:
     return str(found[0]) if found else "public"
 
 
-def table(snapshot: Snapshot, query: str) -> pa.Table:
-    """Run a query without parameters and fetch all of it."""
-    return pa.Table.from_batches(list(batches(snapshot, query)))
+def table(snapshot: Snapshot, query: str, repeated: Collection[str] = ()) -> pa.Table:
+    """Run a query without parameters and fetch all of it; columns of `repeated` texts hold each of them once."""
+    return pa.Table.from_batches([_shared(batch, repeated) for batch in batches(snapshot, query)]).unify_dictionaries()
+
+
+def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pa.record_batch(
+        [column.dictionary_encode() if name in repeated else column for name, column in columns], batch.schema.names
+    )
 
 
 def batches(snapshot: Snapshot, query: str) -> Iterator[pa.RecordBatch]:
@@ -186,7 +193,7 @@ class TextCodes:
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "TextCodes":
         """Number the distinct texts of a column."""
-        distinct = pc.unique(column)
+        distinct = column.chunk(0).dictionary if pa.types.is_dictionary(column.type) else pc.unique(column)
         return cls(distinct.take(pc.sort_indices(distinct)))
 
     @classmethod
@@ -199,6 +206,9 @@ class TextCodes:
 
     def encode(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Codes of a column's texts; -1 for null and for texts that are not among them."""
+        if pa.types.is_dictionary(column.type):
+            codes = np.append(self.encode(column.chunk(0).dictionary), -1)
+            return np.concatenate([codes[pc.fill_null(chunk.indices, -1).to_numpy()] for chunk in column.chunks])
         codes = pc.fill_null(pc.index_in(column, value_set=self.texts, skip_nulls=True), -1)
         return np.asarray(codes.to_numpy()).astype(np.int64)
 

@@ -100,13 +100,16 @@ class _Run:
             if read.joined:
                 cloaks = self.family.attach(cloaks, read.trajectories, params, **read.joined)
         del read
+        _memory.release()
         self.progress("writing cloaks", 0, cloaks.rows)
         with self.stopwatch("write_s"):
             self._write(dataset, cloaks)
+        metrics, suppressed = cloaks.metrics, cloaks.suppressed
+        del cloaks
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         self.stopwatch.seconds["total_s"] = time.perf_counter() - began
         refusal = self._record(verdict, digest, timings=self.stopwatch.seconds, peak_rss_mb=_memory.peak_mb())
-        return self._result(verdict, refusal, metrics=cloaks.metrics, suppressed=cloaks.suppressed)
+        return self._result(verdict, refusal, metrics=metrics, suppressed=suppressed)
 
     def verify(self) -> runs.RunResult:
         """Attack the stored rows of a run that was computed before."""
@@ -141,6 +144,7 @@ class _Run:
                 inputs=reader.inputs(number, self.family.reads, given),
                 joined=reader.inputs(number, self.family.joins, given),
             )
+        _memory.release()
         with self.stopwatch("compile_s"):
             ready.result()
         return dataset, read
@@ -161,6 +165,7 @@ class _Run:
     def _attack(self) -> tuple[Verdict, bytes, float]:
         """Attack the stored rows; the digest is of the state they are read in: later changes invalidate the verdict."""
         began = time.perf_counter()
+        _memory.release()
         self.progress("attacking the stored rows", 0, None)
         verdict, digest = _judge(self.family, self.url, self.claim.run_id, self.ready)
         return verdict, digest, time.perf_counter() - began
@@ -231,6 +236,7 @@ def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]")
         digested = digest.result()
     if isinstance(evidence, Verdict):
         return evidence, digested
+    _memory.release()
     return _tried(family, lambda: decide(evidence)), digested
 
 

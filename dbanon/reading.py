@@ -87,6 +87,7 @@ def _requests(source: "_Dataset", _: Mapping[str, Any]) -> Requests:
     )
 
 
+_REPEATED = ("content",)  # of millions of requests, few are distinct
 _REQUESTS = ("subject, date_part('epoch', sent_at) AS t, content::text AS content", "request")
 
 
@@ -95,7 +96,7 @@ def _rows_of(
 ) -> pa.Table:
     """Read columns of a dataset's rows in a table."""
     where = f"dataset_id = {int(dataset_id)} AND {condition}"
-    return _arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}")
+    return _arrow.table(snapshot, f"SELECT {columns} FROM ONLY dbanon.{relation} WHERE {where}", _REPEATED)
 
 
 def _sites(source: "_Dataset", _: Mapping[str, Any]) -> Sites:
@@ -218,7 +219,7 @@ class _Source:
 
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        return self._columns(_arrow.table(self.dataset.snapshot, self._call(function)))
+        return self._columns(_arrow.table(self.dataset.snapshot, self._call(function), _REPEATED))
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
@@ -241,10 +242,12 @@ class _Source:
         return f"SELECT * FROM dbanon_internal.{function}({self.run_id}{more})"
 
     def _columns(self, table: pa.Table) -> dict[str, Any]:
-        return {name: self._column(name, table[name]) for name in table.column_names}
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        del table  # each column goes when it is converted
+        return {name: self._column(name, columns.pop(name)) for name in list(columns)}
 
     def _column(self, name: str, column: pa.ChunkedArray) -> Any:
-        if column.type != pa.string():
+        if column.type != pa.string() and not pa.types.is_dictionary(column.type):
             return _arrow.numbers(column)
         codes = self.dataset.subjects if name == "subject" else _arrow.TextCodes.of(column)
         return codes.encode(column)

@@ -35,10 +35,13 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
         few = _contents.numbers(record, content)[record] < rules.min_contents
     # Sets of (record, row, content): what members sent, and what is published.
     sent, published = _keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
-    due = sent if not few.any() else sent[~few]
+    del record, place, content  # as long as the requests, as is each of what follows
+    all_sent = distinct(sent)
+    due = all_sent if not few.any() else distinct(sent[~few])
+    del sent
     return Requests(
-        unsent=_lacking(published, distinct(sent)),
-        missing=_lacking(distinct(due), distinct(published)),
+        unsent=_lacking(published, all_sent),
+        missing=_lacking(due, distinct(published)),
         left_out={
             "outside_windows": int((instant < 0).sum()),
             "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
