@@ -90,6 +90,7 @@ class _Run:
         params = self.family.parse(self.row.params, self.row.algorithm)
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
+        _memory.release()
         self.ready = in_background(_prepare, self.family)
         self.progress("computing cloaks", 0, None)
         with self.stopwatch("compute_s"):
@@ -144,7 +145,6 @@ class _Run:
                 inputs=reader.inputs(number, self.family.reads, given),
                 joined=reader.inputs(number, self.family.joins, given),
             )
-        _memory.release()
         with self.stopwatch("compile_s"):
             ready.result()
         return dataset, read

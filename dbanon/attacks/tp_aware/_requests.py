@@ -33,25 +33,27 @@ def requests(evidence: RequestEvidence, rules: Rules, records: Records, members:
     few = np.zeros(len(request), dtype=bool)
     if rules.min_contents > 1:
         few = _contents.numbers(record, content)[record] < rules.min_contents
+    left_out = {
+        "outside_windows": int((instant < 0).sum()),
+        "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
+        "bundle_below_min_contents": len(distinct(request[few])),
+    }
+    del request, instant  # as long as the requests, as is each of what follows
     # Sets of (record, row, content): what members sent, and what is published.
     sent, published = _keys((record, place + 1, content), (shown.record, shown.seq, shown.content))
-    del record, place, content  # as long as the requests, as is each of what follows
+    del record, place, content
     all_sent = distinct(sent)
     due = all_sent if not few.any() else distinct(sent[~few])
     del sent
     return Requests(
         unsent=_lacking(published, all_sent),
         missing=_lacking(due, distinct(published)),
-        left_out={
-            "outside_windows": int((instant < 0).sum()),
-            "sender_not_published": int((instant >= 0).sum()) - len(distinct(request)),
-            "bundle_below_min_contents": len(distinct(request[few])),
-        },
+        left_out=left_out,
     )
 
 
-def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members) -> Int:
-    """Find the rows that requests belong in: int64[3, m], see `_passes.addressed`."""
+def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Records, members: Members) -> list[Int]:
+    """Find the rows that requests belong in: three int64[m], see `_passes.addressed`."""
     from dbanon.attacks.tp_aware import _passes  # Numba is slow to import
 
     first = np.searchsorted(members.subject, np.arange(int(members.subject.max(initial=-1)) + 2))
@@ -65,8 +67,8 @@ def _addressed(subject: Int, instant: Int, timetable: Timetable, records: Record
         found[0] += low
         return found
 
-    parts = threads.each(part, range(0, len(subject), _PART))
-    return np.concatenate((np.empty((3, 0), np.int64), *parts), axis=1)
+    parts = [np.empty((3, 0), np.int64), *threads.each(part, range(0, len(subject), _PART))]
+    return [np.concatenate([found[i] for found in parts]) for i in range(3)]
 
 
 def _lacking(keys: Int, known: Int) -> int:
@@ -80,12 +82,22 @@ def _keys(sent: tuple[Int, Int, Int], shown: tuple[Int, Int, Int]) -> tuple[Int,
     records = 2 + max(int(table[0].max(initial=0)) for table in (sent, shown))
     least = min(int(column.min(initial=-1)) for table in (sent, shown) for column in table)
     if least == -1 and records * seqs * contents < 1 << 62:
-        first, second = (((r + 1) * seqs + s + 1) * contents + c + 1 for r, s, c in (sent, shown))
+        first, second = (_mixed(*table, seqs, contents) for table in (sent, shown))
         return first, second
     # Numbers that a change of the stored rows has made very large, or small.
     columns = [np.concatenate(column) for column in zip(sent, shown, strict=True)]
     code = np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
     return code[: len(sent[0])], code[len(sent[0]) :]
+
+
+def _mixed(record: Int, seq: Int, content: Int, seqs: int, contents: int) -> Int:
+    key = (record + 1) * seqs
+    key += seq
+    key += 1
+    key *= contents
+    key += content
+    key += 1
+    return key
 
 
 def too_few(shown: Shown, least: int) -> int:

@@ -45,15 +45,17 @@ class RequestEvidence(Evidence):
 
 def read(evidence: Evidence, source: Source) -> RequestEvidence:
     """Read the requests a run would publish beside those its dataset holds."""
-    table = source.table("request_evidence")
-    shown = table["published"].astype(bool)
-    request, row = evidence.showing(evidence.regions(table["region_no"][shown]))
+    table = dict(source.table("request_evidence"))
+    shown = table.pop("published").astype(bool)
+    # Each column of millions of requests goes when it is cut.
+    columns = {name: table.pop(name)[~shown] for name in ("subject", "t")}
+    content = table.pop("content")
+    columns["content"], content = content[~shown], content[shown]
+    request, row = evidence.showing(evidence.regions(table.pop("region_no")[shown]))
     return evidence.extended(
         RequestEvidence,
         published_request_record=evidence.cloak_record[row],
         published_request_seq=evidence.cloak_seq[row],
-        published_request_content=table["content"][shown][request],
-        request_subject=table["subject"][~shown],
-        request_t=table["t"][~shown],
-        request_content=table["content"][~shown],
+        published_request_content=content[request],
+        **{f"request_{name}": column for name, column in columns.items()},
     )

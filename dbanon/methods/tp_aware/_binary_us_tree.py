@@ -242,7 +242,8 @@ def best_configuration(node: Any, area: Any, k: int) -> Any:
     grown = length - np.where(one, length[child.max(axis=1)], 0)
     rows = np.empty(int(np.maximum(grown, 0).sum()))
     choice_at = np.cumsum(np.where(leaf, 0, length)) - np.where(leaf, 0, length)
-    choice = np.empty(int(length[~leaf].sum()), np.int32)
+    # The choices of long chains are by far the most of all this.
+    choice = np.empty(int(length[~leaf].sum()), np.uint16 if most.max() < 1 << 16 else np.int32)
     row_at = np.empty(total, np.int64)
     temp, best = np.empty(int(most.max()) + 1), np.empty(int(most.max()) + 1)
     _fill_rows(node, area, k, length, most, temp, best, np.empty(len(best), np.int32), rows, row_at, choice, choice_at)
