@@ -1,0 +1,215 @@
+"""Releases as files and frames, read with an analyst's login, and what is left where that fails: nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import geopandas
+import pandas as pd
+import psycopg
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pyogrio
+import pytest
+import shapely
+
+from dbanon import errors
+from dbanon.database import Database, open_database
+from dbanon.server import Target
+from dbanon.testing import cloned_database, logins
+from tests.acceptance.commands import call, json_of, sites
+from tests.facts import refused
+
+SUFFIXES = (".parquet", ".gpkg", ".fgb", ".csv")
+
+
+@pytest.fixture(scope="module")
+def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
+    """URL of a database with two releases: city_k5 has requests, city_sites has exact rows."""
+    with cloned_database(dbanon_server, city_template[0]) as url:
+        with open_database(url) as database:
+            database.publish(city_template[1], "city_k5")
+        done = call(url, "load", "sites", str(sites(city_files[0])), "--dataset", "city", "--name", "name",
+                    "--x", "lon", "--y", "lat")  # fmt: skip
+        assert done.code == 0, done.stderr
+        words = ("-p", "k=4", "-p", "at=2026-01-05T08:10:00Z", "--publish", "city_sites")
+        done = call(
+            url, "run", "sensitive-sites", "--dataset", "city", *words, "--allow-overlap", "--reason", "a test of files"
+        )
+        assert done.code == 0, done.stderr
+        yield url
+
+
+@pytest.fixture(scope="module")
+def anna(city: str) -> Iterator[str]:
+    """URL of an analyst's login."""
+    with logins(city) as login:
+        yield login("analyst")
+
+
+@pytest.fixture
+def analyst(anna: str) -> Iterator[Database]:
+    with open_database(anna) as database:
+        yield database
+
+
+def view(url: str, name: str) -> tuple[pd.DataFrame, str]:
+    """The view as psycopg reads it, with the region as WKB, and its promise."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute(f"SELECT *, ST_AsBinary(region) AS wkb FROM published.{name} ORDER BY cloak_id")
+        names = [column.name for column in found.description or ()]
+        rows = pd.DataFrame(found.fetchall(), columns=names)
+        promise = connection.execute(f"SELECT obj_description('published.{name}'::regclass)").fetchone()
+    rows["region"] = shapely.from_wkb(rows.pop("wkb").map(bytes))
+    return rows.drop(columns="period"), promise[0] if promise else ""
+
+
+def read_back(file: Path) -> tuple[pd.DataFrame, str]:
+    """Read a file as its readers do, and the promise in it."""
+    match file.suffix:
+        case ".parquet":
+            rows, about = geopandas.read_parquet(file), pq.read_schema(file).metadata
+            promise = about[b"description"].decode()
+        case ".csv":
+            rows, promise = pacsv.read_csv(file).to_pandas(), file.with_name(f"{file.name}.txt").read_text()[:-1]
+            rows["region"] = shapely.from_wkt(rows["region"])
+        case _:
+            rows, promise = geopandas.read_file(file), pyogrio.read_info(file)["layer_metadata"]["DESCRIPTION"]
+            rows = rows.rename_geometry("region").sort_values("cloak_id").reset_index(drop=True)
+    return pd.DataFrame(rows), promise
+
+
+def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:
+    assert set(found.columns) == set(expected.columns)
+    assert len(found) == len(expected)
+    for name in expected.columns:
+        values, wanted = found[name], expected[name]
+        if name == "region":
+            assert shapely.equals_exact(values.to_numpy(), wanted.to_numpy()).all()
+        elif name == "requests":
+            assert [json.loads(one) if isinstance(one, str) else one for one in values] == list(wanted)
+        elif name.startswith("valid_"):
+            assert (pd.to_datetime(values, utc=True) == pd.to_datetime(wanted, utc=True)).all()
+        else:
+            assert values.to_list() == wanted.to_list()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["city_k5", "city_sites"])
+def test_a_file_holds_the_rows_of_the_view_and_its_promise(
+    anna: str, city: str, tmp_path: Path, name: str, suffix: str
+) -> None:
+    file = tmp_path / f"release{suffix}"
+    done = call(anna, "export", name, str(file), "--json")
+    assert done.code == 0, done.stderr
+    expected, promise = view(city, name)
+    assert json_of(done) == {"release": name, "file": str(file), "rows": len(expected)}
+    found, said = read_back(file)
+    same(found, expected)
+    assert promise.startswith("Rows: ")
+    assert said == promise
+    beside = {f"{file.name}.txt"} if suffix == ".csv" else set()
+    assert {one.name for one in tmp_path.iterdir()} == {file.name} | beside
+
+
+def test_a_frame_holds_the_rows_of_the_view_and_its_promise(analyst: Database, city: str) -> None:
+    frame = analyst.read("city_sites")
+    expected, promise = view(city, "city_sites")
+    same(pd.DataFrame(frame), expected)
+    assert list(frame.columns) == list(expected.columns)
+    assert frame.crs.to_epsg() == 32632
+    assert frame.attrs == {"release": "city_sites", "promise": promise}
+
+
+def test_the_files_name_the_reference_system_and_the_type_of_their_regions(analyst: Database, tmp_path: Path) -> None:
+    for suffix in SUFFIXES[:3]:
+        analyst.export("city_k5", tmp_path / f"release{suffix}")
+    for suffix in SUFFIXES[1:3]:
+        info = pyogrio.read_info(tmp_path / f"release{suffix}")
+        assert (info["crs"], info["geometry_type"], info["layer_name"] != "") == ("EPSG:32632", "Polygon", True)
+    geo = json.loads(pq.read_schema(tmp_path / "release.parquet").metadata[b"geo"])
+    assert geo["version"] == "1.1.0"
+    assert geo["columns"][geo["primary_column"]]["crs"]["id"] == {"authority": "EPSG", "code": 32632}
+    assert geo["columns"]["region"]["geometry_types"] == ["Polygon"]
+
+
+def test_conditions_take_values_and_the_functions_of_postgis(analyst: Database, city: str, tmp_path: Path) -> None:
+    rows = view(city, "city_k5")[0]
+    large = rows[rows["crowd"] > 5]
+    assert len(analyst.read("city_k5", where="crowd > %s", params=[5])) == len(large) > 0
+    assert len(analyst.read("city_k5", where="crowd > %(k)s -- or so", params={"k": 5})) == len(large)
+    assert len(analyst.read("city_k5", where="crowd % 2 = 0")) == sum(rows["crowd"] % 2 == 0)
+    box = shapely.box(*rows["region"][0].bounds)
+    near = "ST_Intersects(region, ST_GeomFromText(%s, 32632)) AND region && ST_GeomFromText(%s, 32632)"
+    assert 0 < len(analyst.read("city_k5", where=near, params=[box.wkt] * 2)) < len(rows)
+    assert analyst.export("city_k5", tmp_path / "few.csv", where="seq = 1 OR seq = 2") == sum(rows["seq"] <= 2)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_rows_are_a_file_too(analyst: Database, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"none{suffix}"
+    assert analyst.export("city_k5", file, where="false") == 0
+    assert len(read_back(file)[0]) == 0
+    assert list(analyst.read("city_k5", where="false").columns) == list(analyst.read("city_k5").columns)
+
+
+REFUSED = {
+    "absent": ("city_k6", (), "city_k6", "city_k5"),
+    "a list of releases": ("left_out", (), "left_out"),
+    "a name with quotes": ("city_k5; DROP", (), "DROP"),
+    "no such column": ("city_k5", ("--where", "crwd > 5"), "crwd"),
+    "brackets alone": ("city_k5", ("--where", "()"), ")"),
+    "two statements": ("city_k5", ("--where", "true); RESET ROLE; SELECT (1"), ";"),
+    "a private table": ("city_k5", ("--where", "EXISTS (SELECT FROM dbanon.fix)"), "dbanon"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("user", ["anna", "city"])
+def test_what_may_not_be_read_leaves_no_file(
+    request: pytest.FixtureRequest, user: str, tmp_path: Path, case: str
+) -> None:
+    name, options, *facts = REFUSED[case]
+    done = call(request.getfixturevalue(user), "export", name, str(tmp_path / "it.gpkg"), *options)
+    refused(done, 2, *facts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_ending_place_or_number_of_values_is_refused(analyst: Database, tmp_path: Path) -> None:
+    with pytest.raises(errors.ParameterError, match=r"it\.shp"):
+        analyst.export("city_k5", tmp_path / "it.shp")
+    with pytest.raises(errors.DataError, match="No such file"):
+        analyst.export("city_k5", tmp_path / "absent" / "it.gpkg")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(errors.DataError, match="directory"):
+        analyst.export("city_k5", tmp_path / "folder.csv")
+    for values in ([1, 2], [], {"k": 1}):
+        with pytest.raises(errors.ParameterError, match="placeholder"):
+            analyst.read("city_k5", where="crowd > %s", params=values)
+    with pytest.raises(errors.ParameterError, match="where"):
+        analyst.read("city_k5", params=[5])
+    assert [one.name for one in tmp_path.iterdir()] == ["folder.csv"]
+
+
+def test_a_reader_of_a_role_reads_its_release_and_an_analyst_does_not(
+    dbanon_server: Target, city_template: tuple[str, int], tmp_path: Path
+) -> None:
+    with cloned_database(dbanon_server, city_template[0]) as url, logins(url) as login:
+        carl, anna = login("pg_monitor"), login("analyst")  # any role will do
+        with open_database(url) as owner:
+            owner.publish(city_template[1], "for_few", readers=["pg_monitor"])
+            assert len(owner.read("for_few")) > 0
+        assert call(carl, "export", "for_few", str(tmp_path / "few.csv")).code == 0
+        refused(call(anna, "export", "for_few", str(tmp_path / "it.csv")), 2, "for_few")
+        with open_database(url) as owner, open_database(anna) as reader:
+            owner.unpublish("for_few")
+            owner.publish(city_template[1], "for_all")
+            assert len(reader.read("for_all")) > 0
+            owner.unpublish("for_all")
+            with pytest.raises(errors.ParameterError, match="for_all"):
+                reader.read("for_all")
+
+
+def test_an_analyst_can_do_nothing_else_with_dbanon(anna: str) -> None:
+    for words in (("runs",), ("releases",), ("card", "city_k5"), ("unpublish", "city_k5"), ("datasets",)):
+        assert call(anna, *words).code == 1, words
