@@ -50,7 +50,7 @@ _ABOUT = (
     " WHERE a.attrelid = {view}::pg_catalog.regclass AND a.attname = 'region'"
 )
 _AS_THEY_ARE = {"bigint", "integer", "boolean", "timestamp with time zone"}  # all others are read as text
-_OF_THE_CALLER = "42"  # class of SQLSTATEs: syntax, names and rights
+_OF_THE_TEXT, _OF_VALUES = "42", "22"  # classes of SQLSTATEs: syntax, names and rights; divisions by zero and the like
 _GONE = {"42P01", "42501", "3F000"}
 
 
@@ -218,12 +218,15 @@ def _as_is(text: str) -> sql.SQL:
 
 @contextmanager
 def _condition_refused() -> Iterator[None]:
-    """Report what the server finds wrong with a condition in its words, which are about the caller's own text."""
+    """Report what the server finds wrong with a condition, where that is about the caller's own text in its words."""
     try:
         yield
     except psycopg.Error as error:
-        if (error.sqlstate or "").startswith(_OF_THE_CALLER):
+        state = error.sqlstate or ""
+        if state.startswith(_OF_THE_TEXT):
             raise _refused(error.diag.message_primary or "") from error
+        if state.startswith(_OF_VALUES):  # what the server says of these may quote one
+            raise _refused(f"SQLSTATE {state}") from error
         raise
 
 

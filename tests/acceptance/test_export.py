@@ -1,6 +1,11 @@
 """Releases as files and frames, read with an analyst's login, and what is left where that fails: nothing."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,38 +18,25 @@ import pyogrio
 import pytest
 import shapely
 
-from dbanon import errors
+from dbanon import _arrow, errors
 from dbanon.database import Database, open_database
 from dbanon.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, json_of, sites
-from tests.facts import refused
+from tests.acceptance.commands import call, finished, json_of, start
+from tests.facts import names, refusal, refused
 
+FIRST = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384));"
+LIMITED = f"{FIRST} from dbanon.cli import main; main(sys.argv[1:])"
+SLOW = ("--where", "pg_sleep(0.05) IS NOT NULL")
+LARGE = """
+    CREATE TABLE dbanon.release_999 AS SELECT i AS cloak_id, i / 30 AS record_id, (i % 30)::integer AS seq,
+        tstzrange(t, t + interval '1 min') AS period,
+        ST_MakeEnvelope(x, 0, x + 50, 70, 32632)::geometry(Polygon, 32632) AS region,
+        5 AS crowd, 5 AS subjects, t AS valid_from, t + interval '1 min' AS valid_to, '[1]'::jsonb AS requests
+    FROM generate_series(1::bigint, {rows}) i,
+        LATERAL (SELECT timestamptz '2026-01-05 08:00Z' + i % 30 * interval '1 min' AS t, 440000 + i % 9999 AS x) p;
+    CREATE VIEW published.large AS SELECT * FROM dbanon.release_999; COMMENT ON VIEW published.large IS 'Rows: many'"""
 SUFFIXES = (".parquet", ".gpkg", ".fgb", ".csv")
-
-
-@pytest.fixture(scope="module")
-def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
-    """URL of a database with two releases: city_k5 has requests, city_sites has exact rows."""
-    with cloned_database(dbanon_server, city_template[0]) as url:
-        with open_database(url) as database:
-            database.publish(city_template[1], "city_k5")
-        done = call(url, "load", "sites", str(sites(city_files[0])), "--dataset", "city", "--name", "name",
-                    "--x", "lon", "--y", "lat")  # fmt: skip
-        assert done.code == 0, done.stderr
-        words = ("-p", "k=4", "-p", "at=2026-01-05T08:10:00Z", "--publish", "city_sites")
-        done = call(
-            url, "run", "sensitive-sites", "--dataset", "city", *words, "--allow-overlap", "--reason", "a test of files"
-        )
-        assert done.code == 0, done.stderr
-        yield url
-
-
-@pytest.fixture(scope="module")
-def anna(city: str) -> Iterator[str]:
-    """URL of an analyst's login."""
-    with logins(city) as login:
-        yield login("analyst")
 
 
 @pytest.fixture
@@ -160,6 +152,7 @@ REFUSED = {
     "no such column": ("city_k5", ("--where", "crwd > 5"), "crwd"),
     "brackets alone": ("city_k5", ("--where", "()"), ")"),
     "two statements": ("city_k5", ("--where", "true); RESET ROLE; SELECT (1"), ";"),
+    "a division by zero": ("city_k5", ("--where", "1 / (cloak_id - 7) <> 1"), "22012"),
     "a private table": ("city_k5", ("--where", "EXISTS (SELECT FROM dbanon.fix)"), "dbanon"),
 }
 
@@ -213,3 +206,84 @@ def test_a_reader_of_a_role_reads_its_release_and_an_analyst_does_not(
 def test_an_analyst_can_do_nothing_else_with_dbanon(anna: str) -> None:
     for words in (("runs",), ("releases",), ("card", "city_k5"), ("unpublish", "city_k5"), ("datasets",)):
         assert call(anna, *words).code == 1, words
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_without_room_what_was_there_stays_and_nothing_half_is_left(anna: str, tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"release{suffix}"
+    file.write_text("as it was")
+    command = [sys.executable, "-c", LIMITED, "--dsn", anna, "export", "city_k5", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    names(done.stderr, tmp_path, "room")
+    assert "Traceback" not in done.stderr
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file.name, "as it was")]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
+    analyst: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(_arrow, "_BATCH", 20_000)
+    with refusal(errors.ParameterError, "22012"):
+        analyst.export("city_k5", tmp_path / f"release{suffix}", where="1 / (cloak_id - 800) <> 1")
+    assert list(tmp_path.iterdir()) == []
+    assert len(analyst.read("city_k5")) == 1100
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("batch", [20_000, 1 << 22])
+def test_an_interrupted_export_leaves_nothing(anna: str, city: str, tmp_path: Path, suffix: str, batch: int) -> None:
+    program = f"from dbanon import _arrow, cli; import sys; _arrow._BATCH = {batch}; cli.main(sys.argv[1:])"
+    words = ["--dsn", anna, "export", "city_k5", str(tmp_path / f"release{suffix}"), *SLOW]
+    process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
+    wait_for_rows(city, tmp_path)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, "Traceback" in said, said.count("dbanon: ")) == (130, False, 1), said
+    assert list(tmp_path.iterdir()) == []
+
+
+def wait_for_rows(url: str, folder: Path) -> None:
+    """Wait until a slow export is being read, and its file begun."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        reading = "SELECT FROM pg_stat_activity WHERE query LIKE 'COPY%pg_sleep%' AND datname = current_database()"
+        while not (connection.execute(reading).fetchall() and list(folder.iterdir())):
+            time.sleep(0.05)
+
+
+@pytest.mark.stress
+def test_a_release_that_is_withdrawn_amid_its_rows_leaves_nothing(
+    dbanon_server: Target, city_template: tuple[str, int], tmp_path: Path
+) -> None:
+    with cloned_database(dbanon_server, city_template[0]) as url, logins(url) as login:
+        with open_database(url) as owner:
+            owner.publish(city_template[1], "brief")
+            process = start(login("analyst"), "export", "brief", str(tmp_path / "brief.gpkg"), *SLOW)
+            wait_for_rows(url, tmp_path)
+            owner.unpublish("brief", end_readers=True)
+        refused(finished(process), 1, "lost")
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_memory_does_not_grow_with_the_rows(database: str, tmp_path: Path, suffix: str) -> None:
+    peak = []
+    for rows in (20_000, 200_000):
+        with psycopg.connect(database, autocommit=True) as owner:
+            owner.execute("DROP TABLE IF EXISTS dbanon.release_999 CASCADE")
+            owner.execute(LARGE.format(rows=rows))
+        process = start(database, "export", "large", str(tmp_path / f"large{suffix}"))
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0
+        peak.append(usage.ru_maxrss / 1024)
+    print(suffix, peak)
+    assert peak[1] < peak[0] + 60, peak
+
+
+def test_without_geopandas_a_frame_names_the_extra(analyst: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "geopandas", None)
+    with refusal(errors.DbanonError, "geopandas", "dbanon[geo]"):
+        analyst.read("city_k5")
