@@ -232,5 +232,5 @@ def _condition_refused() -> Iterator[None]:
 
 def _refused(said: str) -> ParameterError:
     return ParameterError(
-        f"The condition must be SQL on columns of the release. Got one that is refused: {said}; mend it."
+        f"The condition must be SQL on columns of the release. Got one that is refused: {said}; correct it."
     )
