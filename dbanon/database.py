@@ -398,7 +398,7 @@ class Database(Datasets):
         params: Params | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Write a release to a file, with an analyst's rights, in memory that does not grow with it; returns the rows.
+        """Write a release to a file as its rows come, with an analyst's rights; returns how many there were.
 
         Parameters
         ----------
