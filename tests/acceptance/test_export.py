@@ -212,6 +212,7 @@ def test_an_analyst_can_do_nothing_else_with_dbanon(anna: str) -> None:
         assert call(anna, *words).code == 1, words
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_without_room_what_was_there_stays_and_nothing_half_is_left(anna: str, tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"release{suffix}"
