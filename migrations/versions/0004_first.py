@@ -331,6 +331,12 @@ CREATE TABLE dbanon.release (
     span tstzrange,
     reach interval NOT NULL DEFAULT '0',
     content bytea,
+    -- What its rows say, as functions for analysts need it: at instants so far apart, of people whose records end after so
+    -- long (null: one moment; one record), or at some time of each period; and the box of all regions.
+    holds text CHECK (holds IN ('instant', 'some time')),
+    step_s integer CHECK (step_s > 0),
+    window_s integer CHECK (window_s > 0),
+    extent @postgis@.geometry,
     -- The roles that may read it; null: all analysts.
     readers text[] CHECK (cardinality(readers) > 0),
     -- What published.left_out says of it: [{since, until, percent}].

@@ -13,6 +13,16 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_span(bigint) IS
 'From the start of a run''s first row to the end of its last.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_extent(run_id bigint) RETURNS @postgis@.geometry
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT @postgis@.ST_SetSRID(@postgis@.ST_Extent(g.region)::@postgis@.geometry, min(@postgis@.ST_SRID(g.region)))
+    FROM ONLY dbanon.region g WHERE g.run_id = run_extent.run_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
+'The box around all regions of a run.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

@@ -1,0 +1,93 @@
+-- How many people there are where, on average over a span.
+
+CREATE OR REPLACE FUNCTION published.density(
+    release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
+RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    most CONSTANT integer := 20000000;
+    about CONSTANT published.releases := published.about(release);
+    span CONSTANT tstzrange := published.fitted_span(about, during);
+    pieces double precision;
+BEGIN
+    IF cell_m IS NULL OR NOT (cell_m > 0 AND cell_m < 'Infinity') THEN
+        RAISE EXCEPTION 'The side of a cell must be a number of metres > 0. Got %.', coalesce(cell_m::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
+    END IF;
+    EXECUTE format($query$
+        SELECT sum((1 + floor(@postgis@.ST_XMax(c.region) / $2) - floor(@postgis@.ST_XMin(c.region) / $2))
+                   * (1 + floor(@postgis@.ST_YMax(c.region) / $2) - floor(@postgis@.ST_YMin(c.region) / $2)))
+        FROM %s c WHERE c.period && $1
+        $query$, release) INTO pieces USING span, cell_m;
+    IF pieces > most THEN
+        RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
+                most, cell_m, pieces
+            USING ERRCODE = 'DA011', DETAIL = 'Each region is cut into the cells that it meets.',
+                  HINT = format('Try %s, or a shorter span.', ceil(2 * cell_m * sqrt(pieces / most)));
+    END IF;
+    RETURN QUERY EXECUTE format($query$
+        WITH bucket AS MATERIALIZED (
+            SELECT b.hour, b.part, greatest(extract(epoch FROM upper(b.part) - lower(b.part)), 0.000001)::float8 AS length_s
+            FROM (SELECT h AS hour, CASE WHEN $5 THEN published.fitted_span($6, tstzrange(h, h + interval '1 hour') * $1) ELSE $1 END AS part
+                  FROM generate_series(CASE WHEN $5 THEN date_bin('1 hour', lower($1), 'epoch') END,
+                                       CASE WHEN $5 THEN upper($1) END, interval '1 hour') h
+                  WHERE tstzrange(h, h + interval '1 hour') && $1
+                  UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) b
+        ), hit AS MATERIALIZED (
+            SELECT b.hour, c.record_id, c.subjects, c.region, $3 = 'instant' OR c.period <@ b.part AS whole,
+                -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
+                CASE WHEN $3 = 'instant' THEN
+                          greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
+                     ELSE 1.0::float8 / count(*) OVER (PARTITION BY b.hour, c.record_id) END AS weight
+            FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1
+        ), shape AS (
+            -- Regions that rows have in common are cut once.
+            SELECT DISTINCT h.region FROM hit h
+        ), box AS (
+            SELECT s.region, @postgis@.ST_XMin(s.region) AS x0, @postgis@.ST_YMin(s.region) AS y0,
+                @postgis@.ST_XMax(s.region) AS x1, @postgis@.ST_YMax(s.region) AS y1, @postgis@.ST_Area(s.region) AS area
+            FROM shape s
+        ), kind AS (
+            SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain FROM box b
+        ), piece AS MATERIALIZED (
+            -- A rectangle is made of half-open cells of the grid: nobody is on its upper edges. Any other shape has its edges.
+            SELECT k.region, i, j,
+                CASE WHEN k.plain THEN (least(k.x1, (i + 1) * $2) - greatest(k.x0, i * $2)) * (least(k.y1, (j + 1) * $2) - greatest(k.y0, j * $2))
+                     ELSE coalesce(@postgis@.ST_Area(@postgis@.ST_Intersection(k.region, e.square)), 0) END / k.area AS share,
+                count(*) OVER (PARTITION BY k.region) = 1 AS covered
+            FROM kind k
+            CROSS JOIN LATERAL generate_series(floor(k.x0 / $2)::bigint,
+                CASE WHEN k.plain THEN ceil(k.x1 / $2)::bigint - 1 ELSE floor(k.x1 / $2)::bigint END) i
+            CROSS JOIN LATERAL generate_series(floor(k.y0 / $2)::bigint,
+                CASE WHEN k.plain THEN ceil(k.y1 / $2)::bigint - 1 ELSE floor(k.y1 / $2)::bigint END) j
+            CROSS JOIN LATERAL (SELECT CASE WHEN NOT k.plain THEN
+                @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) END AS square) e
+            WHERE k.plain OR @postgis@.ST_Intersects(k.region, e.square)
+        ), cut AS (
+            SELECT h.hour, p.i, p.j, h.record_id, h.subjects, h.whole AND p.covered AS surely, h.weight, p.share
+            FROM hit h JOIN piece p ON p.region = h.region
+        ), person AS (
+            SELECT t.hour, t.i, t.j, max(t.subjects) FILTER (WHERE t.surely)::float8 AS surely, sum(t.subjects * t.weight * t.share) AS expectedly,
+                max(t.subjects)::float8 AS possibly
+            FROM cut t WHERE $3 = 'some time' GROUP BY t.hour, t.i, t.j, t.record_id
+            UNION ALL
+            SELECT t.hour, t.i, t.j, sum(t.subjects * t.weight) FILTER (WHERE t.surely), sum(t.subjects * t.weight * t.share), sum(t.subjects * t.weight)
+            FROM cut t WHERE $3 = 'instant' GROUP BY t.hour, t.i, t.j
+        )
+        SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
+            coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
+        FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
+        $query$, release) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about;
+END
+$$;
+COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
+'How many people of a release there are in each square of a grid, on average over the instants of a span; those left out of the release are not
+added. A square holds its lower edges, not its upper ones; those without people are not listed. The expected numbers of all squares sum to the mean number of people published. Where the release holds at some
+time (published.releases), at_least and at_most are people seen in the square during the span, as count_inside has them, and expected splits each
+record evenly over its rows in the span, so that the squares sum to the records. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a
+span, of which the part that the release speaks of counts; by_hour, whether each hour (of UTC) is answered for itself. Returns: hour, NULL unless by_hour; cell, the square;
+at_least; expected, if people were spread evenly over their regions, which is an assumption; at_most. Raises: DA001, DA011. Example: SELECT * FROM
+published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
