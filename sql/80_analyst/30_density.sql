@@ -68,7 +68,7 @@ BEGIN
             WHERE k.plain OR @postgis@.ST_Intersects(k.region, e.square)
         ), cut AS (
             SELECT h.hour, p.i, p.j, h.record_id, h.subjects, h.whole AND p.covered AS surely, h.weight, p.share
-            FROM hit h JOIN piece p ON p.region = h.region
+            FROM hit h JOIN piece p ON p.region OPERATOR(@postgis@.=) h.region
         ), person AS (
             SELECT t.hour, t.i, t.j, max(t.subjects) FILTER (WHERE t.surely)::float8 AS surely, sum(t.subjects * t.weight * t.share) AS expectedly,
                 max(t.subjects)::float8 AS possibly
