@@ -40,15 +40,14 @@ DECLARE
 BEGIN
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION 'An area must be a valid polygon or multipolygon with an SRID. Got %.', fault
-            USING ERRCODE = 'DA011', DETAIL = 'An empty one is an area, too: nobody is in it.',
+            USING ERRCODE = 'DA011', DETAIL = 'An empty one is an area, too, with no people in it.',
                   HINT = 'ST_SetSRID names the coordinate system, ST_MakeValid repairs, ST_Buffer makes an area of a point or line.';
     END IF;
     RETURN @postgis@.ST_Force2D(area);
 END
 $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
-'The area itself, where it can be asked about. Takes: area, a polygon or multipolygon in any coordinate system. Returns: it, in two
-dimensions. Raises: DA011. Example: SELECT published.checked_area(public.ST_MakeEnvelope(0, 0, 10, 10, 32610)).';
+'The area itself, in two dimensions, where it can be asked about; refuses others.';
 
 CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -56,7 +55,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     checked CONSTANT @postgis@.geometry := published.checked_area(area);
-    side double precision;
+    side CONSTANT double precision := greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]);
+    near CONSTANT double precision := 1000 + side / 10;
     around @postgis@.geometry;
 BEGIN
     IF @postgis@.ST_SRID(checked) = about.srid OR @postgis@.ST_IsEmpty(checked) OR about.extent IS NULL THEN
@@ -64,10 +64,11 @@ BEGIN
     END IF;
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
-    side := greatest(@postgis@.ST_XMax(about.extent) - @postgis@.ST_XMin(about.extent),
-                     @postgis@.ST_YMax(about.extent) - @postgis@.ST_YMin(about.extent));
     around := @postgis@.ST_Envelope(@postgis@.ST_Transform(
-        @postgis@.ST_Segmentize(@postgis@.ST_Expand(about.extent, 1000 + side / 10), 50 + side / 100), @postgis@.ST_SRID(checked)));
+        @postgis@.ST_Segmentize(
+            @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
+            near / 10),
+        @postgis@.ST_SRID(checked)));
     RETURN @postgis@.ST_Transform(
         @postgis@.ST_Segmentize(
             @postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around), 3),
@@ -76,9 +77,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
-'An area in the coordinate system of a release; of one in another system, the part near the release. Takes: area; about, as
-published.about gives it. Returns: a polygon or multipolygon. Raises: DA011. Example: SELECT
-published.fitted_area(public.ST_MakeEnvelope(-180, -80, 180, 80, 4326), published.about(''published.ten'')).';
+'An area in the coordinate system of a release; of one in another system, the part near the release.';
 
 CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -101,7 +100,7 @@ BEGIN
     IF isempty(span) THEN
         RAISE EXCEPTION 'The time must be one that release % speaks of, from % on and before %. Got %.', about.name, about.since, about.until,
                 CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
-            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, not that nobody was there.',
+            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
                   HINT = 'Times without a zone are read in that of the session: write the zone.';
     END IF;
     IF about.step_s IS NULL THEN
@@ -116,9 +115,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
-'The part of a span that a release speaks of, in whole slots where it holds at instants. Takes: about, as published.about gives it;
-during. Returns: a span, empty where the release has no rows. Raises: DA011. Example: SELECT
-published.fitted_span(published.about(''published.ten''), ''[-infinity,infinity)'').';
+'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows.';
 
 CREATE OR REPLACE FUNCTION published.demand_instants(about published.releases, asked text, some_time boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -138,6 +135,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.demand_instants(published.releases, text, boolean) IS
-'Refuses what the rows of a release cannot answer. Takes: about, as published.about gives it; asked, what for; some_time, whether
-rows that hold at some time do. Returns: nothing. Raises: DA011. Example: SELECT
-published.demand_instants(published.about(''published.ten''), ''Dwelling'', false).';
+'Refuses what the rows of a release cannot answer: one moment where they hold at some time (unless some_time), movement where they are of one moment.';

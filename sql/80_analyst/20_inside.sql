@@ -7,8 +7,7 @@ AS $$
                 ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) / 100), srid) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
-'A region in another coordinate system. Takes: region; srid. Returns: the region, its edges followed at short steps. Raises: nothing.
-Example: SELECT published.in_system(public.ST_MakeEnvelope(500000, 0, 500010, 10, 32610), 4326).';
+'A region in another coordinate system, its edges followed at short steps.';
 
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT

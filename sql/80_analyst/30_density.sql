@@ -53,7 +53,7 @@ BEGIN
         ), kind AS (
             SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain FROM box b
         ), piece AS MATERIALIZED (
-            -- A rectangle is made of half-open cells of the grid: nobody is on its upper edges. Any other shape has its edges.
+            -- A rectangle is made of half-open cells of the grid: no position is on its upper edges. Any other shape has its edges.
             SELECT k.region, i, j,
                 CASE WHEN k.plain THEN (least(k.x1, (i + 1) * $2) - greatest(k.x0, i * $2)) * (least(k.y1, (j + 1) * $2) - greatest(k.y0, j * $2))
                      ELSE coalesce(@postgis@.ST_Area(@postgis@.ST_Intersection(k.region, e.square)), 0) END / k.area AS share,

@@ -30,9 +30,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_zones(regclass, name, published.releases) IS
-'The zones of a table in the coordinate system of a release. Takes: zones, a table or view with one column of geometries; zone_id, the column of
-their names; about, as published.about gives it. Returns: ids; areas, of each id. Raises: DA011; a notice where zones overlap. Example: SELECT *
-FROM published.fitted_zones(''zones'', ''name'', published.about(''published.ten'')).';
+'The zones of a table in the coordinate system of a release, one area for each id; a notice says where they overlap.';
 
 CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
 RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
@@ -103,7 +101,8 @@ BEGIN
         OR (@postgis@.ST_Length(line) = 0 AND NOT @postgis@.ST_IsEmpty(line)) THEN
         RAISE EXCEPTION 'A line must be a linestring or multilinestring with an SRID and a length. Got %.',
                 CASE WHEN line IS NULL THEN 'NULL' WHEN @postgis@.ST_SRID(line) = 0 THEN 'a geometry without an SRID'
-                     WHEN @postgis@.ST_Length(line) = 0 THEN 'a point' ELSE 'a ' || @postgis@.GeometryType(line) END
+                     WHEN @postgis@.GeometryType(line) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
+                     ELSE 'a ' || @postgis@.GeometryType(line) END
             USING ERRCODE = 'DA011', DETAIL = 'Left and right are those of its direction.',
                   HINT = 'ST_MakeLine makes a line of two points, ST_Boundary one of an area.';
     END IF;
@@ -114,9 +113,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
-'A line in the coordinate system of a release. Takes: line, in any coordinate system; about, as published.about gives it. Returns: it, in two dimensions.
-Raises: DA011. Example: SELECT published.fitted_line(public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(0, 0), public.ST_MakePoint(9, 9)), 32610),
-published.about(''published.ten'')).';
+'A line in the coordinate system of a release, in two dimensions; refuses what has no length.';
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
 RETURNS TABLE (direction text, at_least bigint, at_most bigint)
@@ -160,7 +157,7 @@ BEGIN
             WHERE @postgis@.ST_Intersects($2, h.hull)
         ), corner AS (
             -- How far left of an edge of the line the boxes around both regions reach, and how far right.
-            SELECT n.move, 
+            SELECT n.move,
                 e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMax(n.a) ELSE @postgis@.ST_YMin(n.a) END - e.py)
                     - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMin(n.a) ELSE @postgis@.ST_XMax(n.a) END - e.px) AS a_left,
                 e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMin(n.a) ELSE @postgis@.ST_YMax(n.a) END - e.py)
@@ -212,8 +209,8 @@ END
 $$;
 COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
 'How many people of a release crossed a line during a span, by direction, each counted once a direction; those left out of the release are not added. Movement is straight
-between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: everybody of a record all of whose ways from one
-row''s region to the next one''s cross the line. At most: everybody of a record for whom there is such a way. Where records end with a window (window_s in published.releases) ways
+between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: the people of records all of whose ways from one
+row''s region to the next one''s cross the line. At most: those of records with such a way. Where records end with a window (window_s in published.releases) ways
 end there too; at_least is that of the greatest window, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
 direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
 public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

@@ -25,7 +25,7 @@ BEGIN
             FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s
             WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region) AND c.requests <> '[]'
         ), record AS (
-            -- Somebody of the record sent it, at most all of them did.
+            -- One of the record's people sent it, at most all of them did.
             SELECT r.request, h.number, bool_or(h.surely) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
             FROM hit h CROSS JOIN LATERAL jsonb_array_elements(h.requests) r (request)
             GROUP BY r.request, h.number, h.record_id

@@ -9,25 +9,27 @@ DECLARE
     about CONSTANT published.releases := published.about((
         SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'published'::regnamespace
             AND c.relname = regexp_replace(tile.release, '^published\.', '') AND c.relkind = 'v'));
-    frame CONSTANT @postgis@.geometry := @postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096);
+    frame CONSTANT @postgis@.geometry := @postgis@.ST_TileEnvelope(z, x, y);
     near @postgis@.geometry;
     found bytea;
 BEGIN
-    near := published.fitted_area(frame, about);
+    near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
     IF @postgis@.ST_IsEmpty(near) OR about.extent IS NULL THEN
         RETURN '';
     END IF;
     near := @postgis@.ST_Envelope(near);
-    -- Regions keep their shape: each is simplified to whole points of the tile.
+    -- Coordinates are whole numbers of the tile's units; what is too small for them is drawn as a square of two.
     EXECUTE format($query$
         SELECT @postgis@.ST_AsMVT(t, $4, 4096, 'region', 'cloak_id')
         FROM (SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, to_char(c.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_from,
                   to_char(c.valid_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_to,
-                  @postgis@.ST_AsMVTGeom(@postgis@.ST_Transform(c.region, 3857), $3::@postgis@.box2d, 4096, 64, true) AS region
-              FROM published.%I c
+                  coalesce(@postgis@.ST_AsMVTGeom(s.shape, $3, 4096, 64, true),
+                           @postgis@.ST_AsMVTGeom(@postgis@.ST_Expand(@postgis@.ST_Envelope(s.shape), $5), $3, 4096, 64, true)) AS region
+              FROM published.%I c CROSS JOIN LATERAL (SELECT @postgis@.ST_Transform(c.region, 3857) AS shape) s
               WHERE c.period @> $2 AND @postgis@.ST_Intersects(c.region, $1)) t
         WHERE t.region IS NOT NULL
-        $query$, about.name) INTO found USING near, coalesce(at, about.since), @postgis@.ST_TileEnvelope(z, x, y), about.name;
+        $query$, about.name) INTO found USING near, coalesce(at, about.since), frame::@postgis@.box2d, about.name,
+        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096;
     RETURN coalesce(found, '');
 END
 $$;

@@ -13,7 +13,10 @@ PEOPLE = 90
 SIDE_M = 3_000
 RUNS = {
     "tp": ("tp-aware", "-p", "k=4", "-p", "instants=6"),
-    "tp_joined": ("tp-aware", "-p", "k=4", "-p", "instants=8", "-p", "step_s=30", "-p", "align=linear", "-p", "min_contents=2"),
+    "tp_joined": (
+        *("tp-aware", "-p", "k=4", "-p", "instants=8", "-p", "step_s=30"),
+        *("-p", "align=linear", "-p", "min_contents=2"),
+    ),
     "tp_quadrants": ("tp-aware", "-p", "k=7", "-p", "instants=4", "-p", "cloak=quadrant", "-p", "min_cloak_m=50"),
     "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
     "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
@@ -34,7 +37,7 @@ def done(told: Done) -> Done:
 
 
 def write(folder: Path) -> None:
-    """Write the files of the town: 40 minutes of walks, six people together, with fixes at odd times, and what the methods read beside them."""
+    """Write the files of the town: 40 minutes of walks by six together, seen at odd times, and what methods read."""
     rng = np.random.default_rng(18)
     convoys = rng.uniform(0, SIDE_M, (PEOPLE // 6, 10, 2))  # where six people are together, every five minutes
     trips, asked, known = [], [], []

@@ -7,14 +7,15 @@ people are, its parameters and its rows' periods and, where rows hold at some ti
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import psycopg
 import shapely
 
-Inside = Callable[[float, float], bool]
 Fix = tuple[float, int, float, float]  # time, trajectory, x, y
+Place = tuple[float, float]
 Row = tuple[float, float, Any, list[Any]]  # since, until, region, requests
 
 
@@ -24,14 +25,13 @@ class Track:
 
     person: str
     record: int
-    window: int
     t: np.ndarray
     x: np.ndarray
     y: np.ndarray
 
     def during(self, since: float, until: float) -> "Track":
         kept = (self.t >= since) & (self.t < until)
-        return Track(self.person, self.record, self.window, self.t[kept], self.x[kept], self.y[kept])
+        return Track(self.person, self.record, self.t[kept], self.x[kept], self.y[kept])
 
     def inside(self, area: shapely.Geometry) -> np.ndarray:
         return shapely.intersects_xy(area, self.x, self.y)
@@ -48,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Truth:
-    """The tracks of a release, the times between which its rows are, and how far its instants are apart (0: moments)."""
+    """The tracks of a release, the time of its rows, and how far its instants are apart (0: no instants, or one)."""
 
     tracks: tuple[Track, ...]
     requests: tuple[Request, ...]
@@ -68,7 +68,7 @@ class Truth:
         yield from (found for track in self.tracks if len((found := track.during(low, high)).t))
 
 
-def position(fixes: list[Fix], t: float, align: str, max_gap_s: int, grid_s: int) -> tuple[float, float] | None:
+def position(fixes: list[Fix], t: float, align: str, max_gap_s: int, grid_s: int) -> Place | None:
     """Where a person is at an instant, as docs/methods/tp-aware.md has it under Alignment."""
     slotted = sorted((time // grid_s * grid_s, time, number, x, y) for time, number, x, y in fixes)
     before = [fix for fix in slotted if fix[0] <= t]
@@ -92,7 +92,8 @@ def read(url: str, run_id: int) -> Truth:
     """Read a run and its data as their owner."""
     with psycopg.connect(url) as owner:
         params, holds, grid_s = owner.execute(
-            "SELECT r.params, m.traits ->> 'holds', d.grid_s FROM dbanon.run r JOIN dbanon.method m ON m.name = r.method"
+            "SELECT r.params, m.traits ->> 'holds', d.grid_s FROM dbanon.run r"
+            " JOIN dbanon.method m ON m.name = r.method"
             " JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = %s",
             [run_id],
         ).fetchone()  # type: ignore[misc]
@@ -113,7 +114,8 @@ def read(url: str, run_id: int) -> Truth:
         rows: dict[int, list[Row]] = {}
         for record, start, end, region, extra in owner.execute(
             "SELECT record_id, extract(epoch FROM lower(period))::float8, extract(epoch FROM upper(period))::float8,"
-            " public.ST_AsBinary(region), extra -> 'requests' FROM dbanon.cloak WHERE run_id = %s ORDER BY record_id, period",
+            " public.ST_AsBinary(region), extra -> 'requests' FROM dbanon.cloak WHERE run_id = %s"
+            " ORDER BY record_id, period",
             [run_id],
         ):
             rows.setdefault(record, []).append((start, end, shapely.from_wkb(region), extra or []))
@@ -128,15 +130,14 @@ def read(url: str, run_id: int) -> Truth:
         return Truth(tuple(_covered(fixes, people, rows)), (), since, until, 0)
     step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
-    window_s = step_s * int(params.get("instants") or 0)
 
-    def at(person: str, t: float) -> tuple[float, float]:
+    def at(person: str, t: float) -> Place:
         found = position(fixes[person], t, align, gap, grid_s)
         assert found is not None, "a person who is published has a position"
         return found
 
     tracks = [
-        Track(person, record, int((rows[record][0][0] - since) // window_s) if window_s else 0, *_aligned(at, person, instants))
+        Track(person, record, *_aligned(at, person, instants))
         for record, whole in people.items()
         for instants in [[t for start, end, *_ in rows[record] for t in np.arange(start, end, step_s or end - start)]]
         for person in whole
@@ -152,14 +153,12 @@ def read(url: str, run_id: int) -> Truth:
     return Truth(tuple(tracks), tuple(requests), since, until, step_s)
 
 
-def _aligned(at: Callable[[str, float], tuple[float, float]], person: str, instants: list[float]) -> Iterable[np.ndarray]:
+def _aligned(at: Callable[[str, float], Place], person: str, instants: list[float]) -> Iterable[np.ndarray]:
     places = np.array([at(person, t) for t in instants])
     return np.array(instants), places[:, 0], places[:, 1]
 
 
-def _covered(
-    fixes: dict[str, list[Fix]], people: dict[int, set[str]], rows: dict[int, list[Row]]
-) -> Iterator[Track]:
+def _covered(fixes: dict[str, list[Fix]], people: dict[int, set[str]], rows: dict[int, list[Row]]) -> Iterator[Track]:
     """Give each person one track: the fixes that the rows of a record of theirs cover; those of a group are alike."""
     records: dict[str, list[int]] = {}
     for record, whole in people.items():
@@ -169,17 +168,19 @@ def _covered(
         found = sorted(
             (t, x, y)
             for t, _, x, y in fixes[person]
-            if any(start <= t < end and region.intersects(shapely.Point(x, y)) for start, end, region, _ in rows[own[0]])
+            if any(
+                start <= t < end and region.intersects(shapely.Point(x, y)) for start, end, region, _ in rows[own[0]]
+            )
         )
         t, x, y = np.array(found).T
-        yield Track(person, own[0], 0, t, x, y)
+        yield Track(person, own[0], t, x, y)
 
 
 def directions(track: Track, line: np.ndarray) -> set[str]:
     """The directions in which straight ways between successive positions cross a line."""
     found = set()
-    for ax, ay, bx, by in zip(track.x[:-1], track.y[:-1], track.x[1:], track.y[1:], strict=True):
-        for (px, py), (qx, qy) in zip(line[:-1], line[1:], strict=True):
+    for (ax, ay), (bx, by) in pairwise(zip(track.x, track.y, strict=True)):
+        for (px, py), (qx, qy) in pairwise(line):
             a = (qx - px) * (ay - py) - (qy - py) * (ax - px) > 0
             b = (qx - px) * (by - py) - (qy - py) * (bx - px) > 0
             p = (bx - ax) * (py - ay) - (by - ay) * (px - ax) > 0
