@@ -458,7 +458,7 @@ INDEXED = {
     "count_inside('published.kte', {box}, during => '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
     "density('published.mob', 500, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&",),
     "requests_inside('published.tp', {box}, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
-    "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": ("period @>", "region"),
+    "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": ("period @>",),
 }
 
 
@@ -473,7 +473,7 @@ def test_answers_come_by_index(database: str, asked: str, conditions: tuple[str,
             owner.execute(ask_nothing)  # type: ignore[call-overload]
         ask(owner, f"SELECT * FROM published.{asked.format(box=BOX)}")
         used = " ".join(line for plan in plans for line in plan.splitlines() if "Index Cond" in line)
-        assert all(condition in used for condition in conditions), '\n'.join(plans)[-6000:]
+        assert all(condition in used for condition in conditions), plans
 
 
 def test_requests_are_found_by_index(database: str) -> None:
