@@ -72,8 +72,8 @@ def an_area(rng: np.random.Generator) -> shapely.Geometry:
 def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
     """From moments to the whole release, and beyond it."""
     since, until = np.sort(rng.uniform(truth.since - 300, truth.until + 300, 2))
-    if rng.random() < 0.3:
-        since = until - 10.0 ** rng.uniform(-2, 2)
+    if rng.random() < 0.4:
+        since = until - 10.0 ** rng.uniform(-2, 3)
     if until <= truth.since or since >= truth.until:
         return truth.since, truth.until
     return float(since), float(until)
@@ -195,7 +195,7 @@ def test_flows_hold_the_truth(
     analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, zones: dict[str, shapely.Geometry], name: str
 ) -> None:
     truth, certain = truth_of(name), 0
-    for _ in range(8):
+    for _ in range(20):
         span = rounded(a_span(rng, truth))
         true: dict[tuple[str, str], set[str]] = {}
         for track in truth.during(*span):
@@ -221,7 +221,7 @@ def test_flows_hold_the_truth(
 
 def a_line(rng: np.random.Generator) -> np.ndarray:
     """Two to seven points through the town, some of them a closed ring."""
-    size = rng.choice([300, 1000, 3000, 6000])
+    size = rng.choice([100, 300, 1000, 3000, 6000])
     points = town.MIDDLE + rng.uniform(0, town.SIDE_M, 2) + rng.normal(0, size, (rng.integers(2, 8), 2))
     return np.vstack([points, points[:1]]) if len(points) > 2 and rng.random() < 0.3 else points
 
@@ -231,7 +231,7 @@ def test_crossings_hold_the_truth(
     analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str
 ) -> None:
     truth, certain = truth_of(name), 0
-    for _ in range(30):
+    for _ in range(40):
         span, line = rounded(a_span(rng, truth)), a_line(rng)
         true: dict[str, set[str]] = {"left to right": set(), "right to left": set()}
         for track in truth.during(*span):
@@ -245,7 +245,7 @@ def test_crossings_hold_the_truth(
         for direction, low, high in told:
             assert low <= len(true[direction]) <= high, (direction, line, span)
             certain += low
-    assert certain > 0 or name == "tp_quadrants", "bounds that say nothing"
+    assert certain > 0 or name in ("tp_quadrants", "semantic"), "bounds that say nothing"
 
 
 @pytest.mark.parametrize("name", [name for name in MOVING if name not in SOME_TIME])
