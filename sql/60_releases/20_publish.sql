@@ -178,7 +178,7 @@ BEGIN
     EXECUTE format('CREATE UNIQUE INDEX ON %s (record_id, seq)', target);
     EXECUTE format('CREATE INDEX ON %s (valid_from, valid_to)', target);
     EXECUTE format('CREATE INDEX ON %s USING gist (region)', target);
-    EXECUTE format('CREATE INDEX ON %s USING gist (period)', target);
+    EXECUTE format('CREATE INDEX ON %s USING spgist (period)', target);  -- a GiST takes five times as long
     FOR own IN SELECT k.name FROM dbanon_internal.release_columns(method) k WHERE k.sql_type = 'jsonb' LOOP
         EXECUTE format('CREATE INDEX ON %s USING gin (%I jsonb_path_ops)', target, own);
     END LOOP;

@@ -9,6 +9,18 @@ $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
 'A region in another coordinate system, its edges followed at short steps.';
 
+CREATE OR REPLACE FUNCTION published.covered_share(area @postgis@.geometry, region @postgis@.geometry) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+AS $$
+    -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
+    SELECT CASE WHEN @postgis@.ST_Covers(area, region) THEN 1
+        ELSE least(1, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
+                           THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
+                           ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END / @postgis@.ST_Area(region)) END
+$$;
+COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
+'The share of a region that an area of the same system covers: exactly 1 where it covers all.';
+
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
@@ -32,9 +44,7 @@ published.definitely_inside(region, public.ST_MakeEnvelope(0, 0, 50, 50, 32610))
 CREATE OR REPLACE FUNCTION published.expected_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT CASE WHEN published.definitely_inside(region, area) THEN 1
-                ELSE least(1, @postgis@.ST_Area(@postgis@.ST_Intersection(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area))))
-                              / @postgis@.ST_Area(published.in_system(region, @postgis@.ST_SRID(area)))) END
+    SELECT published.covered_share(published.checked_area(area), published.in_system(region, @postgis@.ST_SRID(area)))
 $$;
 COMMENT ON FUNCTION published.expected_inside(@postgis@.geometry, @postgis@.geometry) IS
 'The share of a region that lies in an area: how likely each of its people is inside, if people were spread evenly over the region, which
@@ -66,9 +76,7 @@ BEGIN
     EXECUTE format($query$
         WITH hit AS (
             SELECT c.record_id, c.subjects, $4 = 'instant' OR c.period <@ $2 AS whole, s.covered,
-                CASE WHEN s.covered THEN 1
-                     ELSE least(1, @postgis@.ST_Area(@postgis@.ST_Intersection($1, c.region)) / @postgis@.ST_Area(c.region)) END
-                * CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1  -- else the share of the period, too
+                published.covered_share($1, c.region) * CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1  -- else the share of the period, too
                        ELSE extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / extract(epoch FROM c.valid_to - c.valid_from) END AS share,
                 coalesce(floor(extract(epoch FROM c.valid_from - $3) / $5), 0) AS number
             FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s

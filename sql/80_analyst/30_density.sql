@@ -6,12 +6,26 @@ RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precis
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
+SET work_mem = '64MB'
+-- The planner takes a region for a thousand cells by a thousand, and would sort them all instead of hashing.
+SET enable_sort = off
 AS $$
 DECLARE
     most CONSTANT integer := 20000000;
     about CONSTANT published.releases := published.about(release);
     span CONSTANT tstzrange := published.fitted_span(about, during);
     pieces double precision;
+    -- Over instants all is summed; of records that hold at some time each counts once in a square.
+    person CONSTANT text := CASE about.holds
+        WHEN 'instant' THEN '
+            SELECT l.hour, p.i, p.j, CASE WHEN p.covered THEN l.people END AS surely, l.people * p.share AS expectedly,
+                l.people AS possibly
+            FROM load l JOIN piece p ON p.shape = l.shape'
+        ELSE '
+            SELECT l.hour, p.i, p.j, max(l.subjects) FILTER (WHERE p.covered AND l.whole) AS surely, sum(l.people * p.share) AS expectedly,
+                max(l.subjects) AS possibly
+            FROM load l JOIN piece p ON p.shape = l.shape GROUP BY l.hour, p.i, p.j, l.record_id'
+        END;
 BEGIN
     IF cell_m IS NULL OR NOT (cell_m > 0 AND cell_m < 'Infinity') THEN
         RAISE EXCEPTION 'The side of a cell must be a number of metres > 0. Got %.', coalesce(cell_m::text, 'NULL')
@@ -43,44 +57,36 @@ BEGIN
                           greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
                      ELSE 1.0::float8 / count(*) OVER (PARTITION BY b.hour, c.record_id) END AS weight
             FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1
-        ), shape AS (
-            -- Regions that rows have in common are cut once.
-            SELECT DISTINCT h.region FROM hit h
-        ), box AS (
-            SELECT s.region, @postgis@.ST_XMin(s.region) AS x0, @postgis@.ST_YMin(s.region) AS y0,
-                @postgis@.ST_XMax(s.region) AS x1, @postgis@.ST_YMax(s.region) AS y1, @postgis@.ST_Area(s.region) AS area
-            FROM shape s
-        ), kind AS (
-            SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain FROM box b
-        ), piece AS MATERIALIZED (
-            -- A rectangle is made of half-open cells of the grid: no position is on its upper edges. Any other shape has its edges.
-            SELECT k.region, i, j,
-                CASE WHEN k.plain THEN (least(k.x1, (i + 1) * $2) - greatest(k.x0, i * $2)) * (least(k.y1, (j + 1) * $2) - greatest(k.y0, j * $2))
-                     ELSE coalesce(@postgis@.ST_Area(@postgis@.ST_Intersection(k.region, e.square)), 0) END / k.area AS share,
-                count(*) OVER (PARTITION BY k.region) = 1 AS covered
-            FROM kind k
-            CROSS JOIN LATERAL generate_series(floor(k.x0 / $2)::bigint,
-                CASE WHEN k.plain THEN ceil(k.x1 / $2)::bigint - 1 ELSE floor(k.x1 / $2)::bigint END) i
-            CROSS JOIN LATERAL generate_series(floor(k.y0 / $2)::bigint,
-                CASE WHEN k.plain THEN ceil(k.y1 / $2)::bigint - 1 ELSE floor(k.y1 / $2)::bigint END) j
-            CROSS JOIN LATERAL (SELECT CASE WHEN NOT k.plain THEN
-                @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) END AS square) e
-            WHERE k.plain OR @postgis@.ST_Intersects(k.region, e.square)
-        ), cut AS (
-            SELECT h.hour, p.i, p.j, h.record_id, h.subjects, h.whole AND p.covered AS surely, h.weight, p.share
-            FROM hit h JOIN piece p ON p.region OPERATOR(@postgis@.=) h.region
-        ), person AS (
-            SELECT t.hour, t.i, t.j, max(t.subjects) FILTER (WHERE t.surely)::float8 AS surely, sum(t.subjects * t.weight * t.share) AS expectedly,
-                max(t.subjects)::float8 AS possibly
-            FROM cut t WHERE $3 = 'some time' GROUP BY t.hour, t.i, t.j, t.record_id
+        ), shape AS MATERIALIZED (
+            -- Regions that rows have in common are cut once. A rectangle is made of half-open cells of the grid: no position is on its
+            -- upper edges. Any other shape has its edges.
+            SELECT row_number() OVER () AS shape, k.*, floor(k.x0 / $2)::bigint AS i0, floor(k.y0 / $2)::bigint AS j0,
+                CASE WHEN k.plain THEN ceil(k.x1 / $2)::bigint - 1 ELSE floor(k.x1 / $2)::bigint END AS i1,
+                CASE WHEN k.plain THEN ceil(k.y1 / $2)::bigint - 1 ELSE floor(k.y1 / $2)::bigint END AS j1
+            FROM (SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain
+                  FROM (SELECT r.region, @postgis@.ST_XMin(r.region) AS x0, @postgis@.ST_YMin(r.region) AS y0, @postgis@.ST_XMax(r.region) AS x1,
+                            @postgis@.ST_YMax(r.region) AS y1, @postgis@.ST_Area(r.region) AS area
+                        FROM (SELECT DISTINCT h.region FROM hit h) r) b) k
+        ), piece AS (
+            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1 AS covered,
+                (least(s.x1, (i + 1) * $2) - greatest(s.x0, i * $2)) * (least(s.y1, (j + 1) * $2) - greatest(s.y0, j * $2)) / s.area AS share
+            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            WHERE s.plain
             UNION ALL
-            SELECT t.hour, t.i, t.j, sum(t.subjects * t.weight) FILTER (WHERE t.surely), sum(t.subjects * t.weight * t.share), sum(t.subjects * t.weight)
-            FROM cut t WHERE $3 = 'instant' GROUP BY t.hour, t.i, t.j
+            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1, @postgis@.ST_Area(@postgis@.ST_Intersection(s.region, e.square)) / s.area
+            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) AS square) e
+            WHERE NOT s.plain AND @postgis@.ST_Intersects(s.region, e.square)
+        ), load AS (
+            SELECT h.hour, s.shape, CASE WHEN $3 = 'some time' THEN h.record_id END AS record_id, bool_or(h.whole) AS whole,
+                sum(h.subjects * h.weight) AS people, max(h.subjects)::float8 AS subjects
+            FROM hit h JOIN shape s ON s.region OPERATOR(@postgis@.=) h.region GROUP BY h.hour, s.shape, 3
+        ), person AS (%2$s
         )
         SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
             coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
         FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
-        $query$, release) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about;
+        $query$, release, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about;
 END
 $$;
 COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS

@@ -68,8 +68,7 @@ BEGIN
         ), met AS (
             SELECT c.first, c.record_id, c.number, z.id, max(c.subjects) AS subjects,
                 bool_and(c.first_whole IS NOT NULL AND s.covered) AND count(*) = max(c.candidates) AS surely,
-                sum(CASE WHEN s.covered THEN 1 ELSE least(1, @postgis@.ST_Area(@postgis@.ST_Intersection(z.area, c.region)) / @postgis@.ST_Area(c.region)) END)
-                    / max(c.candidates) AS share
+                sum(published.covered_share(z.area, c.region)) / max(c.candidates) AS share
             FROM candidate c JOIN zone z ON @postgis@.ST_Intersects(z.area, c.region)
             CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(z.area, c.region) AS covered) s
             GROUP BY c.first, c.record_id, c.number, z.id
@@ -238,8 +237,7 @@ BEGIN
             FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.period && $2
         )
         SELECT s.record_id, max(s.subjects), sum(s.instants)::bigint, coalesce(sum(s.instants) FILTER (WHERE s.covered), 0)::bigint,
-            sum(s.instants * CASE WHEN s.covered THEN 1 WHEN NOT s.met THEN 0
-                                  ELSE least(1, @postgis@.ST_Area(@postgis@.ST_Intersection($1, s.region)) / @postgis@.ST_Area(s.region)) END)::float8,
+            sum(s.instants * CASE WHEN s.met THEN published.covered_share($1, s.region) ELSE 0 END)::float8,
             coalesce(sum(s.instants) FILTER (WHERE s.met), 0)::bigint
         FROM seen s GROUP BY s.record_id ORDER BY s.record_id
         $query$, release) USING fitted, span, about.step_s;

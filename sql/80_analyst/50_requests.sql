@@ -20,7 +20,7 @@ BEGIN
     RETURN QUERY EXECUTE format($query$
         WITH hit AS (
             SELECT c.record_id, c.subjects, c.requests, s.covered AND c.period <@ $2 AS surely,
-                CASE WHEN s.covered THEN 1 ELSE least(1, @postgis@.ST_Area(@postgis@.ST_Intersection($1, c.region)) / @postgis@.ST_Area(c.region)) END AS share,
+                published.covered_share($1, c.region) AS share,
                 coalesce(floor(extract(epoch FROM c.valid_from - $3) / $4), 0) AS number
             FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s
             WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region) AND c.requests <> '[]'

