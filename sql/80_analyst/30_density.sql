@@ -7,8 +7,11 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET work_mem = '64MB'
--- The planner takes a region for a thousand cells by a thousand, and would sort them all instead of hashing.
+-- The planner takes a region for a thousand cells by a thousand, and the rows of the span for a few: it would sort all cells, or go
+-- through them once for each row, instead of hashing.
 SET enable_sort = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     most CONSTANT integer := 20000000;
