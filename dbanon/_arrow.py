@@ -4,7 +4,7 @@ All queries of one snapshot see one state of the database. They use psycopg, as 
 are pinned, and it waits in Python, where Ctrl-C interrupts it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -25,6 +25,7 @@ _LONG = 64  # bytes: from here on values are better copied one by one
 _ROOM = 1 << 22  # fixes to begin with
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
+_TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _shared(batch: pa.RecordBatch, repeated: Collection[str]) -> pa.RecordBatch:
     )
 
 
-def batches(snapshot: Snapshot, query: str) -> Iterator[pa.RecordBatch]:
+def batches(snapshot: Snapshot, query: str) -> Generator[pa.RecordBatch]:
     """Run a query without parameters and fetch its columns some megabytes at a time; the last batch may be empty."""
     found = snapshot.connection.execute(_sql(f"SELECT * FROM ({query}) q LIMIT 0")).description or []
     names, kinds = [column.name for column in found], [column.type_code for column in found]
@@ -140,9 +141,12 @@ def _columns(rows: bytearray, lengths: list[int], kinds: list[int]) -> list[pa.A
         at = at + 4
         if missing is not None:
             size[null] = 0
-        if kind in _NUMBERS:
-            found = _numbers(rows, at if missing is None else np.where(null, 0, at), _NUMBERS[kind])
-            columns.append(pa.array(found, mask=missing))
+        place = at if missing is None else np.where(null, 0, at)
+        if kind == _TIMESTAMPTZ:
+            since_1970 = _numbers(rows, place, ">i8") + _POSTGRES_EPOCH_US
+            columns.append(pa.array(since_1970, pa.timestamp("us", "UTC"), mask=missing))
+        elif kind in _NUMBERS:
+            columns.append(pa.array(_numbers(rows, place, _NUMBERS[kind]), mask=missing))
         else:
             columns.append(_ragged(data, at, size, _BYTES[kind], missing))
         at += size

@@ -27,7 +27,7 @@ PURPOSES = {
     "admin": "owns everything dbanon makes; members may upgrade",
     "operator": "may load data, submit runs, publish, unpublish and read the releases",
     "worker": "computes and verifies: alone writes cloaks, members and verdicts",
-    "analyst": "may read the views in schema published, nothing else",
+    "analyst": "may read the views in schema published and call its functions, nothing else",
 }
 SCHEMAS = ["dbanon", "dbanon_internal", "published"]
 

@@ -17,7 +17,7 @@ import typer
 
 from dbanon import report
 from dbanon._stopping import Stopping
-from dbanon.commands import database, datasets, loading, runs  # noqa: F401 - each adds its commands to the program
+from dbanon.commands import database, datasets, loading, reading, runs  # noqa: F401 - each adds its commands to the program
 from dbanon.commands._shared import app, options
 from dbanon.errors import DbanonError, ParameterError
 

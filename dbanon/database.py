@@ -9,18 +9,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace as changed
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
-from dbanon import methods, pipeline, queue, releases, runs, schema, server
+from dbanon import export, methods, pipeline, published, queue, releases, runs, schema, server, style
 from dbanon._progress import Progress, silent
 from dbanon.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.datasets import Datasets
 from dbanon.errors import DbanonError, ParameterError, StoreError
+from dbanon.published import Params
 from dbanon.runs import RunResult
 from dbanon.watch import Watch
+
+if TYPE_CHECKING:
+    import geopandas
 
 __all__ = ["Database", "RunResult", "open_database"]
 
@@ -360,6 +365,68 @@ class Database(Datasets):
         with errors_translated():
             return releases.release_rows(self.connection, name, limit)
 
+    def read(self, release: str, *, where: str | None = None, params: Params | None = None) -> "geopandas.GeoDataFrame":
+        """Read a release as a frame, with an analyst's rights; needs the extra ``dbanon[geo]``.
+
+        Parameters
+        ----------
+        release : str
+        where : str, optional
+            A condition in SQL on the columns: ``"crowd > 5"``. It is part of a query that runs with your own rights
+            and is not checked, so put no text of others into it; give their values as `params`. Functions of PostGIS
+            and of the schema ``published`` need no schema's name in it.
+        params : sequence or mapping, optional
+            Values for ``%s`` or ``%(name)s`` in `where`: ``where="crowd > %s", params=[5]``. With values, a ``%`` of
+            the condition's own is written ``%%``.
+
+        Returns
+        -------
+        geopandas.GeoDataFrame
+            The columns of the view without `period` (`valid_from` and `valid_to` are its ends), in the order of
+            `cloak_id`; `region` is the geometry; JSON is text. `attrs` has ``release`` and ``promise``.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such release that this login may read, or the server refuses the condition.
+        """
+        return export.frame(self.connection, release, where=where, params=params)
+
+    def export(
+        self,
+        release: str,
+        file: str | os.PathLike[str],
+        *,
+        where: str | None = None,
+        params: Params | None = None,
+        progress: Progress = silent,
+    ) -> int:
+        """Write a release to a file as its rows come, with an analyst's rights; returns how many there were.
+
+        Parameters
+        ----------
+        release : str
+        file : path
+            Its suffix names the format: ``.parquet`` (GeoParquet), ``.gpkg``, ``.fgb`` or ``.csv``. Replaced when all
+            is written; else nothing is left, and what was there stays. The promise is in its metadata; that of a CSV
+            file in a text file beside it.
+        where, params
+            As for `read`.
+        progress : callable, optional
+
+        Raises
+        ------
+        ParameterError
+            As for `read`, or if the suffix is another.
+        DataError
+            If the file cannot be written.
+        """
+        return export.write(self.connection, release, Path(file), where=where, params=params, progress=progress)
+
+    def style(self, release: str, file: str | os.PathLike[str]) -> None:
+        """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""
+        export.write_text(Path(file), style.qml(published.crowds(self.connection, release)))
+
 
 @contextmanager
 def _remaining(run_id: int) -> Iterator[None]:
@@ -390,7 +457,8 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
     Raises
     ------
     SchemaMismatch
-        If the schema is missing or of another revision.
+        If the schema is missing or of another revision. A login that may not look at it, as an analyst's, is not asked
+        for it: it can read releases, and is refused all else by the server.
     """
     target = server.resolve(dsn)
     if announce is not None:
@@ -409,4 +477,5 @@ def _check_or_migrate(database: Database) -> None:
     """Check the schema; only the embedded server is migrated unasked."""
     if database.target.embedded and not schema.is_current(database.target.url):
         schema.upgrade(database.target.url, restrict_public=True)
-    schema.check(database.connection)
+    if schema.is_open(database.connection):
+        schema.check(database.connection)

@@ -11,15 +11,8 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from dbanon import _arrow
+from dbanon import _arrow, published
 from dbanon.connection import Connection, errors_translated, one, server_notices
-
-_MAY_BECOME = (
-    "SELECT pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer < 160000"
-    " THEN 'MEMBER' ELSE 'SET' END) AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')"
-    " FROM pg_catalog.pg_roles r, pg_catalog.pg_class c"
-    " WHERE r.rolname = %s AND c.relname = %s AND c.relnamespace = 'published'::pg_catalog.regnamespace"
-)
 
 
 def check_release(
@@ -100,9 +93,7 @@ def release_rows(connection: Connection, name: str, limit: int) -> tuple[list[st
     where that role may not read the release.
     """
     with connection.transaction():
-        analyst = one(connection, "SELECT dbanon_internal.role_name('analyst')")
-        if one(connection, _MAY_BECOME, [analyst, name]):
-            connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
+        published.become_analyst(connection, name)
         view = sql.Identifier("published", name)
         with connection.cursor() as cursor:
             cursor.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(view))

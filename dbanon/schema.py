@@ -62,6 +62,13 @@ def check(connection: psycopg.Connection) -> None:
         )
 
 
+def is_open(connection: psycopg.Connection) -> bool:
+    """Whether the login may use the schema ``dbanon``, which readers of releases may not, or there is none."""
+    query = "SELECT pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('dbanon')::oid, 'USAGE') IS NOT FALSE"
+    row = connection.execute(query).fetchone()
+    return row is not None and bool(row[0])
+
+
 def _revision(connection: psycopg.Connection) -> str | None:
     """Read the revision, unless its table is not dbanon's own: what another login has put there is not read."""
     if not _roles.is_there(connection, "alembic_version"):

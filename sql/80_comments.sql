@@ -2,7 +2,7 @@
 
 COMMENT ON SCHEMA dbanon IS 'Private: datasets, runs, verdicts, releases. Analysts see nothing of it.';
 COMMENT ON SCHEMA dbanon_internal IS 'Private: the functions that those in schema dbanon and the programs are made of.';
-COMMENT ON SCHEMA published IS 'Releases, as views: the only thing analysts read.';
+COMMENT ON SCHEMA published IS 'Releases, as views: the only thing analysts read; and functions that answer from them.';
 
 COMMENT ON TABLE dbanon.installation IS 'How this database was made ready: one row.';
 COMMENT ON COLUMN dbanon.installation.one IS 'Key: always true.';
@@ -319,6 +319,10 @@ COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published althoug
 COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the end of its last.';
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the dataset''s settle_s.';
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
+COMMENT ON COLUMN dbanon.release.holds IS 'What its rows say of each of their people: instant or some time, as published.releases has it.';
+COMMENT ON COLUMN dbanon.release.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
+COMMENT ON COLUMN dbanon.release.window_s IS 'After how many seconds a record ends; null where a person has one record.';
+COMMENT ON COLUMN dbanon.release.extent IS 'The box around all its regions: least x and y, greatest x and y.';
 COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
 COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people left out by hour: [{since, until, percent}], hours joined until no count below k shows.';
 
@@ -349,6 +353,10 @@ COMMENT ON COLUMN published.releases.since IS 'Start of its first row.';
 COMMENT ON COLUMN published.releases.until IS 'End of its last row, itself outside.';
 COMMENT ON COLUMN published.releases.srid IS 'Coordinate system of its regions, in metres.';
 COMMENT ON COLUMN published.releases.rows IS 'How many rows it has; never count rows for people.';
+COMMENT ON COLUMN published.releases.holds IS 'What a row says of each of its people. instant: in the region at each instant of the period, by their last known position; some time: seen in the region at some time of the period, at least once.';
+COMMENT ON COLUMN published.releases.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
+COMMENT ON COLUMN published.releases.window_s IS 'After how many seconds a record ends and its people are in others; null where a person has one record.';
+COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: least x and y, greatest x and y.';
 
 COMMENT ON VIEW published.left_out IS 'How many of the people seen are not in the releases that you may read, by hour. Hours with few people, left out or published, are joined with those after them; a release without a line left out fewer than its k, or none, or does not say when.';
 COMMENT ON COLUMN published.left_out.name IS 'The release.';

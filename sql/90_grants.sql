@@ -9,6 +9,20 @@ GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
 REVOKE ALL ON published.releases, published.left_out FROM PUBLIC;
 GRANT SELECT ON published.releases, published.left_out TO @analyst@;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
+GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published TO @operator@, @worker@, @analyst@;
+-- Roles that read single releases, with functions that are new.
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN
+        SELECT DISTINCT n FROM ONLY dbanon.release l CROSS JOIN LATERAL unnest(l.readers) n JOIN pg_roles r ON r.rolname = n WHERE l.withdrawn_at IS NULL
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA published TO %I', reader);
+    END LOOP;
+END
+$$;
 
 -- Both read what is there. Operators load, submit and publish; they set no revision, status or verdict: the columns are named.
 -- Workers compute and verify; they load nothing and publish nothing. No role reads the channels of the workers.

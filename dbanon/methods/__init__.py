@@ -186,6 +186,9 @@ class Method:
         The package that attacks it, with `read` and `attack`: see `dbanon.attacks`.
     hides : {"sender", "place"}
         The secret it keeps: who sent a request, or where people were.
+    holds : {"instant", "some time"}
+        What a row says of each person it stands for: in its region at every instant of its period, as aligned; or seen
+        in it at some time of its period, at least once.
     hidden_by : {"record", "region"}
         What hides its people among one another, but for algorithms that stand alone: the members of a record; those
         whose rows have one region and period.
@@ -200,6 +203,11 @@ class Method:
         The parameter that, where it is given, names the one instant its rows are about.
     oldest : str, optional
         The parameter that says how old, in seconds, the positions shown at that instant may be.
+    every : str, optional
+        Of a family whose rows hold at instants: the parameter with the seconds between two of them. Without, its
+        releases speak of one moment.
+    window : str, optional
+        The parameter with the number of instants after which a person's record ends, and another one begins.
     notices : mapping
         By figure of the attack: what publishing says if it is not 0, ``%s`` being the figure.
     totals : mapping
@@ -222,6 +230,7 @@ class Method:
     attack: str
     algorithms: tuple[Algorithm, ...]
     hides: Literal["sender", "place"]
+    holds: Literal["instant", "some time"]
     hidden_by: Literal["record", "region"]
     totals: Mapping[str, str]
     reasons: Mapping[str, str]
@@ -235,12 +244,17 @@ class Method:
     instant: str | None = None
     oldest: str | None = None
     shares: bool = False
+    every: str | None = None
+    window: str | None = None
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def traits(self) -> dict[str, Any]:
         """What core SQL reads of a family in ``dbanon.method.traits``."""
-        names = ("hides", "hidden_by", "reads", "joins", "begins", "instant", "oldest", "notices", "totals", "reasons")
+        names = (
+            *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest", "every", "window"),
+            *("notices", "totals", "reasons"),
+        )
         return {name: getattr(self, name) for name in names}
 
     @property

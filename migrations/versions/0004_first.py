@@ -335,12 +335,19 @@ CREATE TABLE dbanon.release (
     span tstzrange,
     reach interval NOT NULL DEFAULT '0',
     content bytea,
+    -- What its rows say, as functions for analysts need it: at instants so far apart (null: one), of people
+    -- whose records end after so long (null: one record), or at some time of each period; and their box.
+    holds text CHECK (holds IN ('instant', 'some time')),
+    step_s integer CHECK (step_s > 0),
+    window_s integer CHECK (window_s > 0),
+    extent double precision[] CHECK (cardinality(extent) = 4),
     -- The roles that may read it; null: all analysts.
     readers text[] CHECK (cardinality(readers) > 0),
     -- What published.left_out says of it: [{since, until, percent}].
     left_out jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(left_out) = 'array'),
     CONSTRAINT release_withdrawn_check CHECK ((withdrawn_at IS NULL) = (withdrawn_by IS NULL))
 );
+ALTER TABLE dbanon.release ALTER COLUMN extent SET STATISTICS 0;
 CREATE UNIQUE INDEX release_live_idx ON dbanon.release (name) WHERE withdrawn_at IS NULL;
 CREATE INDEX release_run_idx ON dbanon.release (run_id);
 

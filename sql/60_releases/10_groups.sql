@@ -13,6 +13,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_span(bigint) IS
 'From the start of a run''s first row to the end of its last.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_extent(run_id bigint) RETURNS double precision[]
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY[min(@postgis@.ST_XMin(g.region)), min(@postgis@.ST_YMin(g.region)),
+                 max(@postgis@.ST_XMax(g.region)), max(@postgis@.ST_YMax(g.region))]
+    FROM ONLY dbanon.region g WHERE g.run_id = run_extent.run_id HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
+'The box around all regions of a run: least x and y, greatest x and y.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp

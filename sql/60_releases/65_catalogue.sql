@@ -55,7 +55,7 @@ least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
 SELECT l.name, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
-    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows
+    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows, l.holds, l.step_s, l.window_s, l.extent
 FROM ONLY dbanon.release l
 JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN ONLY dbanon.method m ON m.name = r.method

@@ -1,5 +1,6 @@
 """A small generated city, loaded and verified once; every test gets a database of its own."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import pytest
 
 from dbanon import synth
 from dbanon.database import Database, open_database
-from dbanon.load import Columns
+from dbanon.load import Columns, PlaceColumns
 from dbanon.server import Target, parse
-from dbanon.testing import cloned_database
+from dbanon.testing import cloned_database, logins
+from tests.acceptance import commands
 
 REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
-# Real data are not part of the repository; where they lie beside it, they are tested.
+# Real data are not part of the repository; where they lie beside it, they are tested. So are the programs of QGIS and
+# GDAL, of which the former is as large as all else together: .ci/run installs them where it may.
 collect_ignore = (
     []
     if REAL_DATA.is_dir()
@@ -23,6 +26,8 @@ collect_ignore = (
         "test_taxis.py",
     ]
 )
+if not (Path("/usr/lib/python3/dist-packages/qgis").is_dir() and shutil.which("ogr2ogr")):
+    collect_ignore.append("test_gis.py")
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +65,23 @@ def verified_city(city_url: str, city_template: tuple[str, int]) -> Iterator[tup
     """An open database with a verified run, and the run's id."""
     with open_database(city_url) as database:
         yield database, city_template[1]
+
+
+@pytest.fixture(scope="session")
+def city(dbanon_server: Target, city_template: tuple[str, int], city_files: tuple[Path, Path]) -> Iterator[str]:
+    """URL of a database to read alone, with two releases: city_k5 has requests, city_sites has exact rows."""
+    with cloned_database(dbanon_server, city_template[0]) as url:
+        with open_database(url) as database:
+            database.publish(city_template[1], "city_k5")
+            places = PlaceColumns(x="lon", y="lat", name="name")
+            database.load_sites(commands.sites(city_files[0]), dataset="city", columns=places)
+            result = database.run("sensitive-sites", dataset="city", params={"k": 4, "at": "2026-01-05T08:10:00Z"})
+            database.publish(result.run_id, "city_sites", allow_overlap=True, reason="a test of files")
+        yield url
+
+
+@pytest.fixture(scope="session")
+def anna(city: str) -> Iterator[str]:
+    """URL of an analyst's login to that database."""
+    with logins(city) as login:
+        yield login("analyst")

@@ -64,7 +64,10 @@ class Pooler:
 
     def __init__(self, url: str, sessions: int) -> None:
         self.url = url
+        self.sessions = sessions
         self.free = [Session(url) for _ in range(sessions)]
+        info = self.free[0].login.info
+        self.told = b"".join(_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
         self.lock = threading.Condition()
         self.transactions = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -103,12 +106,10 @@ class Pooler:
             refused = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
             client.sendall(_message(b"E", refused))
             raise OSError("a client with options of its own")
-        info = self.free[0].login.info if self.free else psycopg.connect(self.url).info
-        told = b"".join(_message(b"S", f"{name}\0{info.parameter_status(name)}\0".encode()) for name in _TOLD)
         key = struct.pack(
             "!ii", random.randrange(1, 2**31), random.randrange(2**31)
         )  # no session's: made up, as PgBouncer does
-        client.sendall(_message(b"R", struct.pack("!i", 0)) + told + _message(b"K", key) + _message(b"Z", b"I"))
+        client.sendall(_message(b"R", struct.pack("!i", 0)) + self.told + _message(b"K", key) + _message(b"Z", b"I"))
 
     def _transaction(self, client: socket.socket) -> None:
         with self.lock:
@@ -153,8 +154,10 @@ class Pooler:
 
     def close(self) -> None:
         self.listener.close()
-        for session in self.free:
-            session.close()
+        with self.lock:  # a client that has just gone leaves its session in a moment
+            self.lock.wait_for(lambda: len(self.free) == self.sessions, timeout=30)
+            for session in self.free:
+                session.close()
 
 
 def _message(kind: bytes, content: bytes) -> bytes:

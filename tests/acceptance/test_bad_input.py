@@ -941,7 +941,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (
             "parameter of tp-aware",
             "'xyzzy'",
-            "'align', 'cloak', 'instants', 'k', 'max_gap_s'",
+            "'align', 'cloak', 'improve', 'instants', 'k', 'max_gap_s'",
         ),
     ),
     "unknown dataset": (

@@ -253,7 +253,10 @@ def test_no_command_calls_a_lure(
         ("plan", "tp-aware", "--dataset", "second"),
         ("plan", "sensitive-sites", "--dataset", "second"),
         ("publish", "1", "city_k5"),
+        ("export", "city_k5", str(tmp_path / "city.gpkg")),
+        ("style", "city_k5", "-o", str(tmp_path / "city.qml")),
     )
+    _do(_as(trapped, logins["analyst"]), ("export", "city_k5", str(tmp_path / "city.csv")))
     _do(
         both,
         ("run", "tp-aware", "--dataset", "second", "-p", "k=7", "--publish", "second_k7", *allowed),
@@ -284,11 +287,13 @@ def test_no_command_calls_a_lure(
 
 
 @pytest.mark.stress
-def test_no_command_through_a_pooler_calls_a_lure(trapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_through_a_pooler_calls_a_lure(
+    trapped: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pooler(trapped) as pool:
         _do(pool.own_url, ("import", "gps", "--dataset", "pooled", *_NAMED), ("runs",))
         monkeypatch.setenv("DBANON_LOCK_DSN", trapped)
-        _do(pool.own_url, ("demo",))
+        _do(pool.own_url, ("demo",), ("export", "demo_k5", str(tmp_path / "it.csv"), "--where", "crowd > 5"))
     assert _bites(trapped) == []
 
 

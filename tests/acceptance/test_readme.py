@@ -87,6 +87,8 @@ def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as
         assert answer.strip(), block
     every_column_is_explained(session)
     the_program_reads_the_release(session, as_analyst)
+    the_files_are_written_as_shown(as_analyst)
+    the_frame_is_read(as_analyst)
     the_map_is_that_of_the_readme(as_analyst)
 
 
@@ -109,6 +111,20 @@ def the_program_reads_the_release(session: Session, as_analyst: Callable[..., st
     assert (srid, people) == ("32632", "247")
     assert int(side_m) > 0
     assert (session.folder / "city_k5.parquet").stat().st_size > 0
+
+
+def the_files_are_written_as_shown(as_analyst: Callable[..., str]) -> None:
+    for _, block in pages.blocks(ANALYST, "console"):
+        for command, shown in pages.typed(block):
+            printed = as_analyst(*SHELL, f"export DBANON_DSN=$0; {command}", text="")
+            assert pages.missing(shown, printed) == [], printed
+
+
+def the_frame_is_read(as_analyst: Callable[..., str]) -> None:
+    [(_, program)] = pages.blocks(ANALYST, "python dbanon")
+    change = "import sys; exec(sys.stdin.read().replace('postgresql://anna@server/geo', sys.argv[1]))"
+    printed = as_analyst(sys.executable, "-W", "error", "-c", change, text=program)
+    assert printed.split() == ["32632", "247", "Rows"]
 
 
 def the_map_is_that_of_the_readme(as_analyst: Callable[..., str]) -> None:

@@ -76,9 +76,11 @@ def demand_k(data, cloaks, k=K):
 def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.example["k"] == K
     assert family.hides in ("sender", "place")
+    assert family.holds in ("instant", "some time")
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
-    asked = {*family.begins, *filter(None, (family.instant, family.oldest)), "k", "since", "until"}
+    named = (family.instant, family.oldest, family.every, family.window)
+    asked = {*family.begins, *filter(None, named), "k", "since", "until"}
     assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
     assert all(told.count("%s") == 1 and told.count("%") == 1 for told in family.notices.values())
 

@@ -21,7 +21,7 @@ from tests.unit.test_docs import HEADINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-family.md"
 NAME = "slot-boxes"
-MOST_LINES = 150
+MOST_LINES = 151
 
 
 def blocks():

@@ -379,10 +379,11 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
 ) -> None:
     cursor = analyst.execute("SELECT * FROM published.releases")
     assert [c.name for c in cursor.description or ()] == [
-        *("name", "method", "k", "promise", "since", "until", "srid", "rows")
+        *("name", "method", "k", "promise", "since", "until", "srid", "rows", "holds", "step_s", "window_s", "extent")
     ]
-    [(name, method, k, promise, since, until, srid, rows)] = cursor.fetchall()
+    [(name, method, k, promise, since, until, srid, rows, *says)] = cursor.fetchall()
     assert (name, method, k, srid, rows) == ("all_ten", "tp-aware", 5, 32610, 4)
+    assert says == ["instant", 60, 120, [0, 0, 110, 90]]
     assert promise in value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
     assert (since, until) == analyst.execute("SELECT min(valid_from), max(valid_to) FROM published.all_ten").fetchone()
 

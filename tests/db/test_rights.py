@@ -172,14 +172,17 @@ def test_the_file_names_everything_there_is_and_what_each_role_may_do_with_it(ca
     assert set(wanted) <= set(found), f"rights.txt names what is not there: {sorted(set(wanted) - set(found))}"
 
 
-def test_operators_and_workers_alone_call_what_runs_with_their_own_rights(cast: Cast) -> None:
+@pytest.mark.parametrize(
+    ("schemas", "may"), [("^dbanon", {"operator", "worker"}), ("^published", {"operator", "worker", "analyst"})]
+)
+def test_these_roles_alone_call_what_runs_with_their_own_rights(cast: Cast, schemas: str, may: set[str]) -> None:
     query = """
         SELECT role.name, bool_and(has_function_privilege(role.name, p.oid, 'EXECUTE') = role.may)
         FROM pg_proc p CROSS JOIN unnest(%s::text[], %s::boolean[]) role (name, may)
-        WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)' AND NOT p.prosecdef GROUP BY role.name
+        WHERE p.pronamespace::regnamespace::text ~ %s AND NOT p.prosecdef GROUP BY role.name
     """
-    may = [role in ("operator", "worker") for role in ROLES]
-    rows = cast.owner.execute(query, [[cast.users[role] for role in ROLES], may]).fetchall()
+    allowed = [role in may for role in ROLES]
+    rows = cast.owner.execute(query, [[cast.users[role] for role in ROLES], allowed, schemas]).fetchall()
     assert sorted(rows) == sorted((user, True) for user in cast.users.values())
 
 

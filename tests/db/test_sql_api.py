@@ -34,7 +34,7 @@ def test_every_error_is_listed_and_a_public_function_says_that_it_raises_it(conn
         (schema, name): set(re.findall(r"ERRCODE = '(DA\d{3})'", source))
         for schema, name, source in connection.execute(
             "SELECT pronamespace::regnamespace::text, proname, prosrc FROM pg_proc"
-            " WHERE pronamespace::regnamespace::text ~ '^dbanon'"
+            " WHERE pronamespace::regnamespace::text ~ '^(dbanon|published)'"
         )
     }
     assert set().union(*found.values()) <= set(listed), "a function raises what the list in 10_guard.sql has not"
@@ -49,7 +49,7 @@ def test_the_page_is_about_what_people_call(connection: psycopg.Connection) -> N
     top = text.split("## At a glance")[1].split("\n## ")[0]
     assert [name for name in names if f"| [`{name}`](#{name}) | " not in top] == []
     assert "dbanon_internal." not in text
-    assert len(text.splitlines()) < 1300
+    assert len(text.splitlines()) < 1600
 
 
 def test_every_example_is_sql_that_the_database_understands(scratch: psycopg.Connection) -> None:

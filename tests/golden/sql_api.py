@@ -45,6 +45,20 @@ TOPICS = {
         "unpublish",
         "clear_withdrawn",
     ),
+    "Ask a release": (
+        "about",
+        "count_inside",
+        "density",
+        "flows",
+        "crossings",
+        "dwell",
+        "requests_inside",
+        "possibly_inside",
+        "definitely_inside",
+        "expected_inside",
+        "tile",
+        "tile_query",
+    ),
     "Take back": ("drop_run", "forget_subject", "forget_before", "drop_load", "drop_dataset"),
 }
 REST = "Others"
@@ -58,7 +72,7 @@ Everything of dbanon can be done in psql, as a login that is a member of one of 
 |---|---|
 | `dbanon_operator` | load data, submit runs, publish and withdraw, read the releases: the administrator |
 | `dbanon_worker` | compute and verify; alone writes cloaks, members and verdicts |
-| `dbanon_analyst` | read the views in the schema `published`, nothing else |
+| `dbanon_analyst` | read the views in the schema `published` and call its functions, nothing else |
 | `dbanon_admin` | all of it: it owns what dbanon makes, and its members may upgrade |
 
 A login of several roles may do what each of them may. Members of no role can do nothing here. `tests/db/test_rights.py`
@@ -81,7 +95,7 @@ The functions that these are made of are in the schema `dbanon_internal`, and ch
 
 @dataclass(frozen=True)
 class Thing:
-    """A function, procedure, table or view of schema dbanon, as `sql_api.sql` gives it."""
+    """A function, procedure, table or view of schema dbanon, or a function of published, as `sql_api.sql` gives it."""
 
     kind: str
     name: str
@@ -102,6 +116,11 @@ class Thing:
         pieces = re.split(r"\s*\b(Takes|Returns|Raises|Example):\s*", " ".join(self.comment.split()))
         said = dict(zip(["", *pieces[1::2]], pieces[0::2], strict=True))
         return said.get(word, "")
+
+    @property
+    def helps_analysts(self) -> bool:
+        """Whether it is a helper that stands in schema published because analysts may use no other."""
+        return self.schema == "published" and not self.part("Takes")
 
     @property
     def summary(self) -> str:
@@ -133,7 +152,7 @@ def codes() -> dict[str, str]:
 
 def document(connection: psycopg.Connection) -> str:
     """Return the text of docs/sql-api.md."""
-    every = [thing for thing in things(connection) if thing.schema == "dbanon"]
+    every = [thing for thing in things(connection) if thing.schema != "dbanon_internal" and not thing.helps_analysts]
     topics = _topics([thing for thing in every if thing.callable])
     calls = [thing for _, members in topics for thing in members]
     views = [thing for thing in every if thing.kind == "view"]

@@ -38,4 +38,4 @@ SELECT jsonb_build_object('kind', CASE p.prokind WHEN 'p' THEN 'procedure' ELSE 
     'definer', p.prosecdef,
     'rights', (SELECT jsonb_object_agg(o.name, CASE WHEN has_function_privilege('dbanon_' || o.name, p.oid, 'EXECUTE')
                                                     THEN 'call' END) FROM role o))
-FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^dbanon'
+FROM pg_proc p WHERE p.pronamespace::regnamespace::text ~ '^(dbanon|published)'

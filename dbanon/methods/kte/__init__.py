@@ -143,6 +143,7 @@ METHOD = Method(
         ),
     ),
     hides="place",
+    holds="some time",
     hidden_by="record",
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={

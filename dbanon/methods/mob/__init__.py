@@ -114,8 +114,10 @@ METHOD = Method(
     ),
     reads=("quasi_identifiers",),
     hides="place",
+    holds="instant",
     hidden_by="region",
     begins=("start", "since"),
+    every="step_s",
     oldest="max_gap_s",
     notices={
         "below_k_at_speed": (

@@ -112,6 +112,7 @@ METHOD = Method(
     ),
     reads=("cells",),
     hides="place",
+    holds="some time",
     hidden_by="record",
     region_type="MultiPolygon",
     totals={"subjects": "subjects", "fixes": "fixes"},

@@ -116,6 +116,7 @@ METHOD = Method(
     ),
     reads=("sites",),
     hides="place",
+    holds="instant",
     hidden_by="region",
     instant="at",
     oldest="max_gap_s",

@@ -113,9 +113,12 @@ METHOD = Method(
     ),
     joins=("requests",),
     hides="sender",
+    holds="instant",
     hidden_by="record",
     begins=("start", "since"),
     shares=True,
+    every="step_s",
+    window="instants",
     notices={
         "requests_of_few_subjects": (
             "%s published request values were only ever sent by fewer than k subjects each: such a value can identify "

@@ -1,0 +1,100 @@
+"""How fast an analyst's login is answered on a release of a million rows, and what its indexes cost at publication.
+
+People of the streets of San Francisco for a day, hidden by tp-aware (k = 10): a row a minute and bundle. Run with
+``./dev bench benchmarks/analyst.py``, or for fewer rows as ``.venv/bin/python benchmarks/analyst.py 200000``.
+Each question is asked in a session of its own, once unseen and then three times, of which the best counts.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import psycopg
+
+from benchmarks._data import CITY, NETWORK, drop
+from dbanon import server
+from dbanon.database import open_database
+from dbanon.testing import logins
+
+K, MINUTES, NAME = 10, 1440, "benchmark_analyst"
+HOUR = "'[2026-01-05 17:00Z,2026-01-05 18:00Z)'"
+QUESTIONS = {
+    "a tile of the city (z 12)": (0.050, "length(published.tile(12, {x}, {y}, '{name}', '2026-01-05 17:30Z'))"),
+    "a count at an instant": (0.200, "published.count_inside('published.{name}', {area}, '2026-01-05 17:30Z')"),
+    "a count over an hour": (0.200, "published.count_inside('published.{name}', {area}, during => {hour})"),
+    "requests over an hour": (None, "count(*) FROM published.requests_inside('published.{name}', {area}, {hour})"),
+    "an hour's density, 500 m": (5.0, "count(*) FROM published.density('published.{name}', 500, {hour})"),
+    "an hour's flows, 16 zones": (None, "count(*) FROM published.flows('published.{name}', 'zones', 'zone', {hour})"),
+    "an hour's crossings": (None, "count(*) FROM published.crossings('published.{name}', {line}, {hour})"),
+    "dwelling, all day": (None, "count(*) FROM published.dwell('published.{name}', {area})"),
+}
+MIDDLE = "SELECT extent[1] + extent[3], extent[2] + extent[4], extent[3] - extent[1], srid FROM published.releases"
+TILE = """SELECT floor((ST_X(p) + 180) / 360 * 4096)::int,
+    floor((1 - asinh(tan(radians(ST_Y(p)))) / pi()) / 2 * 4096)::int
+    FROM ST_Transform(ST_SetSRID(ST_MakePoint(%s, %s), %s), 4326) p"""
+INDEXES = {"period": "gist (period)", "requests": "gin (requests jsonb_path_ops)", "region": "gist (region)"}
+
+
+def seconds(connection: psycopg.Connection, query: str) -> float:
+    began = time.perf_counter()
+    connection.execute(query)  # type: ignore[call-overload]
+    return time.perf_counter() - began
+
+
+def publish(rows: int) -> None:
+    """Generate so many people that about so many rows are published, and publish them."""
+    with open_database() as database:
+        database.synth(NAME, objects=rows * K // MINUTES * 5 // 4, instants=MINUTES, whole_share=1.0, seed=1, **NETWORK)
+        database.run("tp-aware", dataset=NAME, params={"k": K}, publish=NAME)
+
+
+def indexes(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as owner:
+        [table] = owner.execute(
+            "SELECT 'dbanon.release_' || release_id FROM dbanon.releases WHERE name = %s AND live", [NAME]
+        ).fetchone()  # type: ignore[misc]
+        for what, definition in INDEXES.items():
+            took = seconds(owner, f"CREATE INDEX again ON {table} USING {definition}")
+            [size] = owner.execute("SELECT pg_relation_size('dbanon.again') / 1e6").fetchone()  # type: ignore[misc]
+            owner.execute("DROP INDEX dbanon.again")
+            print(f"index on {what:<9} {took:>8.2f} s {size:>8.0f} MB")
+
+
+def ask(url: str) -> None:
+    with psycopg.connect(url) as owner:
+        x2, y2, width, srid = owner.execute(MIDDLE).fetchone()  # type: ignore[misc]
+        tile = owner.execute(TILE, [x2 / 2, y2 / 2, srid]).fetchone()
+    x, y, r = x2 / 2, y2 / 2, width / 6
+    places = {
+        "area": f"ST_Buffer(ST_SetSRID(ST_MakePoint({x}, {y}), {srid}), {r})",
+        "line": f"ST_SetSRID(ST_MakeLine(ST_MakePoint({x - 2 * r}, {y}), ST_MakePoint({x + 2 * r}, {y + r})), {srid})",
+        **{"x": tile[0], "y": tile[1], "hour": HOUR, "name": NAME},  # type: ignore[index]
+    }
+    zones = f"""CREATE TEMPORARY TABLE zones AS SELECT i || ',' || j AS zone, ST_MakeEnvelope({x} + (i - 2) * {r},
+        {y} + (j - 2) * {r}, {x} + (i - 1) * {r}, {y} + (j - 1) * {r}, {srid}) AS shape
+        FROM generate_series(0, 3) i, generate_series(0, 3) j"""
+    with logins(url) as login:
+        analyst = login("dbanon_analyst")
+        for question, (aim, query) in QUESTIONS.items():
+            with psycopg.connect(analyst, autocommit=True) as connection:
+                connection.execute(zones)  # type: ignore[call-overload]
+                first, *others = (seconds(connection, "SELECT " + query.format(**places)) for _ in range(4))
+            print(f"{question:<28} {min(others):>8.3f} s  first {first:>7.3f} s  aim {aim or '-'}")
+
+
+def main(rows: int) -> None:
+    publish(rows)
+    url = server.resolve(None).url
+    with psycopg.connect(url) as owner:
+        [found] = owner.execute("SELECT rows FROM published.releases WHERE name = %s", [NAME]).fetchone()  # type: ignore[misc]
+    print(f"{found:,} rows of {CITY}")
+    indexes(url)
+    ask(url)
+    with open_database() as database:
+        database.unpublish(NAME)
+        drop(database, [])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,138 @@
+-- What all functions for analysts begin with: the release, the area and the time that are asked about.
+--
+-- They run with the rights of their caller, who may read nothing but releases: so they, and the few helpers here, are in schema
+-- published. What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
+-- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
+
+CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found published.releases;
+BEGIN
+    SELECT l.* INTO found FROM published.releases l JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
+        WHERE c.oid = about.release;
+    IF found.name IS NULL THEN
+        RAISE EXCEPTION 'The release must be one that you may read. Got %.', coalesce(about.release::text, 'NULL')
+            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn, or is for others.',
+                  HINT = 'List those you may read: SELECT * FROM published.releases.';
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION published.about(regclass) IS
+'What a release that you may read says of itself, as in published.releases. Takes: release, such as ''published.cabs_june''. Returns: its
+row. Raises: DA001. Example: SELECT * FROM published.about(''published.ten'').';
+
+CREATE OR REPLACE FUNCTION published.checked_area(area @postgis@.geometry) RETURNS @postgis@.geometry
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    fault CONSTANT text := CASE
+        WHEN area IS NULL THEN 'NULL'
+        WHEN @postgis@.ST_SRID(area) = 0 THEN 'a geometry without an SRID'
+        WHEN @postgis@.ST_IsEmpty(area) THEN NULL
+        WHEN @postgis@.GeometryType(area) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'a ' || @postgis@.GeometryType(area)
+        WHEN NOT @postgis@.ST_IsValid(area) THEN 'an invalid one: ' || @postgis@.ST_IsValidReason(area)
+    END;
+BEGIN
+    IF fault IS NOT NULL THEN
+        RAISE EXCEPTION 'An area must be a valid polygon or multipolygon with an SRID. Got %.', fault
+            USING ERRCODE = 'DA011', DETAIL = 'An empty one is an area, too, with no people in it.',
+                  HINT = 'ST_SetSRID names the coordinate system, ST_MakeValid repairs, ST_Buffer makes an area of a point or line.';
+    END IF;
+    RETURN @postgis@.ST_Force2D(area);
+END
+$$;
+COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
+'The area itself, in two dimensions, where it can be asked about; refuses others.';
+
+CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    checked CONSTANT @postgis@.geometry := published.checked_area(area);
+    side CONSTANT double precision := greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]);
+    near CONSTANT double precision := 1000 + side / 10;
+    around @postgis@.geometry;
+BEGIN
+    IF @postgis@.ST_SRID(checked) = about.srid OR @postgis@.ST_IsEmpty(checked) OR about.extent IS NULL THEN
+        RETURN @postgis@.ST_SetSRID(checked, about.srid);
+    END IF;
+    -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
+    -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
+    around := @postgis@.ST_Envelope(@postgis@.ST_Transform(
+        @postgis@.ST_Segmentize(
+            @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
+            near / 10),
+        @postgis@.ST_SRID(checked)));
+    RETURN @postgis@.ST_Transform(
+        @postgis@.ST_Segmentize(
+            @postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around), 3),
+            greatest(@postgis@.ST_XMax(around) - @postgis@.ST_XMin(around), @postgis@.ST_YMax(around) - @postgis@.ST_YMin(around)) / 1000),
+        about.srid);
+END
+$$;
+COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS
+'An area in the coordinate system of a release; of one in another system, the part near the release.';
+
+CREATE OR REPLACE FUNCTION published.fitted_span(about published.releases, during tstzrange) RETURNS tstzrange
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    whole CONSTANT tstzrange := tstzrange(about.since, about.until);
+    span CONSTANT tstzrange := during * whole;
+    first_slot numeric;
+    last_slot numeric;
+BEGIN
+    IF during IS NULL OR isempty(during) THEN
+        RAISE EXCEPTION 'A span of time must not be empty. Got %.', coalesce(during::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'A span begins with its start and ends before its end.',
+                  HINT = 'Name both: tstzrange(''2008-06-04 08:00Z'', ''2008-06-04 09:00Z'').';
+    END IF;
+    IF about.since IS NULL THEN
+        RETURN 'empty';  -- no rows: all numbers are 0
+    END IF;
+    IF isempty(span) THEN
+        RAISE EXCEPTION 'The time must be one that release % speaks of, from % on and before %. Got %.', about.name, about.since, about.until,
+                CASE WHEN lower(during) = upper(during) THEN lower(during)::text ELSE during::text END
+            USING ERRCODE = 'DA011', DETAIL = 'About other times it says nothing, and not that no people were there.',
+                  HINT = 'Times without a zone are read in that of the session: write the zone.';
+    END IF;
+    IF about.step_s IS NULL THEN
+        RETURN span;
+    END IF;
+    -- An instant counts if its slot meets the span: whole slots, so that rows lie within the span or outside.
+    first_slot := floor(extract(epoch FROM lower(span) - about.since) / about.step_s);
+    last_slot := extract(epoch FROM upper(span) - about.since) / about.step_s;
+    last_slot := CASE WHEN upper_inc(span) THEN floor(last_slot) + 1 ELSE ceil(last_slot) END;
+    RETURN tstzrange(about.since + make_interval(secs => (first_slot * about.step_s)::double precision),
+                     about.since + make_interval(secs => (last_slot * about.step_s)::double precision));
+END
+$$;
+COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
+'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows.';
+
+CREATE OR REPLACE FUNCTION published.demand_instants(about published.releases, asked text, some_time boolean) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF about.holds = 'some time' AND NOT some_time THEN
+        RAISE EXCEPTION '% must be asked of a release that holds at instants. % says only that people were seen at some time of each period.',
+                asked, about.name
+            USING ERRCODE = 'DA011', DETAIL = 'When in the period that was, no row says.',
+                  HINT = 'Ask count_inside, density, flows or crossings during a span.';
+    END IF;
+    IF about.holds = 'instant' AND about.step_s IS NULL AND asked <> 'A number at one time' THEN
+        RAISE EXCEPTION '% must be asked of a release in which people move. % speaks of one moment.', asked, about.name
+            USING ERRCODE = 'DA011', DETAIL = 'Each person has one row.', HINT = 'Ask count_inside or density.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION published.demand_instants(published.releases, text, boolean) IS
+'Refuses what the rows of a release cannot answer: one moment where they hold at some time (unless some_time), movement where they are of one moment.';

@@ -1,0 +1,102 @@
+-- How many people there are where, on average over a span.
+
+CREATE OR REPLACE FUNCTION published.density(
+    release regclass, cell_m double precision, during tstzrange, by_hour boolean DEFAULT false)
+RETURNS TABLE (hour timestamptz, cell @postgis@.geometry, at_least double precision, expected double precision, at_most double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET work_mem = '64MB'
+-- The planner takes a region for a thousand cells by a thousand, and the rows of the span for a few: it would sort all cells, or go
+-- through them once for each row, instead of hashing.
+SET enable_sort = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    most CONSTANT integer := 20000000;
+    about CONSTANT published.releases := published.about(release);
+    span CONSTANT tstzrange := published.fitted_span(about, during);
+    pieces double precision;
+    -- Over instants all is summed; of records that hold at some time each counts once in a square.
+    person CONSTANT text := CASE about.holds
+        WHEN 'instant' THEN '
+            SELECT l.hour, p.i, p.j, CASE WHEN p.covered THEN l.people END AS surely, l.people * p.share AS expectedly,
+                l.people AS possibly
+            FROM load l JOIN piece p ON p.shape = l.shape'
+        ELSE '
+            SELECT l.hour, p.i, p.j, max(l.subjects) FILTER (WHERE p.covered AND l.whole) AS surely, sum(l.people * p.share) AS expectedly,
+                max(l.subjects) AS possibly
+            FROM load l JOIN piece p ON p.shape = l.shape GROUP BY l.hour, p.i, p.j, l.record_id'
+        END;
+BEGIN
+    IF cell_m IS NULL OR NOT (cell_m > 0 AND cell_m < 'Infinity') THEN
+        RAISE EXCEPTION 'The side of a cell must be a number of metres > 0. Got %.', coalesce(cell_m::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
+    END IF;
+    EXECUTE format($query$
+        SELECT sum((1 + floor(@postgis@.ST_XMax(c.region) / $2) - floor(@postgis@.ST_XMin(c.region) / $2))
+                   * (1 + floor(@postgis@.ST_YMax(c.region) / $2) - floor(@postgis@.ST_YMin(c.region) / $2)))
+        FROM %s c WHERE c.period && $1
+        $query$, release) INTO pieces USING span, cell_m;
+    IF pieces > most THEN
+        RAISE EXCEPTION 'The side of a cell must be so large that the regions of the span have at most % cells in all. Got % m, which makes %.',
+                most, cell_m, pieces
+            USING ERRCODE = 'DA011', DETAIL = 'Each region is cut into the cells that it meets.',
+                  HINT = format('Try %s, or a shorter span.', ceil(2 * cell_m * sqrt(pieces / most)));
+    END IF;
+    RETURN QUERY EXECUTE format($query$
+        WITH bucket AS MATERIALIZED (
+            SELECT b.hour, b.part, greatest(extract(epoch FROM upper(b.part) - lower(b.part)), 0.000001)::float8 AS length_s
+            FROM (SELECT h AS hour, CASE WHEN $5 THEN published.fitted_span($6, tstzrange(h, h + interval '1 hour') * $1) ELSE $1 END AS part
+                  FROM generate_series(CASE WHEN $5 THEN date_bin('1 hour', lower($1), 'epoch') END,
+                                       CASE WHEN $5 THEN upper($1) END, interval '1 hour') h
+                  WHERE tstzrange(h, h + interval '1 hour') && $1
+                  UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) b
+        ), hit AS MATERIALIZED (
+            SELECT b.hour, c.record_id, c.subjects, c.region, $3 = 'instant' OR c.period <@ b.part AS whole,
+                -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
+                CASE WHEN $3 = 'instant' THEN
+                          greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
+                     ELSE 1.0::float8 / count(*) OVER (PARTITION BY b.hour, c.record_id) END AS weight
+            FROM bucket b JOIN %1$s c ON c.period && b.part AND c.period && $1
+        ), shape AS MATERIALIZED (
+            -- Regions that rows have in common are cut once. A rectangle is made of half-open cells of the grid: no position is on its
+            -- upper edges. Any other shape has its edges.
+            SELECT row_number() OVER () AS shape, k.*, floor(k.x0 / $2)::bigint AS i0, floor(k.y0 / $2)::bigint AS j0,
+                CASE WHEN k.plain THEN ceil(k.x1 / $2)::bigint - 1 ELSE floor(k.x1 / $2)::bigint END AS i1,
+                CASE WHEN k.plain THEN ceil(k.y1 / $2)::bigint - 1 ELSE floor(k.y1 / $2)::bigint END AS j1
+            FROM (SELECT b.*, @postgis@.GeometryType(b.region) = 'POLYGON' AND b.area = (b.x1 - b.x0) * (b.y1 - b.y0) AS plain
+                  FROM (SELECT r.region, @postgis@.ST_XMin(r.region) AS x0, @postgis@.ST_YMin(r.region) AS y0, @postgis@.ST_XMax(r.region) AS x1,
+                            @postgis@.ST_YMax(r.region) AS y1, @postgis@.ST_Area(r.region) AS area
+                        FROM (SELECT DISTINCT h.region FROM hit h) r) b) k
+        ), piece AS (
+            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1 AS covered,
+                (least(s.x1, (i + 1) * $2) - greatest(s.x0, i * $2)) * (least(s.y1, (j + 1) * $2) - greatest(s.y0, j * $2)) / s.area AS share
+            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            WHERE s.plain
+            UNION ALL
+            SELECT s.shape, i, j, s.i0 = s.i1 AND s.j0 = s.j1, @postgis@.ST_Area(@postgis@.ST_Intersection(s.region, e.square)) / s.area
+            FROM shape s CROSS JOIN LATERAL generate_series(s.i0, s.i1) i CROSS JOIN LATERAL generate_series(s.j0, s.j1) j
+            CROSS JOIN LATERAL (SELECT @postgis@.ST_MakeEnvelope(i * $2, j * $2, (i + 1) * $2, (j + 1) * $2, $4) AS square) e
+            WHERE NOT s.plain AND @postgis@.ST_Intersects(s.region, e.square)
+        ), load AS (
+            SELECT h.hour, s.shape, CASE WHEN $3 = 'some time' THEN h.record_id END AS record_id, bool_or(h.whole) AS whole,
+                sum(h.subjects * h.weight) AS people, max(h.subjects)::float8 AS subjects
+            FROM hit h JOIN shape s ON s.region OPERATOR(@postgis@.=) h.region GROUP BY h.hour, s.shape, 3
+        ), person AS (%2$s
+        )
+        SELECT p.hour, @postgis@.ST_MakeEnvelope(p.i * $2, p.j * $2, (p.i + 1) * $2, (p.j + 1) * $2, $4),
+            coalesce(sum(p.surely), 0), sum(p.expectedly), sum(p.possibly)
+        FROM person p GROUP BY p.hour, p.i, p.j ORDER BY p.hour, p.i, p.j
+        $query$, release, person) USING span, cell_m, about.holds, about.srid, by_hour IS TRUE, about;
+END
+$$;
+COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boolean) IS
+'How many people of a release there are in each square of a grid, on average over the instants of a span; those left out of the release are not
+added. A square holds its lower edges, not its upper ones; those without people are not listed. The expected numbers of all squares sum to the mean number of people published. Where the release holds at some
+time (published.releases), at_least and at_most are people seen in the square during the span, as count_inside has them, and expected splits each
+record evenly over its rows in the span, so that the squares sum to the records. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a
+span, of which the part that the release speaks of counts; by_hour, whether each hour (of UTC) is answered for itself. Returns: hour, NULL unless by_hour; cell, the square;
+at_least; expected, if people were spread evenly over their regions, which is an assumption; at_most. Raises: DA001, DA011. Example: SELECT * FROM
+published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

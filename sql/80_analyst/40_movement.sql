@@ -1,0 +1,251 @@
+-- What the rows of a record say together: from where to where, across a line, how long.
+
+CREATE OR REPLACE FUNCTION published.fitted_zones(
+    zones regclass, zone_id name, about published.releases, OUT ids text[], OUT areas @postgis@.geometry[])
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    columns CONSTANT text[] := ARRAY(
+        SELECT a.attname FROM pg_attribute a
+        WHERE a.attrelid = zones AND a.atttypid = '@postgis@.geometry'::regtype AND a.attnum > 0 AND NOT a.attisdropped);
+    overlapping bigint;
+BEGIN
+    IF cardinality(columns) IS DISTINCT FROM 1 OR NOT EXISTS (
+        SELECT FROM pg_attribute a WHERE a.attrelid = zones AND a.attname = zone_id AND a.attnum > 0 AND NOT a.attisdropped) THEN
+        RAISE EXCEPTION 'Zones must be a table or view with one column of geometries and the column named by zone_id. Got %, with % such, and %.',
+                coalesce(zones::text, 'NULL'), cardinality(columns), coalesce(quote_ident(zone_id), 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Rows of one id are one zone.',
+                  HINT = 'CREATE TEMPORARY TABLE zones AS SELECT name, geom FROM ...';
+    END IF;
+    EXECUTE format('SELECT array_agg(z.id ORDER BY z.id), array_agg(z.area ORDER BY z.id) '
+        'FROM (SELECT t.%I::text AS id, @postgis@.ST_Union(published.fitted_area(t.%I, $1)) AS area FROM %s t GROUP BY 1) z WHERE z.id IS NOT NULL',
+        zone_id, columns[1], zones) INTO ids, areas USING about;
+    SELECT count(*) INTO overlapping
+        FROM unnest(areas) WITH ORDINALITY a (area, n) JOIN unnest(areas) WITH ORDINALITY b (area, n) ON a.n < b.n AND @postgis@.ST_Intersects(a.area, b.area)
+        WHERE @postgis@.ST_Relate(a.area, b.area, 'T********');
+    IF overlapping > 0 THEN
+        RAISE NOTICE '% pairs of zones overlap: each zone is answered for itself, and sums over zones count people twice.', overlapping;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION published.fitted_zones(regclass, name, published.releases) IS
+'The zones of a table in the coordinate system of a release, one area for each id; a notice says where they overlap.';
+
+CREATE OR REPLACE FUNCTION published.flows(release regclass, zones regclass, zone_id name, during tstzrange)
+RETURNS TABLE (origin text, destination text, at_least bigint, expected double precision, at_most bigint)
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+    span tstzrange;
+    zone record;
+BEGIN
+    PERFORM published.demand_instants(about, 'A flow', true);
+    span := published.fitted_span(about, during);
+    SELECT z.ids, z.areas INTO zone FROM published.fitted_zones(zones, zone_id, about) z;
+    RETURN QUERY EXECUTE format($query$
+        WITH zone AS MATERIALIZED (
+            SELECT z.id, z.area FROM unnest($2, $3) z (id, area)
+        ), seen AS (
+            SELECT c.record_id, c.region, c.subjects, coalesce(floor(extract(epoch FROM c.valid_from - $5) / $6), 0) AS number,
+                $4 = 'instant' OR c.period <@ $1 AS whole,
+                row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq) AS ahead,
+                row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq DESC) AS behind
+            FROM %s c WHERE c.period && $1
+        ), ranked AS (
+            -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
+            -- it, or in one before; where no row does, in any or none.
+            SELECT s.*, min(s.ahead) FILTER (WHERE s.whole) OVER r AS first_whole, min(s.behind) FILTER (WHERE s.whole) OVER r AS last_whole,
+                count(*) OVER r AS rows
+            FROM seen s WINDOW r AS (PARTITION BY s.record_id)
+        ), candidate AS (
+            SELECT true AS first, r.*, coalesce(r.first_whole, r.rows) AS candidates FROM ranked r WHERE r.ahead <= coalesce(r.first_whole, r.ahead)
+            UNION ALL
+            SELECT false, r.*, coalesce(r.last_whole, r.rows) FROM ranked r WHERE r.behind <= coalesce(r.last_whole, r.behind)
+        ), met AS (
+            SELECT c.first, c.record_id, c.number, z.id, max(c.subjects) AS subjects,
+                bool_and(c.first_whole IS NOT NULL AND s.covered) AND count(*) = max(c.candidates) AS surely,
+                sum(published.covered_share(z.area, c.region)) / max(c.candidates) AS share
+            FROM candidate c JOIN zone z ON @postgis@.ST_Intersects(z.area, c.region)
+            CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(z.area, c.region) AS covered) s
+            GROUP BY c.first, c.record_id, c.number, z.id
+        ), people AS (
+            SELECT o.id AS origin, d.id AS destination, o.number,
+                sum(o.subjects) FILTER (WHERE o.surely AND d.surely) AS surely, sum(o.subjects * o.share * d.share) AS expectedly, sum(o.subjects) AS possibly
+            FROM met o JOIN met d ON d.record_id = o.record_id AND d.number = o.number
+            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, o.number
+        )
+        SELECT p.origin, p.destination, coalesce(max(p.surely), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
+        FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
+        $query$, release) USING span, zone.ids, zone.areas, about.holds, about.since, about.window_s;
+END
+$$;
+COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
+'How many people of a release began a span in one zone and ended it in another, by the first and the last row of each record in the span; those left
+out of the release are not added. A flow is no longer than a record: where records end with a window (window_s in published.releases) each person has a flow in every window,
+at_least and expected are those of the greatest window, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
+coordinate system; zone_id, the column with their names; during, a span. Returns: origin and destination; at_least; expected, if people were spread evenly over their regions and
+went anywhere alike, which are assumptions; at_most. Raises: DA001, DA011; a notice where zones overlap. Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'',
+''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+
+CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF line IS NULL OR @postgis@.ST_SRID(line) = 0 OR @postgis@.GeometryType(line) NOT IN ('LINESTRING', 'MULTILINESTRING')
+        OR (@postgis@.ST_Length(line) = 0 AND NOT @postgis@.ST_IsEmpty(line)) THEN
+        RAISE EXCEPTION 'A line must be a linestring or multilinestring with an SRID and a length. Got %.',
+                CASE WHEN line IS NULL THEN 'NULL' WHEN @postgis@.ST_SRID(line) = 0 THEN 'a geometry without an SRID'
+                     WHEN @postgis@.GeometryType(line) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
+                     ELSE 'a ' || @postgis@.GeometryType(line) END
+            USING ERRCODE = 'DA011', DETAIL = 'Left and right are those of its direction.',
+                  HINT = 'ST_MakeLine makes a line of two points, ST_Boundary one of an area.';
+    END IF;
+    IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) THEN
+        RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
+    END IF;
+    RETURN @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_Force2D(line), @postgis@.ST_Length(line) / 1000), about.srid);
+END
+$$;
+COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
+'A line in the coordinate system of a release, in two dimensions; refuses what has no length.';
+
+CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
+RETURNS TABLE (direction text, at_least bigint, at_most bigint)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+    fitted CONSTANT @postgis@.geometry := published.fitted_line(line, about);
+    span tstzrange;
+BEGIN
+    PERFORM published.demand_instants(about, 'A crossing', true);
+    span := published.fitted_span(about, during);
+    RETURN QUERY EXECUTE format($query$
+        WITH part AS MATERIALIZED (
+            SELECT d.path[1] AS part, d.geom, @postgis@.ST_StartPoint(d.geom) AS start, @postgis@.ST_EndPoint(d.geom) AS finish
+            FROM @postgis@.ST_Dump(@postgis@.ST_Multi($2)) d
+        ), edge AS MATERIALIZED (
+            SELECT * FROM (
+                SELECT p.part, @postgis@.ST_X(d.geom) AS px, @postgis@.ST_Y(d.geom) AS py,
+                    lead(@postgis@.ST_X(d.geom)) OVER w - @postgis@.ST_X(d.geom) AS dx, lead(@postgis@.ST_Y(d.geom)) OVER w - @postgis@.ST_Y(d.geom) AS dy,
+                    @postgis@.ST_MakeLine(d.geom, lead(d.geom) OVER w) AS geom
+                FROM part p CROSS JOIN LATERAL @postgis@.ST_DumpPoints(p.geom) d WINDOW w AS (PARTITION BY p.part ORDER BY d.path)) e
+            WHERE e.dx <> 0 OR e.dy <> 0
+        ), seen AS (
+            SELECT c.record_id, c.subjects, c.region, coalesce(floor(extract(epoch FROM c.valid_from - $4) / $5), 0) AS number,
+                $3 = 'instant' OR c.period <@ $1 AS whole,
+                -- Several positions in one row: at some time of it, or at successive instants that were joined.
+                $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $6 AS several,
+                lead(c.region) OVER w AS next_region, lead($3 = 'instant' OR c.period <@ $1) OVER w AS next_whole
+            FROM %s c WHERE c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
+        ), move AS (
+            SELECT s.record_id, s.number, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
+            FROM seen s WHERE s.next_region IS NOT NULL
+            UNION ALL
+            SELECT s.record_id, s.number, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
+        ), near AS MATERIALIZED (
+            SELECT row_number() OVER () AS move, m.record_id, m.number, m.subjects, m.whole, h.hull, @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
+            FROM move m CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(m.a, m.b)) AS hull) h
+            WHERE @postgis@.ST_Intersects($2, h.hull)
+        ), corner AS (
+            -- How far left of an edge of the line the boxes around both regions reach, and how far right.
+            SELECT n.move,
+                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMax(n.a) ELSE @postgis@.ST_YMin(n.a) END - e.py)
+                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMin(n.a) ELSE @postgis@.ST_XMax(n.a) END - e.px) AS a_left,
+                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMin(n.a) ELSE @postgis@.ST_YMax(n.a) END - e.py)
+                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMax(n.a) ELSE @postgis@.ST_XMin(n.a) END - e.px) AS a_right,
+                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMax(n.b) ELSE @postgis@.ST_YMin(n.b) END - e.py)
+                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMin(n.b) ELSE @postgis@.ST_XMax(n.b) END - e.px) AS b_left,
+                e.dx * (CASE WHEN e.dx > 0 THEN @postgis@.ST_YMin(n.b) ELSE @postgis@.ST_YMax(n.b) END - e.py)
+                    - e.dy * (CASE WHEN e.dy > 0 THEN @postgis@.ST_XMax(n.b) ELSE @postgis@.ST_XMin(n.b) END - e.px) AS b_right
+            FROM near n JOIN edge e ON @postgis@.ST_Intersects(e.geom, n.hull)
+        ), possible AS (
+            -- To cross an edge from left to right takes a position left of it, and a next one right of it.
+            SELECT c.move, bool_or(c.a_left >= 0 AND c.b_right <= 0) AS rightwards, bool_or(c.a_right <= 0 AND c.b_left >= 0) AS leftwards
+            FROM corner c GROUP BY c.move
+        ), firm AS (
+            -- Segments from any position of one region to any of the next can be moved into one another without leaving the hull. While neither
+            -- end meets a part of the line, and no end of that part is in the hull, crossings come and go in pairs of both directions: all segments
+            -- cross it as often, counted with signs, as the one between the centres.
+            SELECT n.move, p.part, @postgis@.ST_X(@postgis@.ST_Centroid(n.a)) AS ax, @postgis@.ST_Y(@postgis@.ST_Centroid(n.a)) AS ay,
+                @postgis@.ST_X(@postgis@.ST_Centroid(n.b)) AS bx, @postgis@.ST_Y(@postgis@.ST_Centroid(n.b)) AS by
+            FROM near n JOIN part p ON @postgis@.ST_Intersects(p.geom, n.hull)
+            WHERE n.whole AND NOT @postgis@.ST_Intersects(p.geom, n.a) AND NOT @postgis@.ST_Intersects(p.geom, n.b)
+                AND (@postgis@.ST_IsClosed(p.geom) OR NOT (@postgis@.ST_Intersects(p.start, n.hull) OR @postgis@.ST_Intersects(p.finish, n.hull)))
+        ), side AS (
+            SELECT f.move, f.part, e.dx * (f.ay - e.py) - e.dy * (f.ax - e.px) > 0 AS a_left, e.dx * (f.by - e.py) - e.dy * (f.bx - e.px) > 0 AS b_left,
+                (f.bx - f.ax) * (e.py - f.ay) - (f.by - f.ay) * (e.px - f.ax) >= 0 AS p_left,
+                (f.bx - f.ax) * (e.py + e.dy - f.ay) - (f.by - f.ay) * (e.px + e.dx - f.ax) >= 0 AS q_left
+            FROM firm f JOIN edge e ON e.part = f.part
+        ), net AS (
+            SELECT s.move, s.part, sum(CASE WHEN s.a_left = s.b_left OR s.p_left = s.q_left THEN 0 WHEN s.a_left THEN 1 ELSE -1 END) AS net
+            FROM side s GROUP BY s.move, s.part
+        ), certain AS (
+            SELECT t.move, bool_or(t.net > 0) AS rightwards, bool_or(t.net < 0) AS leftwards FROM net t GROUP BY t.move
+        ), person AS (
+            SELECT n.number, d.direction, max(n.subjects) AS subjects,
+                bool_or(CASE d.direction WHEN 'left to right' THEN c.rightwards ELSE c.leftwards END) AS surely,
+                bool_or(CASE d.direction WHEN 'left to right' THEN p.rightwards ELSE p.leftwards END) AS possibly
+            FROM near n LEFT JOIN possible p ON p.move = n.move LEFT JOIN certain c ON c.move = n.move
+            CROSS JOIN unnest(ARRAY['left to right', 'right to left']) d (direction)
+            GROUP BY n.number, d.direction, n.record_id
+        ), people AS (
+            SELECT p.direction, sum(p.subjects) FILTER (WHERE p.surely) AS surely, sum(p.subjects) FILTER (WHERE p.possibly) AS possibly
+            FROM person p GROUP BY p.direction, p.number
+        )
+        SELECT d.direction, coalesce(max(p.surely), 0)::bigint, coalesce(sum(p.possibly), 0)::bigint
+        FROM unnest(ARRAY['left to right', 'right to left']) d (direction) LEFT JOIN people p ON p.direction = d.direction
+        GROUP BY d.direction ORDER BY d.direction
+        $query$, release) USING span, fitted, about.holds, about.since, about.window_s, about.step_s;
+END
+$$;
+COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
+'How many people of a release crossed a line during a span, by direction, each counted once a direction; those left out of the release are not added. Movement is straight
+between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: the people of records all of whose ways from one
+row''s region to the next one''s cross the line. At most: those of records with such a way. Where records end with a window (window_s in published.releases) ways
+end there too; at_least is that of the greatest window, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
+direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
+public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
+
+CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
+RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+    fitted @postgis@.geometry;
+    span tstzrange;
+BEGIN
+    PERFORM published.demand_instants(about, 'Dwelling', false);
+    fitted := published.fitted_area(area, about);
+    span := published.fitted_span(about, during);
+    RETURN QUERY EXECUTE format($query$
+        WITH found AS MATERIALIZED (
+            SELECT DISTINCT c.record_id FROM %1$s c WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region)
+        ), seen AS (
+            SELECT c.record_id, c.subjects, round(extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / $3)::bigint AS instants,
+                @postgis@.ST_Covers($1, c.region) AS covered, @postgis@.ST_Intersects($1, c.region) AS met, c.region
+            FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.period && $2
+        )
+        SELECT s.record_id, max(s.subjects), sum(s.instants)::bigint, coalesce(sum(s.instants) FILTER (WHERE s.covered), 0)::bigint,
+            sum(s.instants * CASE WHEN s.met THEN published.covered_share($1, s.region) ELSE 0 END)::float8,
+            coalesce(sum(s.instants) FILTER (WHERE s.met), 0)::bigint
+        FROM seen s GROUP BY s.record_id ORDER BY s.record_id
+        $query$, release) USING fitted, span, about.step_s;
+END
+$$;
+COMMENT ON FUNCTION published.dwell(regclass, @postgis@.geometry, tstzrange) IS
+'At how many instants each person of a release was inside an area, record by record; only records that may have been inside are listed. A record can say no more than its length: where
+records end with a window (window_s in published.releases), who stays longer is in others, which are not connected; compare with instants. Takes: release, one that holds at
+instants; area, a polygon in any coordinate system; during, a span, or all of the release. Returns: record_id; subjects, the people it stands for, each of whom the numbers hold for; instants of the record
+in the span, step_s apart; surely, expectedly (if people were spread evenly over their regions, which is an assumption) and possibly: instants inside. Raises: DA001, DA011. Example: SELECT * FROM
+published.dwell(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610)).';

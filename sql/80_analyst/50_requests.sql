@@ -1,0 +1,45 @@
+-- Who asked for what, where.
+
+CREATE OR REPLACE FUNCTION published.requests_inside(release regclass, area @postgis@.geometry, during tstzrange)
+RETURNS TABLE (request jsonb, at_least bigint, at_most bigint, weight double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about(release);
+    fitted CONSTANT @postgis@.geometry := published.fitted_area(area, about);
+    span CONSTANT tstzrange := published.fitted_span(about, during);
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute a
+                   WHERE a.attrelid = release AND a.attname = 'requests' AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped) THEN
+        RAISE EXCEPTION 'Requests must be asked of a release that has them. % has no column requests.', about.name
+            USING ERRCODE = 'DA011', DETAIL = 'Some methods publish requests, most do not.',
+                  HINT = 'What a release is made of: SELECT obj_description(''published.cabs_june''::regclass).';
+    END IF;
+    RETURN QUERY EXECUTE format($query$
+        WITH hit AS (
+            SELECT c.record_id, c.subjects, c.requests, s.covered AND c.period <@ $2 AS surely,
+                published.covered_share($1, c.region) AS share,
+                coalesce(floor(extract(epoch FROM c.valid_from - $3) / $4), 0) AS number
+            FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s
+            WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region) AND c.requests <> '[]'
+        ), record AS (
+            -- One of the record's people sent it, at most all of them did.
+            SELECT r.request, h.number, bool_or(h.surely) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
+            FROM hit h CROSS JOIN LATERAL jsonb_array_elements(h.requests) r (request)
+            GROUP BY r.request, h.number, h.record_id
+        ), people AS (
+            SELECT r.request, count(*) FILTER (WHERE r.surely) AS surely, sum(r.subjects) AS possibly, sum(r.share) AS share
+            FROM record r GROUP BY r.request, r.number
+        )
+        SELECT p.request, max(p.surely), sum(p.possibly)::bigint, sum(p.share)::float8 FROM people p GROUP BY p.request ORDER BY p.request
+        $query$, release) USING fitted, span, about.since, about.window_s;
+END
+$$;
+COMMENT ON FUNCTION published.requests_inside(regclass, @postgis@.geometry, tstzrange) IS
+'How many people of a release asked for what while they were inside an area, by content; people and requests left out of the release are not added. A row''s requests are a set: at least one of its people sent each, and at most
+all of them did. Where records end with a window (window_s in published.releases), people of several windows may be the same: at_least is that of the greatest window, at_most the sum. Takes: release, one with a column
+requests; area, a polygon in any coordinate system; during, a span. Returns: request, its names and values; at_least; at_most; weight, the rows that have it, each by the share of its region in the area, so that weights over areas
+that do not overlap sum to at most 1 a row. Raises: DA001, DA011. Example: SELECT * FROM published.requests_inside(''published.ten'', public.ST_MakeEnvelope(0, 0, 50, 99, 32610),
+''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

@@ -1,0 +1,49 @@
+-- Releases as vector tiles, for pg_tileserv and Martin.
+
+CREATE OR REPLACE FUNCTION published.tile(z integer, x integer, y integer, release text, at timestamptz DEFAULT NULL) RETURNS bytea
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    about CONSTANT published.releases := published.about((
+        SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'published'::regnamespace
+            AND c.relname = regexp_replace(tile.release, '^published\.', '') AND c.relkind = 'v'));
+    frame CONSTANT @postgis@.geometry := @postgis@.ST_TileEnvelope(z, x, y);
+    near @postgis@.geometry;
+    found bytea;
+BEGIN
+    near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
+    IF @postgis@.ST_IsEmpty(near) OR about.extent IS NULL THEN
+        RETURN '';
+    END IF;
+    near := @postgis@.ST_Envelope(near);
+    -- Coordinates are whole numbers of the tile's units; what is too small for them is drawn as a square of two.
+    EXECUTE format($query$
+        SELECT @postgis@.ST_AsMVT(t, $4, 4096, 'region', 'cloak_id')
+        FROM (SELECT c.cloak_id, c.record_id, c.crowd, c.subjects, to_char(c.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_from,
+                  to_char(c.valid_to AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS valid_to,
+                  coalesce(@postgis@.ST_AsMVTGeom(s.shape, $3, 4096, 64, true),
+                           @postgis@.ST_AsMVTGeom(@postgis@.ST_Expand(@postgis@.ST_Envelope(s.shape), $5), $3, 4096, 64, true)) AS region
+              FROM published.%I c CROSS JOIN LATERAL (SELECT @postgis@.ST_Transform(c.region, 3857) AS shape) s
+              WHERE c.period @> $2 AND @postgis@.ST_Intersects(c.region, $1)) t
+        WHERE t.region IS NOT NULL
+        $query$, about.name) INTO found USING near, coalesce(at, about.since), frame::@postgis@.box2d, about.name,
+        (@postgis@.ST_XMax(frame) - @postgis@.ST_XMin(frame)) / 4096;
+    RETURN coalesce(found, '');
+END
+$$;
+COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
+'The rows of a release that hold at a moment, as a vector tile (Mapbox, in Web Mercator): for pg_tileserv, /published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the
+tile; release, its name; at, a moment, by default the first of the release. Returns: the tile, whose layer has the name of the release, with cloak_id as its key, and record_id, crowd, subjects, valid_from and valid_to; empty where
+nothing is. Raises: DA001. Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
+
+CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)
+$$;
+COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
+'The same as published.tile, for Martin: /tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the tile; query, an object with release, and at if another moment than the first is wanted. Returns: the
+tile. Raises: DA001. Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';

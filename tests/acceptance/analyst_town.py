@@ -1,0 +1,84 @@
+"""A small town for the functions of analysts: people who walk and are seen now and then, published by every family."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.acceptance.commands import Done, call
+
+SRID = 32610
+START = 1_767_600_000
+MIDDLE = np.array([550_000.0, 4_180_000.0])
+PEOPLE = 90
+SIDE_M = 3_000
+RUNS = {
+    "tp": ("tp-aware", "-p", "k=4", "-p", "instants=6"),
+    "tp_joined": (
+        *("tp-aware", "-p", "k=4", "-p", "instants=8", "-p", "step_s=30"),
+        *("-p", "align=linear", "-p", "min_contents=2"),
+    ),
+    "tp_quadrants": ("tp-aware", "-p", "k=7", "-p", "instants=4", "-p", "cloak=quadrant", "-p", "min_cloak_m=50"),
+    "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
+    "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
+    "sites_knn": ("sensitive-sites", "--algorithm", "knn", "-p", "k=4", "-p", f"at={START + 900}"),
+    "mob": ("mob", "-p", "k=3"),
+    "mob_hidden": ("mob", "-p", "k=3", "-p", "qid_only=on"),
+    "mob_union": ("mob", "--algorithm", "extreme-union", "-p", "k=3"),
+    "kte": ("kte", "-p", "k=2", "-p", "tau_s=600", "-p", "leak_s=600"),
+    "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=3"),
+    "kte_glove": ("kte", "--algorithm", "glove", "-p", "k=2"),
+    "semantic": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
+}  # fmt: skip
+
+
+def done(told: Done) -> Done:
+    assert told.code == 0, told.stderr
+    return told
+
+
+def write(folder: Path) -> None:
+    """Write the files of the town: 40 minutes of walks by six together, seen at odd times, and what methods read."""
+    rng = np.random.default_rng(18)
+    convoys = rng.uniform(0, SIDE_M, (PEOPLE // 6, 10, 2))  # where six people are together, every five minutes
+    trips, asked, known = [], [], []
+    for i in range(PEOPLE):
+        begin, end = (0, 2400) if i % 5 else sorted(rng.uniform(0, 2400, 2))
+        t = begin + np.cumsum(rng.uniform(10, 150, 80))
+        t = t[t < max(end, begin + 300)]
+        legs = convoys[i // 6]
+        walk = np.stack([np.interp(t, np.arange(0, 3000, 300), legs[:, axis]) for axis in (0, 1)], axis=1)
+        walk += rng.normal(0, 15, walk.shape) + MIDDLE
+        trips += [f"p{i},{START + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
+        asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
+        known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
+    spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + MIDDLE
+    kinds = rng.choice(["food", "shop", "work", "home"], 700)
+    files = {
+        "trips": ["subject,time,x,y", *trips],
+        "requests": ["subject,time,poi", *asked],
+        "known": ["subject,time", *known],
+        "sites": ["name,x,y", *(f"s{i},{x:.0f},{y:.0f}" for i, (x, y) in enumerate(spots[:4]))],
+        "pois": ["category,x,y", *(f"{k},{x:.1f},{y:.1f}" for k, (x, y) in zip(kinds, spots, strict=True))],
+        "stations": ["x,y", *(f"{x:.1f},{y:.1f}" for x, y in spots[-40:])],
+    }
+    for name, lines in files.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+def load(url: str, folder: Path) -> None:
+    write(folder)
+    place = ("--dataset", "town", "--crs", f"EPSG:{SRID}")
+    done(call(url, "load", "trajectories", f"{folder}/trips.csv", *place, "--srid", str(SRID)))
+    done(call(url, "load", "requests", f"{folder}/requests.csv", "--dataset", "town", "--columns", "poi"))
+    done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", "town"))
+    done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
+    done(call(url, "load", "pois", f"{folder}/pois.csv", *place, "--category", "category"))
+    done(call(url, "load", "stations", f"{folder}/stations.csv", *place))
+
+
+def publish_all(url: str) -> None:
+    """Run each of `RUNS` (the first is run 1) and publish it under its name, beside the others."""
+    why = ("--allow-overlap", "--reason", "the people are made up")
+    for number, (name, (family, *options)) in enumerate(RUNS.items(), 1):
+        done(call(url, "run", family, "--dataset", "town", "--seed", "7", *options))
+        done(call(url, "publish", str(number), name, *why))

@@ -1,0 +1,482 @@
+"""The truth lies within what analysts are answered: every function, every family, areas and times at random.
+
+The answers are those to a login that may read the releases and nothing else; the truth is that of `analyst_truth`.
+"""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+import shapely
+
+from dbanon.server import Target
+from dbanon.testing import cloned_database, logins
+from tests.acceptance import analyst_town as town
+from tests.acceptance import analyst_truth as truths
+from tests.acceptance.analyst_truth import Truth
+
+pytestmark = pytest.mark.db
+
+NAMES = list(town.RUNS)
+SOME_TIME = [name for name in NAMES if name.startswith(("kte", "semantic"))]
+SNAPSHOTS = [name for name in NAMES if name.startswith("sites")]
+MOVING = [name for name in NAMES if name not in SNAPSHOTS]
+Cases = Callable[[int], range]
+AREA = "ST_GeomFromText(%s, 32610)"
+
+
+@pytest.fixture(scope="module")
+def database(dbanon_server: Target, dbanon_template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of one database for all tests here, with every release of the town."""
+    with cloned_database(dbanon_server, dbanon_template) as url:
+        town.load(url, tmp_path_factory.mktemp("town"))
+        town.publish_all(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def analyst(database: str) -> Iterator[psycopg.Connection]:
+    with logins(database) as login, psycopg.connect(login("dbanon_analyst"), autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def truth_of(database: str) -> Any:
+    known: dict[str, Truth] = {}
+
+    def look(name: str) -> Truth:
+        if name not in known:
+            known[name] = truths.read(database, NAMES.index(name) + 1)
+        return known[name]
+
+    return look
+
+
+def an_area(rng: np.random.Generator) -> shapely.Geometry:
+    """A box, a triangle or two discs, of a hundred metres to the whole town."""
+    x, y = town.MIDDLE + rng.uniform(0, town.SIDE_M, 2)
+    r = 50 * 2 ** rng.uniform(0, 6.5)
+    kind = rng.integers(4)
+    if kind == 0:
+        return shapely.MultiPoint(np.array([x, y]) + rng.uniform(-2 * r, 2 * r, (3, 2))).convex_hull
+    if kind == 1:
+        return shapely.union(shapely.Point(x, y).buffer(r, 8), shapely.Point(x + 3 * r, y).buffer(r / 2, 8))
+    return shapely.box(*np.round([x - r, y - r, x + r * rng.uniform(0.2, 2), y + r]))
+
+
+def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:
+    """From moments to the whole release, and beyond it."""
+    since, until = np.sort(rng.uniform(truth.since - 300, truth.until + 300, 2))
+    if rng.random() < 0.4:
+        since = until - 10.0 ** rng.uniform(-2, 3)
+    if until <= truth.since or since >= truth.until:
+        return truth.since, truth.until
+    return float(since), float(until)
+
+
+def text(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def spelled(span: tuple[float, float]) -> str:
+    return f"[{text(span[0])},{text(span[1])})"
+
+
+def ask(analyst: psycopg.Connection, query: str, *params: object) -> list[tuple[Any, ...]]:
+    return analyst.execute(query, params).fetchall()  # type: ignore[arg-type]
+
+
+def rounded(span: tuple[float, float]) -> tuple[float, float]:
+    """To microseconds, as the server has times."""
+    low, high = (datetime.fromtimestamp(s, UTC).timestamp() for s in span)
+    return low, high
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counts_during_a_span_hold_the_truth(
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
+) -> None:
+    truth = truth_of(name)
+    for _ in cases(60):
+        area, span = an_area(rng), rounded(a_span(rng, truth))
+        true = len({t.person for t in truth.during(*span) if t.inside(area).any()})
+        [(low, expected, high)] = ask(
+            analyst, f"SELECT * FROM published.count_inside(%s, {AREA}, during => %s)",
+            f"published.{name}", area.wkt, spelled(span),
+        )  # fmt: skip
+        assert low <= true <= high, (area.wkt, span)
+        assert low - 1e-6 <= expected <= high + 1e-6
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SOME_TIME])
+def test_counts_at_a_moment_hold_the_truth(
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
+) -> None:
+    truth = truth_of(name)
+    for _ in cases(40):
+        area, at = an_area(rng), rounded((rng.uniform(truth.since, truth.until), 0))[0]
+        low_t, high_t = truth.slots(at, at + 1e-6) if truth.step_s else (truth.since, truth.until)
+        true = len({t.person for t in truth.during(low_t, high_t) if t.inside(area).any()})
+        [(low, expected, high)] = ask(
+            analyst, f"SELECT * FROM published.count_inside(%s, {AREA}, %s::timestamptz)",
+            f"published.{name}", area.wkt, text(at),
+        )  # fmt: skip
+        assert low <= true <= high, (area.wkt, at)
+        assert low - 1e-6 <= expected <= high + 1e-6
+
+
+@pytest.mark.parametrize("by_hour", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_densities_hold_the_truth_and_sum_to_the_people(
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, name: str, by_hour: bool
+) -> None:
+    truth = truth_of(name)
+    for side in (90.0, 400.0, 1777.7):
+        span = rounded(a_span(rng, truth))
+        found = ask(
+            analyst,
+            "SELECT extract(epoch FROM hour)::float8, ST_XMin(cell), ST_YMin(cell), at_least, expected, at_most FROM"
+            " published.density(%s, %s, %s, %s)", f"published.{name}", side, spelled(span), by_hour,
+        )  # fmt: skip
+        low, high = max(span[0], truth.since), min(span[1], truth.until)
+        hours = [(h, max(low, h), min(high, h + 3600)) for h in np.arange(low // 3600 * 3600, high, 3600)]
+        for hour, since, until in hours if by_hour else [(None, low, high)]:
+            since_slot, until_slot = truth.slots(since, until)
+            instants = (until_slot - since_slot) / truth.step_s if truth.step_s else 1
+            true: Counter[tuple[int, int]] = Counter()
+            people = 0.0
+            for track in truth.during(since, until):
+                cells = list(zip((track.x // side).tolist(), (track.y // side).tolist(), strict=True))
+                if name in SOME_TIME:
+                    true.update(set(cells))
+                else:
+                    true.update(cells)
+                    people += len(cells) / instants
+            told = {(round(x / side), round(y / side)): bounds for h, x, y, *bounds in found if h == hour}
+            scale = 1 if name in SOME_TIME else instants
+            assert set(true) <= set(told)
+            for cell, (at_least, expected, at_most) in told.items():
+                assert at_least - 1e-6 <= true[cell] / scale <= at_most + 1e-6, (cell, span)
+                assert -1e-9 <= expected <= at_most + 1e-6
+            if name in SOME_TIME:
+                [(people,)] = ask(
+                    analyst, f"SELECT count(DISTINCT record_id) FROM published.{name} WHERE period && %s::tstzrange",
+                    spelled((since, until)),
+                )  # fmt: skip
+            assert sum(expected for _, expected, _ in told.values()) == pytest.approx(people)
+
+
+@pytest.fixture(scope="module")
+def zones(analyst: psycopg.Connection) -> dict[str, shapely.Geometry]:
+    """A temporary table of four quarters of the town and a disc over all of them."""
+    x, y = town.MIDDLE
+    half = town.SIDE_M / 2
+    made = {
+        f"{i}{j}": shapely.box(x + i * half, y + j * half, x + (i + 1) * half, y + (j + 1) * half)
+        for i, j in itertools.product((-1, 0, 1, 2), repeat=2)
+    }
+    made["disc"] = shapely.Point(x + half, y + half).buffer(half)
+    analyst.execute("CREATE TEMPORARY TABLE zones (zone text, shape geometry)")
+    for zone, shape in made.items():
+        analyst.execute(f"INSERT INTO zones VALUES (%s, {AREA})", [zone, shape.wkt])
+    return made
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MOVING)
+def test_flows_hold_the_truth(
+    *,
+    analyst: psycopg.Connection,
+    truth_of: Any,
+    rng: np.random.Generator,
+    zones: dict[str, shapely.Geometry],
+    cases: Cases,
+    name: str,
+) -> None:
+    truth = truth_of(name)
+    for _ in cases(20):
+        span = rounded(a_span(rng, truth))
+        true: dict[tuple[str, str], set[str]] = {}
+        for track in truth.during(*span):
+            ends = [
+                [zone for zone, shape in zones.items() if shapely.intersects_xy(shape, track.x[i], track.y[i])]
+                for i in (0, -1)
+            ]
+            for pair in itertools.product(*ends):
+                true.setdefault(pair, set()).add(track.person)
+        told = {
+            (origin, destination): bounds
+            for origin, destination, *bounds in ask(
+                analyst, "SELECT * FROM published.flows(%s, 'zones', 'zone', %s)", f"published.{name}", spelled(span)
+            )
+        }
+        assert set(true) <= set(told)
+        for pair, (low, expected, high) in told.items():
+            assert low <= len(true.get(pair, ())) <= high, (pair, span)
+            assert low - 1e-6 <= expected <= high + 1e-6
+
+
+def a_line(rng: np.random.Generator) -> np.ndarray:
+    """Two to seven points through the town, some of them a closed ring."""
+    size = rng.choice([100, 300, 1000, 3000, 6000])
+    points = town.MIDDLE + rng.uniform(0, town.SIDE_M, 2) + rng.normal(0, size, (rng.integers(2, 8), 2))
+    return np.vstack([points, points[:1]]) if len(points) > 2 and rng.random() < 0.3 else points
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_crossings_hold_the_truth(
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
+) -> None:
+    truth = truth_of(name)
+    for _ in cases(40):
+        span, line = rounded(a_span(rng, truth)), a_line(rng)
+        true: dict[str, set[str]] = {"left to right": set(), "right to left": set()}
+        for track in truth.during(*span):
+            for direction in truths.directions(track, line):
+                true[direction].add(track.person)
+        told = ask(
+            analyst, f"SELECT * FROM published.crossings(%s, {AREA}, %s)",
+            f"published.{name}", shapely.LineString(line).wkt, spelled(span),
+        )  # fmt: skip
+        assert {direction for direction, *_ in told} == set(true)
+        for direction, low, high in told:
+            assert low <= len(true[direction]) <= high, (direction, line, span)
+
+
+@pytest.mark.parametrize("name", [name for name in MOVING if name not in SOME_TIME])
+def test_dwelling_holds_the_truth(
+    *, analyst: psycopg.Connection, database: str, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
+) -> None:
+    truth = truth_of(name)
+    # Numbers of records are drawn anew at publication: records are known again by their rows.
+    shape = "SELECT record_id, array_agg((period, ST_AsEWKB(region))::text ORDER BY period) FROM {} GROUP BY record_id"
+    shown = {tuple(rows): record for record, rows in ask(analyst, shape.format(f"published.{name}"))}
+    with psycopg.connect(database) as owner:
+        run = f"(SELECT * FROM dbanon.cloak WHERE run_id = {NAMES.index(name) + 1}) c"
+        number = {record: shown[tuple(rows)] for record, rows in ask(owner, shape.format(run))}
+    alike = Counter(number.values())
+    for _ in cases(25):
+        area, span = an_area(rng), rounded(a_span(rng, truth))
+        told = {
+            record: bounds for record, *bounds in ask(
+                analyst,
+                f"SELECT record_id, instants, surely, expectedly, possibly FROM published.dwell(%s, {AREA}, %s)",
+                f"published.{name}", area.wkt, spelled(span),
+            )
+        }  # fmt: skip
+        for track in truth.during(*span):
+            instants, surely, expectedly, possibly = told.get(number[track.record], (len(track.t), 0, 0, 0))
+            if alike[number[track.record]] == 1:
+                assert instants == len(track.t)
+                assert surely <= track.inside(area).sum() <= possibly, (area.wkt, span)
+            assert surely - 1e-6 <= expectedly <= possibly + 1e-6
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("tp")])
+def test_requests_hold_the_truth(
+    analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
+) -> None:
+    truth = truth_of(name)
+    for _ in cases(40):
+        area, span = an_area(rng), rounded(a_span(rng, truth))
+        low_t, high_t = truth.slots(max(span[0], truth.since), min(span[1], truth.until))
+        true: dict[str, set[str]] = {}
+        for sent in truth.requests:
+            if low_t <= sent.t < high_t and shapely.intersects_xy(area, sent.x, sent.y):
+                true.setdefault(sent.content, set()).add(sent.person)
+        told = {
+            json.dumps(content): bounds for content, *bounds in ask(
+                analyst, f"SELECT request, at_least, at_most, weight FROM published.requests_inside(%s, {AREA}, %s)",
+                f"published.{name}", area.wkt, spelled(span),
+            )
+        }  # fmt: skip
+        assert set(true) <= set(told)
+        for content, (low, high, weight) in told.items():
+            assert low <= len(true.get(content, ())) <= high, (content, area.wkt, span)
+            assert weight >= 0
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+WORLD = "ST_MakeEnvelope(-180, -90, 180, 90, 4326)"
+ALL = "'[-infinity,infinity)'"
+# On no line of the grid: there, what is straight in one system and not in another would decide.
+BOX = "ST_MakeEnvelope(550900.4, 4180900.4, 552100.6, 4182100.6, 32610)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_area_in_another_system_is_transformed(analyst: psycopg.Connection, name: str) -> None:
+    count = f"SELECT at_least, at_most FROM published.count_inside('published.{name}', {{}}, during => {ALL})"
+    [here], [there] = ask(analyst, count.format(BOX)), ask(analyst, count.format(f"ST_Transform({BOX}, 4326)"))
+    assert here == there
+    [whole] = ask(analyst, f"SELECT count(DISTINCT record_id), sum(DISTINCT subjects) FROM published.{name}")
+    for world in (WORLD, "ST_MakeEnvelope(-2e7, -2e7, 2e7, 2e7, 3857)", "ST_MakeEnvelope(-1e9, -1e9, 1e9, 1e9, 32610)"):
+        [(low, high)] = ask(analyst, count.format(world))
+        assert 0 < low <= high
+        assert low == high or name.startswith("tp")
+        assert low == whole[0] or name.startswith("tp")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_area_and_one_far_away_have_no_people(analyst: psycopg.Connection, name: str) -> None:
+    for area in ("ST_GeomFromText('POLYGON EMPTY', 32610)", "ST_GeomFromText('POLYGON EMPTY', 4326)",
+                 "ST_MakeEnvelope(8, 53, 9, 54, 4326)", "ST_MakeEnvelope(0, 0, 9, 9, 32610)"):  # fmt: skip
+        query = f"SELECT * FROM published.count_inside('published.{name}', {area}, during => {ALL})"
+        assert ask(analyst, query) == [(0, 0, 0)]
+
+
+REFUSED = {
+    "invalid": "count_inside('published.tp', ST_GeomFromText('POLYGON((0 0,1 1,1 0,0 1,0 0))', 9), during => {all})",
+    "without an SRID": "count_inside('published.tp', ST_MakeEnvelope(0, 0, 1, 1), during => {all})",
+    "a POINT": "count_inside('published.tp', ST_SetSRID(ST_MakePoint(0, 0), 32610), during => {all})",
+    "Got NULL": "count_inside('published.tp', NULL, during => {all})",
+    "Got both": "count_inside('published.tp', {box}, now(), {all})",
+    "Got none": "count_inside('published.tp', {box})",
+    "must not be empty": "count_inside('published.tp', {box}, during => 'empty')",
+    "1999": "count_inside('published.tp', {box}, '1999-01-01Z')",
+    "some time of each period": "count_inside('published.kte', {box}, '2026-01-05 08:10Z')",
+    "> 0": "density('published.tp', 0, {all})",
+    "NaN": "density('published.tp', 'NaN', {all})",
+    "cells in all": "density('published.tp', 0.01, {all})",
+    "speaks of one moment": "crossings('published.sites_bk', ST_Boundary({box}), {all})",
+    "one moment": "dwell('published.sites_mk', {box})",
+    "kte_groups says only": "dwell('published.kte_groups', {box})",
+    "a POLYGON": "crossings('published.tp', {box}, {all})",
+    "Got a point": "crossings('published.tp', ST_GeomFromText('LINESTRING(1 1,1 1)', 32610), {all})",
+    "no column requests": "requests_inside('published.mob', {box}, {all})",
+    "and nothing": "flows('published.tp', 'zones', 'nothing', {all})",
+    "pg_class, with 0": "flows('published.tp', 'pg_catalog.pg_class', 'relname', {all})",
+    "A flow": "flows('published.sites_knn', 'zones', 'zone', {all})",
+}
+
+
+@pytest.mark.parametrize(("fact", "asked"), REFUSED.items(), ids=REFUSED)
+def test_what_cannot_be_answered_is_refused_in_a_sentence(
+    analyst: psycopg.Connection, zones: object, fact: str, asked: str
+) -> None:
+    with pytest.raises(psycopg.Error) as refusal:
+        ask(analyst, f"SELECT * FROM published.{asked.format(all=ALL, box=BOX)}")
+    assert refusal.value.sqlstate == "DA011"
+    assert fact in (refusal.value.diag.message_primary or "")
+
+
+def test_a_line_that_is_a_ring_or_empty_is_a_line(analyst: psycopg.Connection) -> None:
+    crossed = "SELECT at_least, at_most FROM published.crossings('published.mob', {}, {})"
+    [outwards, inwards] = ask(analyst, crossed.format(f"ST_Boundary({BOX})", ALL))
+    assert 0 < outwards[0] <= outwards[1]
+    assert 0 < inwards[0] <= inwards[1]
+    assert ask(analyst, crossed.format("ST_GeomFromText('LINESTRING EMPTY', 32610)", ALL)) == [(0, 0)] * 2
+
+
+def test_zones_that_overlap_are_noticed(analyst: psycopg.Connection, zones: object) -> None:
+    said: list[str] = []
+    analyst.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    ask(analyst, f"SELECT * FROM published.flows('published.tp', 'zones', 'zone', {ALL})")
+    assert [sentence[:2] for sentence in said] == ["4 "]
+
+
+def test_a_release_that_is_for_others_or_was_withdrawn_a_moment_ago_is_none(
+    analyst: psycopg.Connection, database: str
+) -> None:
+    counted = f"SELECT * FROM published.count_inside({{}}, {BOX}, during => {ALL})"
+    with psycopg.connect(database, autocommit=True) as owner:
+        ask(owner, "SELECT dbanon.publish(1, 'briefly', allow_overlap => true, reason => 'the people are made up')")
+        [(oid,)] = ask(analyst, "SELECT 'published.briefly'::regclass::oid::bigint")
+        [found], [alike] = ask(analyst, counted.format(oid)), ask(analyst, counted.format("'published.tp'"))
+        assert found == pytest.approx(alike)
+        owner.execute("REVOKE SELECT ON published.briefly FROM dbanon_analyst")
+        for query in (counted.format("'published.briefly'"), "SELECT published.tile(0, 0, 0, 'briefly')"):
+            with pytest.raises(psycopg.Error, match="that you may read") as refusal:
+                ask(analyst, query)
+            assert refusal.value.sqlstate == "DA001"
+        ask(owner, "SELECT dbanon.unpublish('briefly')")
+    for other in (oid, "'published.releases'", "'pg_catalog.pg_class'", "NULL"):
+        with pytest.raises(psycopg.Error, match="that you may read") as refusal:
+            ask(analyst, counted.format(other))
+        assert refusal.value.sqlstate == "DA001"
+
+
+def test_predicates_agree_with_counts(analyst: psycopg.Connection) -> None:
+    for area in (BOX, f"ST_Transform({BOX}, 4326)"):
+        [mine] = ask(
+            analyst,
+            f"SELECT sum(subjects) FILTER (WHERE published.definitely_inside(region, {area})),"
+            f" sum(subjects * published.expected_inside(region, {area})),"
+            f" sum(subjects) FILTER (WHERE published.possibly_inside(region, {area}))"
+            " FROM published.mob WHERE valid_from = '2026-01-05 08:20Z'",
+        )
+        [theirs] = ask(analyst, f"SELECT * FROM published.count_inside('published.mob', {BOX}, '2026-01-05 08:20Z')")
+        assert tuple(map(float, mine)) == pytest.approx(tuple(map(float, theirs)), rel=1e-3)
+        assert theirs[0] > 0
+
+
+# ---- tiles, rights, indexes ------------------------------------------------------------------------------------------
+
+
+def test_tiles_hold_the_rows_of_a_moment(analyst: psycopg.Connection) -> None:
+    [(whole, asked, first)] = ask(
+        analyst,
+        "SELECT published.tile(0, 0, 0, 'mob', '2026-01-05 08:20Z'),"
+        """ published.tile_query(0, 0, 0, '{"release": "published.mob", "at": "2026-01-05 08:20Z"}'),"""
+        " published.tile(0, 0, 0, 'mob')",
+    )
+    assert whole == asked != first
+    assert b"mob" in whole
+    assert b"2026-01-05T08:20:00Z" in whole
+    assert ask(
+        analyst, "SELECT length(published.tile(9, 0, 0, 'mob')), length(published.tile(0, 0, 0, 'mob', 'infinity'))"
+    ) == [(0, 0)]
+    with pytest.raises(psycopg.Error, match="that you may read"):
+        ask(analyst, "SELECT published.tile(0, 0, 0, 'nothing')")
+
+
+def test_readers_of_a_single_release_may_ask_it(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner, logins(database) as login:
+        owner.execute("CREATE ROLE analyst_of_one")
+        try:
+            ask(owner, "SELECT dbanon.publish(1, 'one', readers => ARRAY['analyst_of_one'], allow_overlap => true,"
+                       " reason => 'the people are made up')")  # fmt: skip
+            with psycopg.connect(login("analyst_of_one"), autocommit=True) as reader:
+                counted = f"SELECT * FROM published.count_inside('published.{{}}', {BOX}, during => {ALL})"
+                assert ask(reader, counted.format("one"))
+                with pytest.raises(psycopg.Error, match="that you may read"):
+                    ask(reader, counted.format("tp"))
+            ask(owner, "SELECT dbanon.unpublish('one')")
+        finally:
+            owner.execute("DROP ROLE analyst_of_one")  # fails where a right is left
+
+
+INDEXED = {
+    "count_inside('published.mob', {box}, '2026-01-05 08:20Z')": ("period &&", "region"),
+    "count_inside('published.kte', {box}, during => '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
+    "density('published.mob', 500, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&",),
+    "requests_inside('published.tp', {box}, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
+    "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": ("period @>",),
+}
+
+
+@pytest.mark.parametrize(("asked", "conditions"), INDEXED.items(), ids=INDEXED)
+def test_answers_come_by_index(database: str, asked: str, conditions: tuple[str, ...]) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        plans: list[str] = []
+        owner.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+        for setting in ("auto_explain.log_min_duration = 0", "auto_explain.log_nested_statements = on",
+                        "client_min_messages = log", "enable_seqscan = off"):  # fmt: skip
+            ask_nothing = "LOAD 'auto_explain'; SET " + setting
+            owner.execute(ask_nothing)  # type: ignore[call-overload]
+        ask(owner, f"SELECT * FROM published.{asked.format(box=BOX)}")
+        used = " ".join(line for plan in plans for line in plan.splitlines() if "Index Cond" in line)
+        assert all(condition in used for condition in conditions), plans
+
+
+def test_requests_are_found_by_index(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("SET enable_seqscan = off")
+        plan = ask(owner, """EXPLAIN SELECT * FROM published.tp WHERE requests @> '[{"poi": "bar"}]'""")
+        assert any("Index Cond" in line and "requests @>" in line for (line,) in plan)

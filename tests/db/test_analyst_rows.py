@@ -1,0 +1,86 @@
+"""Rows made by hand on which functions for analysts could go wrong: periods that reach beyond the span."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+# Two people alike, of whom rows say: in the west from 8:00 to 8:10, in the east from 8:10 to 8:20; for both, some time.
+RUN = """
+INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('two', 32610, 1, 60);
+INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path)
+SELECT i, d.dataset_id, 'p' || i, ST_SetSRID(ST_MakeLine(ST_MakePointM(5, 5, 1212566460),
+                                                         ST_MakePointM(105, 5, 1212567060)), 32610)
+FROM dbanon.dataset d, generate_series(1, 2) i WHERE d.name = 'two';
+INSERT INTO dbanon.run (dataset_id, dataset_revision, method, algorithm, params, seed, status)
+SELECT dataset_id, revision, 'kte', 'k-merge', '{"k": 2}', 1, 'verified' FROM dbanon.dataset WHERE name = 'two';
+INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
+SELECT 1, r, s, tstzrange(t, t + interval '10 min'), ST_MakeEnvelope(100 * s - 100, 0, 100 * s - 90, 10, 32610), 2, 1
+FROM generate_series(1, 2) r, generate_series(1, 2) s,
+    LATERAL (SELECT timestamptz '2008-06-04 07:50:00+00' + s * interval '10 min' AS t) p;
+INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
+SELECT 1, r, i FROM generate_series(1, 2) r, generate_series(1, 2) i;
+INSERT INTO dbanon.verification (run_id, attack, passed, digest) SELECT 1, 'kte', true, dbanon_internal.run_digest(1);
+"""
+ZONES = """
+CREATE TEMPORARY TABLE zones AS SELECT * FROM (VALUES ('west', ST_MakeEnvelope(-1, -1, 50, 50, 32610)),
+    ('east', ST_MakeEnvelope(60, -1, 150, 50, 32610))) z (zone, shape)
+"""
+FLOWS = """SELECT origin || ' to ' || destination, at_least, at_most
+    FROM published.flows('published.two', 'zones', 'zone', %s)"""
+LINE = "ST_SetSRID(ST_MakeLine(ST_MakePoint(55, -99), ST_MakePoint(55, 99)), 32610)"  # west is left of it
+
+
+@pytest.fixture
+def two(connection: psycopg.Connection) -> psycopg.Connection:
+    connection.execute(RUN)
+    connection.execute("SELECT dbanon.publish(1, 'two')")
+    connection.execute(ZONES)
+    return connection
+
+
+def span(since: str, until: str) -> str:
+    return f"[2008-06-04 {since}Z,2008-06-04 {until}Z)"
+
+
+def bounds(connection: psycopg.Connection, query: str, *params: str) -> dict[str, tuple[Any, ...]]:
+    return {what: tuple(found) for what, *found in connection.execute(query, params).fetchall()}  # type: ignore[arg-type]
+
+
+def test_a_row_that_reaches_beyond_the_span_may_have_no_fix_in_it(two: psycopg.Connection) -> None:
+    assert bounds(two, FLOWS, span("08:00", "08:20")) == {"west to east": (2, 2)}
+    # The first fix may be in the east as well: that in the west may have been before 8:05.
+    assert bounds(two, FLOWS, span("08:05", "08:20")) == {"west to east": (0, 2), "east to east": (0, 2)}
+    assert bounds(two, FLOWS, span("08:00", "08:15")) == {"west to west": (0, 2), "west to east": (0, 2)}
+    assert bounds(two, FLOWS, span("08:05", "08:15")) == {
+        f"{origin} to {end}": (0, 2) for origin in ("west", "east") for end in ("west", "east")
+    }
+    assert bounds(two, FLOWS, span("08:11", "08:15")) == {"east to east": (0, 2)}
+
+
+def test_a_crossing_is_certain_where_both_rows_lie_within_the_span(two: psycopg.Connection) -> None:
+    crossings = f"SELECT * FROM published.crossings('published.two', {LINE}, %s)"
+    assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
+    assert bounds(two, crossings, span("08:01", "08:20")) == {"left to right": (0, 2), "right to left": (0, 0)}
+    assert bounds(two, crossings, span("08:00", "08:10")) == {"left to right": (0, 0), "right to left": (0, 0)}
+
+
+def test_people_may_cross_within_one_row_to_and_fro(two: psycopg.Connection) -> None:
+    crossings = f"SELECT * FROM published.crossings('published.two', ST_Translate({LINE}, -50, 0), %s)"
+    assert bounds(two, crossings, span("08:00", "08:10")) == {"left to right": (0, 2), "right to left": (0, 2)}
+
+
+def test_a_count_is_certain_where_the_row_lies_within_the_span(two: psycopg.Connection) -> None:
+    count = "published.count_inside('published.two', shape, during => %s) c"
+    query = f"SELECT 'people', c.* FROM zones, LATERAL {count} WHERE zone = 'west'"
+    assert bounds(two, query, span("08:00", "08:10")) == {"people": (2, 2, 2)}
+    assert bounds(two, query, span("08:05", "08:20")) == {"people": (0, 1, 2)}
+    assert bounds(two, query, span("08:10", "08:20")) == {"people": (0, 0, 0)}
+
+
+def test_a_density_splits_each_record_over_its_rows(two: psycopg.Connection) -> None:
+    query = (
+        "SELECT ST_XMin(cell)::int::text, at_least, expected, at_most FROM published.density('published.two', 50, %s)"
+    )
+    assert bounds(two, query, span("08:00", "08:20")) == {"0": (2, 1, 2), "100": (2, 1, 2)}
+    assert bounds(two, query, span("08:05", "08:10")) == {"0": (0, 2, 2)}

@@ -1,0 +1,90 @@
+"""Opens a release in QGIS as its user would, and prints what became of it as JSON: run by the system's Python.
+
+``python3 tests/qgis_layer.py '{"connection": {...}, "name": ..., "style": FILE, "since": ..., "until": ...}'``
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from qgis.core import (
+    QgsApplication,
+    QgsDataSourceUri,
+    QgsDateTimeRange,
+    QgsFeatureRequest,
+    QgsMapRendererSequentialJob,
+    QgsMapSettings,
+    QgsProviderRegistry,
+    QgsRenderContext,
+    QgsVectorLayer,
+    QgsVectorLayerTemporalContext,
+)
+from qgis.PyQt.QtCore import QDateTime, QSize, Qt
+
+
+def layer(asked: dict) -> tuple:
+    """Open a release with the key that QGIS proposes for a view: the first of the columns that may be one."""
+    at, uri = asked["connection"], QgsDataSourceUri()
+    uri.setConnection(at["host"], at["port"], at["dbname"], at["user"], at["password"])
+    provider = QgsProviderRegistry.instance().providerMetadata("postgres")
+    listed = provider.createConnection(uri.uri(False), {}).table("published", asked["name"])
+    uri.setDataSource("published", asked["name"], listed.geometryColumn(), "", listed.primaryKeyColumns()[0])
+    return QgsVectorLayer(uri.uri(False), asked["name"], "postgres"), listed
+
+
+def count(shown: QgsVectorLayer, condition: str) -> int:
+    return sum(1 for _ in shown.getFeatures(QgsFeatureRequest().setFilterExpression(condition)))
+
+
+def drawn(shown: QgsVectorLayer, span: QgsDateTimeRange) -> list:
+    """How many pixels of a map of the layer at a time have which colour, the commonest first."""
+    settings = QgsMapSettings()
+    settings.setLayers([shown])
+    settings.setExtent(shown.extent())
+    settings.setOutputSize(QSize(400, 400))
+    settings.setDestinationCrs(shown.crs())
+    settings.setTemporalRange(span)
+    settings.setIsTemporal(True)
+    job = QgsMapRendererSequentialJob(settings)
+    job.start()
+    job.waitForFinished()
+    image, found = job.renderedImage(), {}
+    for x in range(image.width()):
+        for y in range(image.height()):
+            colour = image.pixelColor(x, y).name()
+            found[colour] = found.get(colour, 0) + 1
+    return sorted(found.items(), key=lambda one: -one[1])
+
+
+def main(asked: dict) -> dict:
+    shown, listed = layer(asked)
+    told = {
+        "valid": shown.isValid(),
+        "key": [shown.fields()[i].name() for i in shown.primaryKeyAttributes()],
+        "crs": shown.crs().authid(),
+        "comment": listed.comment(),
+        "rows": shown.featureCount(),
+        "style": shown.loadNamedStyle(asked["style"])[1],
+        "ranges": [[r.lowerValue(), r.upperValue(), r.label()] for r in shown.renderer().ranges()],
+    }
+    context = QgsRenderContext()
+    shown.renderer().startRender(context, shown.fields())
+    told["unstyled"] = sum(shown.renderer().symbolForFeature(one, context) is None for one in shown.getFeatures())
+    shown.renderer().stopRender(context)
+    times = shown.temporalProperties()
+    since, until = (QDateTime.fromString(asked[end], Qt.ISODate) for end in ("since", "until"))
+    span, within = QgsDateTimeRange(since, until, True, False), QgsVectorLayerTemporalContext()
+    within.setLayer(shown)
+    told["temporal"] = [times.isActive(), times.startField(), times.endField()]
+    told["filter"] = times.createFilterString(within, span)
+    told["rows_in_span"] = count(shown, told["filter"])
+    told["drawn"] = drawn(shown, span)
+    return told
+
+
+application = QgsApplication([], False)
+application.initQgis()
+print(json.dumps(main(json.loads(sys.argv[1]))), flush=True)
+os._exit(0)  # QGIS may crash when it is taken down
