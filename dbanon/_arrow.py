@@ -20,9 +20,10 @@ from dbanon.binary_copy import HEADER, TRAILER
 from dbanon.errors import DataError
 
 _FIX = 24  # bytes of one point of WKB with M: x, y, m
+_WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
-_ROOM = 1 << 22  # fixes to begin with
+_PIECE = 1 << 20  # bytes of trajectories that the server puts together
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
@@ -232,22 +233,39 @@ class Paths:
 def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     """Read all trajectories of a dataset, sorted by id.
 
-    WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix, so the server cuts off what 24 leaves over
-    and the bytes of a whole batch are one array of doubles.
+    The server puts the bytes of hundreds of trajectories together, so that neither side does anything for each alone.
+    WKB with M is a header of 5 (point) or 9 (line) bytes and 24 bytes a fix: without headers, all are one array.
     """
     # A table just loaded has no statistics, and the planner would sort gigabytes that the index has in order.
     snapshot.connection.execute("SET LOCAL enable_sort = off")
-    query = f"""SELECT trajectory_id, subject, substr(wkb, 1 + length(wkb) % {_FIX}) AS fixes
-        FROM (SELECT trajectory_id, subject, {snapshot.postgis}.ST_AsBinary(path, 'NDR') AS wkb
-              FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id OFFSET 0) s"""
+    own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
+    sizes = table(snapshot, f"SELECT max(pg_column_size(path)) AS most, sum(pg_column_size(path)) AS total {own}")
+    most, total = (column[0].as_py() or 0 for column in sizes.columns)
+    together = max(1, _PIECE // max(1, most))
+    query = f"""SELECT piece.*
+        FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
+              FROM (SELECT trajectory_id, row_number() OVER (ORDER BY trajectory_id) AS number {own}) numbered
+              WHERE (number - 1) % {together} = 0
+              WINDOW by_id AS (ORDER BY trajectory_id)) cut
+        CROSS JOIN LATERAL (
+            SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
+                string_agg(subject, ''), string_agg(int4send(length(wkb)), ''),
+                string_agg(substr(wkb, 1 + length(wkb) % {_FIX}), '')
+            FROM (SELECT trajectory_id, subject, {snapshot.postgis}.ST_AsBinary(path, 'NDR') AS wkb
+                  {own} AND trajectory_id BETWEEN cut.first AND cut.last
+                  ORDER BY trajectory_id OFFSET 0) s) piece"""
     ids, subjects, counts = [np.empty(0, np.int64)], [], [np.zeros(1, np.int64)]
-    fixes = _Columns()
-    for trajectory_id, subject, path in map(pa.RecordBatch.itercolumns, batches(snapshot, query)):
-        count, packed = _fixes(path)
-        fixes.append(packed)
-        counts.append(count)
-        ids.append(trajectory_id.to_numpy())
-        subjects.append(subject)
+    fixes = _Columns(total // _FIX)
+    for batch in batches(snapshot, query):
+        trajectory_id, letters, names, length, wkb = map(_together, batch.columns)
+        size = length.view(">i4").astype(np.int64)
+        if not np.isin(size % _FIX, _WKB_HEADERS).all():
+            raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
+        fixes.append(wkb.view("<f8").reshape(-1, 3))
+        counts.append(size // _FIX)
+        ids.append(trajectory_id.view(">i8").astype(np.int64))
+        ends = np.append(0, np.cumsum(letters.view(">i4"))).astype(np.int32)
+        subjects.append(pa.Array.from_buffers(pa.string(), len(size), [None, pa.py_buffer(ends), pa.py_buffer(names)]))
     snapshot.connection.execute("SET LOCAL enable_sort = DEFAULT")
     x, y, t = fixes.whole()
     return Paths(
@@ -260,45 +278,27 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     )
 
 
-def _fixes(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Cut a batch of paths into the number of fixes of each and all their (x, y, m)."""
+def _together(column: pa.Array) -> NDArray[np.uint8]:
+    """The bytes of all values of a column of bytes or texts that is no part of another."""
     _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    size = np.diff(ends)
-    if column.null_count or (size % _FIX).any() or (size == 0).any():
-        raise DataError("Every path must be a LINESTRING M or POINT M. Got another; load the dataset again.")
-    # Arrow's values lie one after the other without gaps, and each is whole fixes.
-    doubles = np.frombuffer(data or b"", "<f8", int(size.sum()) // 8, int(ends[0]))
-    return size // _FIX, doubles.reshape(-1, 3)
+    return np.frombuffer(data or b"", np.uint8, np.frombuffer(offsets, np.int32)[len(column)])
 
 
 class _Columns:
-    """The columns of an ``(n, 3)`` array that comes in pieces.
+    """The columns of an ``(n, 3)`` array that comes in pieces; of the room, what is not used costs no memory."""
 
-    Room is taken ahead, by a factor of four: it costs memory only where something is written, and what is there is
-    moved column by column, so that no more than a third of the data is ever held twice.
-    """
-
-    def __init__(self) -> None:
-        self._columns = [np.empty(_ROOM) for _ in range(3)]
+    def __init__(self, room: int) -> None:
+        self._columns = [np.empty(room) for _ in range(3)]
         self._used = 0
 
     def append(self, rows: NDArray[np.float64]) -> None:
         """Split rows into the columns."""
         begin, self._used = self._used, self._used + len(rows)
-        if self._used > len(self._columns[0]):
-            room = max(4 * len(self._columns[0]), self._used)
-            for i in range(3):
-                self._columns[i] = _moved(self._columns[i][:begin], room)
+        if self._used > len(self._columns[0]):  # a column that the server holds compressed
+            self._columns = [np.append(column[:begin], np.empty(self._used)) for column in self._columns]
         for i, column in enumerate(self._columns):
             column[begin : self._used] = rows[:, i]
 
     def whole(self) -> list[NDArray[np.float64]]:
         """What was written."""
         return [column[: self._used] for column in self._columns]
-
-
-def _moved(column: NDArray[np.float64], room: int) -> NDArray[np.float64]:
-    larger = np.empty(room)
-    larger[: len(column)] = column
-    return larger

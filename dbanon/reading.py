@@ -56,7 +56,9 @@ def trajectories(snapshot: _arrow.Snapshot, dataset_id: int) -> tuple[Trajectori
     paths = _arrow.paths(snapshot, dataset_id)
     codes, subject = _arrow.TextCodes.encoding(paths.subject)
     query = f"""SELECT day - date '1970-01-01' AS day FROM dbanon.subject_day
-        WHERE dataset_id = {int(dataset_id)} ORDER BY trajectory_id"""
+        WHERE dataset_id = {int(dataset_id)}
+        AND (SELECT d.day_zone IS NOT NULL FROM ONLY dbanon.dataset d WHERE d.dataset_id = {int(dataset_id)})
+        ORDER BY trajectory_id"""
     days = _arrow.table(snapshot, query)["day"]
     data = Trajectories(
         trajectory_id=paths.trajectory_id,
@@ -216,30 +218,29 @@ class _Source:
     run_id: int
     params: Mapping[str, Any]
     beside: Beside
+    ahead: dict[str, "Future[pa.Table]"]
 
     def table(self, function: str) -> dict[str, Any]:
         """Call a SQL evidence function; texts as codes."""
-        return self._columns(_arrow.table(self.dataset.snapshot, self._call(function), _REPEATED))
+        ahead = self.ahead.pop(function, None)
+        return self._columns(_called(self.dataset.snapshot, function, self.run_id) if ahead is None else ahead.result())
 
     def table_in_parts(self, function: str, *asked: Int) -> dict[str, Any]:
         """Call one about some numbers at a time: the first here, the others by sessions that see the same."""
         first, *more = [
-            self._call(function, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
-        ] or [self._call(function, ", '{}'")]
+            _call(function, self.run_id, f", '{{{','.join(map(str, some.tolist()))}}}'") for some in asked if len(some)
+        ] or [_call(function, self.run_id, ", '{}'")]
         others = [self.beside(partial(_arrow.table, query=query)) for query in more]
         tables = [_arrow.table(self.dataset.snapshot, first), *(one.result() for one in others)]
         return self._columns(pa.concat_tables(tables))
 
     def batches(self, function: str) -> Iterator[dict[str, Any]]:
         """Call a SQL evidence function, some megabytes at a time."""
-        for batch in _arrow.batches(self.dataset.snapshot, self._call(function)):
+        for batch in _arrow.batches(self.dataset.snapshot, _call(function, self.run_id)):
             yield {
                 name: column.to_numpy(zero_copy_only=False)
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)
             }
-
-    def _call(self, function: str, more: str = "") -> str:
-        return f"SELECT * FROM dbanon_internal.{function}({self.run_id}{more})"
 
     def _columns(self, table: pa.Table) -> dict[str, Any]:
         columns = dict(zip(table.column_names, table.columns, strict=True))
@@ -257,6 +258,14 @@ class _Source:
         return self.dataset.inputs(names, self.params)
 
 
+def _call(function: str, run_id: int, more: str = "") -> str:
+    return f"SELECT * FROM dbanon_internal.{function}({run_id}{more})"
+
+
+def _called(snapshot: _arrow.Snapshot, function: str, run_id: int) -> pa.Table:
+    return _arrow.table(snapshot, _call(function, run_id), _REPEATED)
+
+
 def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
     """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
@@ -268,7 +277,10 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence
     if not found:
         raise no_run(run_id)
     run = found[0]
+    package = attacker(methods.method(run["method"]).attack)
     written = beside(partial(_rows.evidence, run_id=number))
+    asked = getattr(package, "AHEAD", ())
+    ahead = {name: beside(partial(_called, function=name, run_id=number)) for name in asked}
     data, codes = trajectories(snapshot, run["dataset_id"])
     rows = Evidence(
         method=run["method"],
@@ -283,8 +295,9 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence
         run_id=number,
         params=rows.params,
         beside=beside,
+        ahead=ahead,
     )
-    return attacker(methods.method(run["method"]).attack).read(rows, source)
+    return package.read(rows, source)
 
 
 def no_run(run_id: int) -> ParameterError:

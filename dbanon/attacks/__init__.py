@@ -253,7 +253,8 @@ class Source(Protocol):
 class Attacker(Protocol):
     """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well.
 
-    It may have a function `prepare` without arguments, which is called while the evidence is read: to compile.
+    It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
+    `AHEAD` may name SQL evidence functions with many rows, which are read beside the trajectories.
     """
 
     def read(self, evidence: Evidence, source: Source) -> Evidence:

@@ -25,8 +25,9 @@ from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
 from dbanon.trajectory import Float, Int, Trajectories
 
-__all__ = ["attack", "prepare", "read"]
+__all__ = ["AHEAD", "attack", "prepare", "read"]
 
+AHEAD = ("request_evidence",)
 NAME = "tp-aware"
 _TOLERANCE = 1e-6  # of a cell
 
