@@ -109,10 +109,11 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
     assert (data.x.sum(), data.y.sum(), data.t.sum()) == expected
 
 
-def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_grow(
-    database, connection, dataset, monkeypatch
+@pytest.mark.parametrize("piece", [1, 1000, 1 << 30])
+def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_together(
+    database, connection, dataset, monkeypatch, piece
 ):
-    monkeypatch.setattr(_arrow, "_ROOM", 2)
+    monkeypatch.setattr(_arrow, "_PIECE", piece)
     query = (
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
         "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
@@ -127,6 +128,19 @@ def test_trajectories_stored_in_any_order_are_read_by_id_also_where_room_must_gr
     assert data.t.tolist() == [1, 2] * 5000
 
 
+def test_paths_that_the_server_holds_compressed_are_read_whole(database, connection, dataset):
+    connection.execute(
+        "ALTER TABLE dbanon.trajectory ALTER path SET STORAGE MAIN;"
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20) i, (SELECT ST_SetSRID("
+        "ST_MakeLine(array_agg(ST_MakePointM(0, 0, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 5000) j) p"
+    )
+    assert connection.execute("SELECT sum(pg_column_size(path)) FROM dbanon.trajectory").fetchone()[0] < 24 * 50_000
+    data = _read(database, dataset.dataset_id)
+    assert data.offset.tolist() == list(range(0, 100_001, 5000))
+    assert data.t.tolist() == list(range(1, 5001)) * 20
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("end", ["pg_terminate_backend", "pg_cancel_backend"])
 def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, connection, dataset, monkeypatch, end):
@@ -137,7 +151,7 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
         " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
         "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
     )
-    fixes = _arrow._fixes
+    together = _arrow._together
     ended = []
 
     def first_batch(column):
@@ -149,9 +163,9 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
             ((pid, _),) = connection.execute(query).fetchall()
             connection.execute(f"SELECT {end}(%s)", [pid])
             ended.append(pid)
-        return fixes(column)
+        return together(column)
 
-    monkeypatch.setattr(_arrow, "_fixes", first_batch)
+    monkeypatch.setattr(_arrow, "_together", first_batch)
     with pytest.raises(StoreError) as caught:
         _read(database, dataset.dataset_id)
     assert ended
