@@ -22,9 +22,8 @@ def fill(database: Database, objects: int) -> str:
 
 
 def drop(database: Database, names: list[str]) -> None:
-    """Delete datasets and their runs, and give their room back."""
-    connection = database.connection
-    query = "DELETE FROM dbanon.run r USING dbanon.dataset d WHERE d.dataset_id = r.dataset_id AND d.name = ANY (%s)"
-    connection.execute(query, [names])
-    connection.execute("DELETE FROM dbanon.dataset WHERE name = ANY (%s)", [names])
-    connection.execute("VACUUM dbanon.trajectory, dbanon.request, dbanon.region, dbanon.record, dbanon.membership")
+    """Delete datasets without a live release, their runs too, and give their room back."""
+    for name in names:
+        database.drop_dataset(name)
+    tables = "trajectory, dbanon.request, dbanon.region, dbanon.record, dbanon.membership"
+    database.connection.execute(f"VACUUM dbanon.{tables}")
