@@ -218,10 +218,11 @@ class Cloaks:
     def with_extra(self, extra: NDArray[np.integer[Any]], extras: tuple[str, ...]) -> "Cloaks":
         """Give rows their own columns, in place of those they have: index into `extras` of each row, -1 for none."""
         first, region = _distinct([self.region, extra])
+        before = self.region[first]
         regions = Regions(
-            crowd=self.crowd[first],
-            subjects=self.subjects[first],
-            bounds=self.bounds[first],
+            crowd=self.regions.crowd[before],
+            subjects=self.regions.subjects[before],
+            bounds=None if self.regions.bounds is None else self.regions.bounds[before],
             extra=extra[first].astype(np.int32),
             extras=extras,
         )

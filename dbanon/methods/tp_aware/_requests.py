@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks
@@ -14,7 +16,7 @@ from dbanon.trajectory import Int, Requests, Trajectories
 
 Bool = NDArray[np.bool_]
 
-_LISTED = 1 << 16  # rows whose places are Python's integers at once
+_LISTED = 1 << 16  # rows whose sets are Python's lists, or texts, at once
 
 
 def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Requests) -> Cloaks:
@@ -63,16 +65,32 @@ def _placed(cloaks: Cloaks, data: Trajectories, step: int, subject: Int, time: I
 
 def _records_of(cloaks: Cloaks, data: Trajectories, window_start: Int, subject: Int, time: Int) -> Int:
     """Find the record that carries each subject in the window of each time; 0 where none does."""
-    first_row = cloaks.offset[cloaks.member_record - 1]
-    record_start = cloaks.periods[cloaks.period[first_row], 0]
-    base = int(max(data.subject.max(), subject.max(initial=0))) + 2
-    trajectory = np.searchsorted(data.trajectory_id, cloaks.member_trajectory)
-    known = np.searchsorted(window_start, record_start) * base + data.subject[trajectory] + 1
-    asked = (np.searchsorted(window_start, time, side="right") - 1) * base + subject + 1
-    order = np.argsort(known, kind="stable")
-    at = np.minimum(np.searchsorted(known[order], asked), len(known) - 1)
-    member = order[at]
-    return np.where(known[member] == asked, cloaks.member_record[member], 0)
+    record_start = cloaks.periods[cloaks.period[cloaks.offset[cloaks.member_record - 1]], 0]
+    joined = _by_window(np.searchsorted(window_start, record_start), len(window_start))
+    asked = _by_window(np.searchsorted(window_start, time, side="right") - 1, len(window_start))
+    carried = _subjects(data, cloaks.member_trajectory)
+    record = np.zeros(len(time), np.int64)
+    # The record of each subject in one window. The last is of -1, the senders without a trajectory, and stays 0.
+    carrier = np.zeros(int(max(carried.max(initial=0), subject.max(initial=0))) + 2, np.int64)
+    for members, some in zip(joined, asked, strict=True):
+        carrier[carried[members]] = cloaks.member_record[members]
+        record[some] = carrier[subject[some]]
+        carrier[carried[members]] = 0
+    return record
+
+
+def _by_window(window: Int, windows: int) -> list[Int]:
+    """List the places of each window."""
+    order = np.argsort(window, kind="stable")
+    return np.split(order, np.searchsorted(window[order], np.arange(1, windows)))
+
+
+def _subjects(data: Trajectories, trajectory: Int) -> Int:
+    """Give the subject of each trajectory id; sorted, since searches at random places take ten times as long."""
+    order = np.argsort(trajectory)
+    subject = np.empty(len(order), np.int64)
+    subject[order] = data.subject[np.searchsorted(data.trajectory_id, trajectory[order])]
+    return subject
 
 
 def _enough(record: Int, content: Int, least: int) -> Bool:
@@ -131,22 +149,37 @@ def _joined(cloaks: Cloaks, begins: Bool) -> Cloaks:
 
 def _request_sets(rows: int, row: Int, content: Int, contents: tuple[str, ...]) -> tuple[Int, tuple[str, ...]]:
     """Make each row's set of contents as JSON text; -1 where there is none. Equal sets share one text."""
+    row, content, offset = _distinct_sets(row, content)
+    known = pa.array(contents, pa.string())
+
+    def block(low: int) -> pa.DictionaryArray:
+        at = offset[low : low + _LISTED + 1]
+        own = known.take(pa.array(content[at[0] : at[-1]]))
+        lists = pc.binary_join(pa.ListArray.from_arrays(pa.array(at - at[0], pa.int32()), own), ", ")
+        return pc.binary_join_element_wise('{"requests": [', lists, "]}", "").dictionary_encode()
+
+    blocks = [block(low) for low in range(0, len(row), _LISTED)] or [pa.array([], pa.string()).dictionary_encode()]
+    sets = pa.chunked_array(blocks).unify_dictionaries()
     extra = np.full(rows, -1, np.int64)
-    texts: dict[str, int] = {}
-    for at, own in _sets(row, content):
-        text = '{"requests": [' + ", ".join(contents[c] for c in own) + "]}"
-        extra[at] = texts.setdefault(text, len(texts))
-    return extra, tuple(texts)
+    extra[row] = np.concatenate([chunk.indices for chunk in sets.chunks])
+    return extra, tuple(sets.chunk(0).dictionary.to_pylist())
 
 
 def _sets(row: Int, content: Int) -> Iterator[tuple[int, list[int]]]:
     """List the rows that have requests, each with its distinct contents, sorted."""
+    row, content, offset = _distinct_sets(row, content)
+    for low in range(0, len(row), _LISTED):
+        places = pairwise(offset[low : low + _LISTED + 1].tolist())
+        for one, (begin, end) in zip(row[low : low + _LISTED].tolist(), places, strict=True):
+            yield one, content[begin:end].tolist()
+
+
+def _distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
+    """Find the rows that have requests, their distinct contents, sorted, and where those of each row begin and end."""
     base = int(content.max(initial=0)) + 1
-    row, content = np.divmod(_distinct(row * base + content), base)
-    ends = np.append(np.flatnonzero(np.diff(row, prepend=-1)), len(row))
-    for low in range(0, len(ends) - 1, _LISTED):
-        for begin, end in pairwise(ends[low : low + _LISTED + 1].tolist()):
-            yield int(row[begin]), content[begin:end].tolist()
+    of, content = np.divmod(_distinct(row * base + content), base)
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    return of[first], content, np.append(first, len(of))
 
 
 def _senders(requests: Requests, carried: Bool) -> Int:
