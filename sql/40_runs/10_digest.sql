@@ -10,7 +10,9 @@ SET enable_nestloop = off
 SET enable_mergejoin = off
 SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
-SET work_mem = '128MB'
+-- What workers share lies in /dev/shm, of which a container may have little. More would not be faster.
+SET work_mem = '32MB'
+SET hash_mem_multiplier = 1
 AS $$
 DECLARE
     dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = run_content.run_id);

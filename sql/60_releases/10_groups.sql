@@ -131,7 +131,6 @@ COMMENT ON FUNCTION dbanon_internal.record_pieces(bigint) IS
 CREATE OR REPLACE FUNCTION dbanon_internal.run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
@@ -139,6 +138,9 @@ SET join_collapse_limit = 1
 -- Names are joined and hashed in parallel where there are many.
 SET parallel_setup_cost = 0
 SET parallel_tuple_cost = 0
+-- What workers share lies in /dev/shm, of which a container may have little. More would not be faster.
+SET work_mem = '32MB'
+SET hash_mem_multiplier = 1
 AS $$
 DECLARE
     run dbanon.run;
