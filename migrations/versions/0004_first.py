@@ -83,7 +83,8 @@ CREATE TABLE dbanon.trajectory (
 ALTER TABLE dbanon.trajectory ALTER COLUMN path SET STORAGE EXTERNAL;
 -- No histogram of where people are: PostGIS's functions show it to every login that may call them.
 ALTER TABLE dbanon.trajectory ALTER COLUMN path SET STATISTICS 0, ALTER COLUMN shape SET STATISTICS 0;
-CREATE INDEX trajectory_dataset_idx ON dbanon.trajectory (dataset_id, trajectory_id);
+-- With the names, which digests and groups read of all trajectories, and nothing else.
+CREATE INDEX trajectory_dataset_idx ON dbanon.trajectory (dataset_id, trajectory_id) INCLUDE (subject);
 CREATE INDEX trajectory_subject_idx ON dbanon.trajectory (dataset_id, subject);
 
 CREATE TABLE dbanon.load (
@@ -256,6 +257,8 @@ CREATE TABLE dbanon.region (
     CONSTRAINT region_crowd_check CHECK (subjects >= 1 AND subjects <= crowd)
 );
 ALTER TABLE dbanon.region ALTER COLUMN region SET STATISTICS 0;
+-- Whether a run has exact rows is asked often, and most have none.
+CREATE INDEX region_exact_idx ON dbanon.region (run_id) WHERE crowd = 1;
 
 CREATE TABLE dbanon.period (
     run_id bigint NOT NULL,

@@ -1,22 +1,32 @@
 -- The digest that ties a verdict to exactly the rows it was given on, and to the people they are about.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_content(run_id bigint) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE STRICT
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 -- The plan is made for a run of average size: after one run of millions of rows it would read them for every small one.
 SET enable_seqscan = off
--- Names come in the order of an index and are read no further than the run's members go; any other join costs three times as much.
 SET enable_nestloop = off
-SET enable_hashjoin = off
-SET work_mem = '128MB'
+-- Parallel workers share one hash table of names, and hash the regions; sorted names each of them would have to read all of.
+SET enable_mergejoin = off
+SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0
+-- What workers share lies in /dev/shm, of which a container may have little. More would not be faster.
+SET work_mem = '32MB'
+SET hash_mem_multiplier = 1
 AS $$
-    SELECT sha256(
+DECLARE
+    dataset CONSTANT bigint := (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = run_content.run_id);
+BEGIN
+    -- Returned as an expression: a function in SQL, or SELECT INTO, would start no parallel workers.
+    RETURN sha256(
         -- The tables as they are stored: each region and period once, each record as its numbers of them. Row by row, because no
         -- value may be larger than 1 GB.
-        (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(
-                g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR'), g.cells, g.crowd, g.subjects, convert_to(g.extra::text, 'UTF8')
-                ))), ''::bytea ORDER BY g.region_no), ''))
-            FROM ONLY dbanon.region g WHERE g.run_id = run_content.run_id)
+        (SELECT sha256(coalesce(string_agg(x.digest, ''::bytea ORDER BY x.region_no), ''))
+            FROM (SELECT g.region_no, sha256(record_send(ROW(
+                      g.region_no, @postgis@.ST_AsEWKB(g.region, 'NDR'), g.cells, g.crowd, g.subjects, convert_to(g.extra::text, 'UTF8')
+                      ))) AS digest
+                  FROM ONLY dbanon.region g WHERE g.run_id = run_content.run_id
+                  ORDER BY g.region_no) x)
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(p.period_no, p.period))), ''::bytea ORDER BY p.period_no), ''))
             FROM ONLY dbanon.period p WHERE p.run_id = run_content.run_id)
         || (SELECT sha256(coalesce(string_agg(sha256(record_send(ROW(d.record_id, d.periods, d.regions))), ''::bytea
@@ -28,13 +38,7 @@ AS $$
                              record_send(ROW(m.trajectory_id, m.period, convert_to(t.subject, 'UTF8'))), ''::bytea
                              ORDER BY m.trajectory_id, m.period)) AS digest
                   FROM ONLY dbanon.membership m
-                  -- Between the dataset's first and last, so that an index of all datasets' trajectories is read no further.
-                  LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = (
-                      SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id)
-                      AND t.trajectory_id >= (SELECT min(f.trajectory_id) FROM ONLY dbanon.trajectory f WHERE f.dataset_id = (
-                          SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id))
-                      AND t.trajectory_id <= (SELECT max(l.trajectory_id) FROM ONLY dbanon.trajectory l WHERE l.dataset_id = (
-                          SELECT o.dataset_id FROM ONLY dbanon.run o WHERE o.run_id = run_content.run_id))
+                  LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = m.trajectory_id AND t.dataset_id = dataset
                   WHERE m.run_id = run_content.run_id
                   GROUP BY m.record_id) x)
         -- Hiding sets, for the families that store them; for others the digest of no rows.
@@ -43,7 +47,8 @@ AS $$
                              record_send(ROW(h.period, h.others)), ''::bytea ORDER BY h.period, h.others)) AS digest
                   FROM ONLY dbanon.hiding h
                   WHERE h.run_id = run_content.run_id
-                  GROUP BY h.record_id) x))
+                  GROUP BY h.record_id) x));
+END
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_content(bigint) IS
 'SHA-256 over every region, period, record, member and hiding set of a run, and the name of the subject that each member is in its dataset:

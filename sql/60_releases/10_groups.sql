@@ -17,9 +17,9 @@ CREATE OR REPLACE FUNCTION dbanon_internal.run_extent(run_id bigint) RETURNS dou
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY[min(@postgis@.ST_XMin(g.region)), min(@postgis@.ST_YMin(g.region)),
-                 max(@postgis@.ST_XMax(g.region)), max(@postgis@.ST_YMax(g.region))]
-    FROM ONLY dbanon.region g WHERE g.run_id = run_extent.run_id HAVING count(*) > 0
+    SELECT ARRAY[@postgis@.ST_XMin(b.box), @postgis@.ST_YMin(b.box), @postgis@.ST_XMax(b.box), @postgis@.ST_YMax(b.box)]
+    FROM (SELECT @postgis@.ST_3DExtent(g.region) AS box FROM ONLY dbanon.region g WHERE g.run_id = run_extent.run_id) b
+    WHERE b.box IS NOT NULL
 $$;
 COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
@@ -41,7 +41,7 @@ COMMENT ON FUNCTION dbanon_internal.run_reach(bigint) IS
 'How far from a run''s rows others are compared with them; exact rows reach as far as a snapshot.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.refuse_unknown_members(run_id bigint) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET enable_nestloop = off
 AS $$
@@ -99,8 +99,7 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.record_spans(bigint) IS
 'For each record of a run, from the start of its first row to the end of its last.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.record_groups(run_id bigint) RETURNS TABLE (
-    record_id bigint, period tstzrange, trajectory_id bigint)
+CREATE OR REPLACE FUNCTION dbanon_internal.record_pieces(run_id bigint) RETURNS TABLE (record_id bigint, period tstzrange)
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET work_mem = '256MB'
@@ -111,49 +110,37 @@ SET enable_hashjoin = on
 SET enable_mergejoin = on
 AS $$
     WITH span AS MATERIALIZED (
-        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_groups.run_id) s
+        SELECT s.record_id, s.period FROM dbanon_internal.record_spans(record_pieces.run_id) s
     ), cut AS (
         -- A cut is where a record begins or ends, or where a member joins or leaves it within that time.
         SELECT s.record_id, c.at FROM span s CROSS JOIN LATERAL (VALUES (lower(s.period)), (upper(s.period))) c (at)
         UNION
         SELECT s.record_id, c.at
         FROM span s
-        JOIN ONLY dbanon.membership m ON m.run_id = record_groups.run_id AND m.record_id = s.record_id AND m.period IS NOT NULL
+        JOIN ONLY dbanon.membership m ON m.run_id = record_pieces.run_id AND m.record_id = s.record_id AND m.period IS NOT NULL
         CROSS JOIN LATERAL (VALUES (lower(m.period)), (upper(m.period))) c (at)
         WHERE s.period @> c.at
-    ), piece AS (
-        -- Members that a record carries for a stretch cut its time into pieces, in each of which they are the same.
-        SELECT x.record_id, tstzrange(x.at, x.until) AS period
-        FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
-        WHERE x.until IS NOT NULL
     )
-    -- A member without a period is in its record for the whole of the record's time, so in every piece of it.
-    SELECT i.record_id, i.period, m.trajectory_id
-    FROM piece i
-    LEFT JOIN ONLY dbanon.membership m
-        ON m.run_id = record_groups.run_id AND m.record_id = i.record_id AND (m.period IS NULL OR m.period @> i.period)
-    -- A piece without members and without rows says nothing; one with rows is kept, for its reader to refuse.
-    WHERE m.record_id IS NOT NULL OR EXISTS (
-        SELECT FROM ONLY dbanon.record d
-        CROSS JOIN LATERAL unnest(d.periods) e (period_no)
-        JOIN ONLY dbanon.period p ON p.run_id = record_groups.run_id AND p.period_no = e.period_no
-        WHERE d.run_id = record_groups.run_id AND d.record_id = i.record_id AND p.period && i.period)
+    SELECT x.record_id, tstzrange(x.at, x.until)
+    FROM (SELECT c.record_id, c.at, lead(c.at) OVER (PARTITION BY c.record_id ORDER BY c.at) AS until FROM cut c) x
+    WHERE x.until IS NOT NULL
 $$;
-COMMENT ON FUNCTION dbanon_internal.record_groups(bigint) IS
-'For each record of a run and each piece of its time in which its members are the same, its members, a row each; a piece with rows but
-without members has one of null.';
+COMMENT ON FUNCTION dbanon_internal.record_pieces(bigint) IS
+'Cuts the time of each record of a run into pieces, in each of which its members are the same.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_groups(run_id bigint) RETURNS TABLE (period tstzrange, people bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
-SET work_mem = '256MB'
 SET jit = off
 -- Rows are published right after they were written, before any statistics know of them: the planner takes a run for one row.
 SET enable_nestloop = off
 SET join_collapse_limit = 1
--- Along the index on trajectories: three times as fast as to read all of them.
-SET enable_hashjoin = off
-SET enable_mergejoin = on
+-- Names are joined and hashed in parallel where there are many.
+SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0
+-- What workers share lies in /dev/shm, of which a container may have little. More would not be faster.
+SET work_mem = '32MB'
+SET hash_mem_multiplier = 1
 AS $$
 DECLARE
     run dbanon.run;
@@ -164,14 +151,34 @@ BEGIN
     SELECT m.traits ->> 'hidden_by' INTO hidden_by FROM ONLY dbanon.method m WHERE m.name = run.method;
     key := dbanon_internal.dataset_key(run.dataset_id);
     IF hidden_by = 'record' THEN
-        -- A record hides its members in each other for the whole of its time.
-        -- Several records may have the same members.
+        -- A record hides its members in each other for the whole of its time; who is carried for a stretch, in the pieces of that.
         RETURN QUERY
-        SELECT DISTINCT g.period, CASE WHEN count(t.subject) = count(*) THEN array_agg(DISTINCT dbanon_internal.person_code(key, t.subject))
-                              ELSE dbanon_internal.refuse_unknown_members(run.run_id) END
-        FROM dbanon_internal.record_groups(run.run_id) g
-        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = g.trajectory_id AND t.dataset_id = run.dataset_id
-        GROUP BY g.record_id, g.period;
+        WITH piece AS MATERIALIZED (
+            SELECT r.record_id, r.period FROM dbanon_internal.record_pieces(run.run_id) r
+        ), grouped AS MATERIALIZED (
+            SELECT x.record_id, x.period, CASE WHEN count(x.person) = count(*) THEN array_agg(DISTINCT x.person)
+                                               ELSE dbanon_internal.refuse_unknown_members(run.run_id) END AS people
+            FROM (SELECT i.record_id, i.period, m.person
+                  FROM (SELECT o.record_id, o.period, dbanon_internal.person_code(key, t.subject) AS person
+                        FROM ONLY dbanon.membership o
+                        LEFT JOIN ONLY dbanon.trajectory t ON t.trajectory_id = o.trajectory_id AND t.dataset_id = run.dataset_id
+                        WHERE o.run_id = run.run_id
+                        ORDER BY o.record_id) m  -- sorted, so that workers hash the names
+                  JOIN piece i ON i.record_id = m.record_id AND (m.period IS NULL OR m.period @> i.period)) x
+            GROUP BY x.record_id, x.period
+        )
+        -- Several records may have the same members.
+        SELECT DISTINCT g.period, g.people FROM grouped g
+        UNION ALL
+        -- A piece without members and without rows says nothing; one with rows is refused.
+        SELECT i.period, dbanon_internal.refuse_unknown_members(run.run_id)
+        FROM piece i
+        LEFT JOIN grouped g ON g.record_id = i.record_id AND g.period = i.period
+        WHERE g.record_id IS NULL AND EXISTS (
+            SELECT FROM ONLY dbanon.record d
+            CROSS JOIN LATERAL unnest(d.periods) e (period_no)
+            JOIN ONLY dbanon.period p ON p.run_id = run.run_id AND p.period_no = e.period_no
+            WHERE d.run_id = run.run_id AND d.record_id = i.record_id AND p.period && i.period);
     ELSIF hidden_by = 'region' THEN
         -- People with the same region in a period are one group.
         RETURN QUERY

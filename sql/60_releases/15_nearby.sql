@@ -78,7 +78,8 @@ AS $$
         JOIN ONLY dbanon.record d ON d.run_id = n.run_id AND d.record_id = m.record_id
         CROSS JOIN LATERAL unnest(d.periods, d.regions) e (period_no, region_no)
         JOIN ONLY dbanon.period p ON p.run_id = n.run_id AND p.period_no = e.period_no
-        JOIN ONLY dbanon.region g ON g.run_id = n.run_id AND g.region_no = e.region_no
+        -- Regions are not read where there is nobody to look for.
+        JOIN ONLY dbanon.region g ON g.run_id = n.run_id AND g.region_no = e.region_no AND EXISTS (SELECT FROM person)
     ), counted AS (
         SELECT count(DISTINCT h.person) FILTER (WHERE h.new) AS hidden_here, count(DISTINCT h.person) FILTER (WHERE s.new) AS shown_here
         FROM seen h
