@@ -243,12 +243,12 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     sizes = table(snapshot, f"SELECT max(pg_column_size(path)) AS most, sum(pg_column_size(path)) AS total {own}")
     most, total = (column[0].as_py() or 0 for column in sizes.columns)
     # A few long trajectories among many short ones: each is weighed, so that the short ones still come together.
-    size = "pg_column_size(path)" if most > _PIECE // _FEW else f"{most}"
+    weight = "pg_column_size(path)" if most > _PIECE // _FEW else f"{most}"
     query = f"""SELECT piece.*
         FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
-              FROM (SELECT trajectory_id, {size} AS size,
-                        sum({size}) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done {own}) sized
-              WHERE done = size OR done / {_PIECE} > (done - size) / {_PIECE}
+              FROM (SELECT trajectory_id, {weight} AS weight,
+                        sum({weight}) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done {own}) weighed
+              WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
               WINDOW by_id AS (ORDER BY trajectory_id)) cut
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),
