@@ -109,6 +109,14 @@ def test_processes_divide_the_cores(directory: Path, monkeypatch: pytest.MonkeyP
     assert cores.count() == 8
 
 
+def test_a_share_of_the_cores_holds_in_the_threads_of_a_call_too() -> None:
+    counts: list[int] = []
+    with cores.at_most(1):
+        cores.together([lambda: counts.append(cores.count())] * 2, 1, 1)
+        cores.share(np.ones(4, np.int64), lambda a, b: counts.append(cores.count()), 1)
+    assert set(counts) == {1}
+
+
 def test_no_thread_is_left(directory: Path) -> None:
     before = threading.active_count()
     for _ in range(3):
