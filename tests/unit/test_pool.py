@@ -99,6 +99,12 @@ def test_a_socket_that_a_killed_process_left_behind_is_passed_over(directory: Pa
     assert Pool(directory, 2).map(shared_tasks.square, [(2,), (3,)]) == [4, 9]
 
 
+def test_without_its_directory_a_process_works_alone(tmp_path: Path) -> None:
+    pool = Pool(tmp_path / "gone", 2)
+    assert pool.map(shared_tasks.square, [(number,) for number in range(4)]) == [0, 1, 4, 9]
+    assert not pool.help(lambda: None)
+
+
 def test_processes_divide_the_cores(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
     pool = Pool(directory, 3)
