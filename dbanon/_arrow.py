@@ -24,6 +24,7 @@ _WKB_HEADERS = 5, 9  # bytes before the points: of a point, of a line
 _BATCH = 1 << 22  # bytes: they stay in the cache, and in memory used before
 _LONG = 64  # bytes: from here on values are better copied one by one
 _PIECE = 1 << 20  # bytes of trajectories that the server puts together
+_FEW = 64  # trajectories of the greatest size in a piece: where there are more, all are taken to be of that size
 _NUMBERS = {16: "?", 20: ">i8", 21: ">i2", 23: ">i4", 700: ">f4", 701: ">f8"}  # by the OID of their type
 _BYTES = {17: pa.binary(), 25: pa.string()}
 _TIMESTAMPTZ, _POSTGRES_EPOCH_US = 1184, 946_684_800_000_000  # microseconds since 2000-01-01 UTC
@@ -241,11 +242,13 @@ def paths(snapshot: Snapshot, dataset_id: int) -> Paths:
     own = f"FROM ONLY dbanon.trajectory WHERE dataset_id = {int(dataset_id)}"
     sizes = table(snapshot, f"SELECT max(pg_column_size(path)) AS most, sum(pg_column_size(path)) AS total {own}")
     most, total = (column[0].as_py() or 0 for column in sizes.columns)
-    together = max(1, _PIECE // max(1, most))
+    # A few long trajectories among many short ones: each is weighed, so that the short ones still come together.
+    weight = "pg_column_size(path)" if most > _PIECE // _FEW else f"{most}"
     query = f"""SELECT piece.*
         FROM (SELECT trajectory_id AS first, lead(trajectory_id - 1, 1, {2**63 - 1}) OVER by_id AS last
-              FROM (SELECT trajectory_id, row_number() OVER (ORDER BY trajectory_id) AS number {own}) numbered
-              WHERE (number - 1) % {together} = 0
+              FROM (SELECT trajectory_id, {weight} AS weight,
+                        sum({weight}) OVER (ORDER BY trajectory_id ROWS UNBOUNDED PRECEDING) AS done {own}) weighed
+              WHERE done = weight OR done / {_PIECE} > (done - weight) / {_PIECE}
               WINDOW by_id AS (ORDER BY trajectory_id)) cut
         CROSS JOIN LATERAL (
             SELECT string_agg(int8send(trajectory_id), ''), string_agg(int4send(octet_length(subject)), ''),

@@ -56,7 +56,12 @@ class Pool:
         path = self._directory / str(os.getpid())
         path.unlink(missing_ok=True)  # of a killed process that had the same number
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(path))
+        try:
+            listener.bind(str(path))
+        except FileNotFoundError:  # the directory went with the supervisor, or was cleared away: nobody can ask
+            listener.close()
+            yield
+            return
         listener.listen()
         over = threading.Event()
         threading.Thread(target=_answer, args=(listener, work, over), daemon=True).start()
@@ -77,7 +82,7 @@ class Pool:
         forsaken : callable
             Called in a thread if the other process goes while the task is done: nothing waits for its result.
         """
-        for path in self._directory.iterdir():
+        for path in self._sockets():
             with suppress(OSError, EOFError), Client(str(path), "AF_UNIX") as asked:
                 task = asked.recv()
                 if task is not None:
@@ -89,6 +94,12 @@ class Pool:
                     asked.send((result, error))
                     return True
         return False
+
+    def _sockets(self) -> list[Path]:
+        try:
+            return list(self._directory.iterdir())
+        except FileNotFoundError:  # see `_listening`
+            return []
 
 
 @contextmanager

@@ -128,6 +128,29 @@ def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_toget
     assert data.t.tolist() == [1, 2] * 5000
 
 
+def test_short_trajectories_come_together_beside_a_long_one(database, connection, dataset, monkeypatch):
+    for people, fixes in ((2000, 3), (1, 100_000)):
+        connection.execute(
+            "INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT %s, 's' || i, ST_SetSRID(ST_MakeLine("
+            "array_agg(ST_MakePointM(j * 1.37, sin(j), j) ORDER BY j)), 32610)"
+            " FROM generate_series(1, %s) i, generate_series(1, %s) j GROUP BY i",
+            [dataset.dataset_id, people, fixes],
+        )
+    batches, pieces = _arrow.batches, []
+
+    def counted(snapshot, query):
+        for batch in batches(snapshot, query):
+            pieces.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(_arrow, "batches", counted)
+    with connect(database) as session, _arrow.snapshot(session) as snapshot:
+        paths = _arrow.paths(snapshot, dataset.dataset_id)
+    assert np.diff(paths.offset).tolist() == [3] * 2000 + [100_000]
+    assert paths.t.tolist() == [1, 2, 3] * 2000 + list(range(1, 100_001))
+    assert sum(pieces) < 10
+
+
 def test_paths_that_the_server_holds_compressed_are_read_whole(database, connection, dataset):
     connection.execute(
         "ALTER TABLE dbanon.trajectory ALTER path SET STORAGE MAIN;"

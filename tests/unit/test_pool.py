@@ -99,6 +99,12 @@ def test_a_socket_that_a_killed_process_left_behind_is_passed_over(directory: Pa
     assert Pool(directory, 2).map(shared_tasks.square, [(2,), (3,)]) == [4, 9]
 
 
+def test_without_its_directory_a_process_works_alone(tmp_path: Path) -> None:
+    pool = Pool(tmp_path / "gone", 2)
+    assert pool.map(shared_tasks.square, [(number,) for number in range(4)]) == [0, 1, 4, 9]
+    assert not pool.help(lambda: None)
+
+
 def test_processes_divide_the_cores(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 8)
     pool = Pool(directory, 3)
@@ -107,6 +113,14 @@ def test_processes_divide_the_cores(directory: Path, monkeypatch: pytest.MonkeyP
     with cores.at_most(0):
         assert cores.count() == 1
     assert cores.count() == 8
+
+
+def test_a_share_of_the_cores_holds_in_the_threads_of_a_call_too() -> None:
+    counts: list[int] = []
+    with cores.at_most(1):
+        cores.together([lambda: counts.append(cores.count())] * 2, 1, 1)
+        cores.share(np.ones(4, np.int64), lambda a, b: counts.append(cores.count()), 1)
+    assert set(counts) == {1}
 
 
 def test_no_thread_is_left(directory: Path) -> None:

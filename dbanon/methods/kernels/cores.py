@@ -1,9 +1,10 @@
 """How many threads kernels use, and shares of work for them; results do not depend on either."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -59,7 +60,7 @@ def share(work: Int, task: Callable[[int, int], None], least: int) -> None:
     cuts = np.searchsorted(done, done[-1] * np.arange(1, shares) // shares, side="right")
     cuts = np.unique(np.concatenate([[0], cuts, [n]]))
     with ThreadPoolExecutor(count()) as pool:
-        for future in [pool.submit(task, int(a), int(b)) for a, b in pairwise(cuts)]:
+        for future in [_submitted(pool, partial(task, int(a), int(b))) for a, b in pairwise(cuts)]:
             future.result()
 
 
@@ -71,4 +72,9 @@ def together(calls: list[Callable[[], T]], work: int, least: int) -> list[T]:
     if work < least:
         return [call() for call in calls]
     with ThreadPoolExecutor(count()) as pool:
-        return [future.result() for future in [pool.submit(call) for call in calls]]
+        return [future.result() for future in [_submitted(pool, call) for call in calls]]
+
+
+def _submitted(pool: ThreadPoolExecutor, call: Callable[[], T]) -> "Future[T]":
+    """Submit a call that uses as many threads as this one may: `at_most` holds in it too."""
+    return pool.submit(copy_context().run, call)
