@@ -7,14 +7,15 @@ figures: the paper's figures 9 to 14, k = 50: time and cost against number, leng
 taxis: the same on a week of taxis, as many cabs as there are, a half and a quarter of them.
 growth: how much longer ten times as many people take.
 database: seconds and memory from table to verified run, in a cold process (an empty Numba cache) and a warm one; then
-of publishing that run.
+of publishing that run. For scale: ``database --sizes 2000000,10000000``.
 
 People move on the streets of San Francisco, as in the paper: random samples of one set, as large as the largest size.
 Each case is a process of its own. Seconds begin with trajectories in memory and end with cloaks; the peak is that of
 the process until then. A case that takes longer than the limit is stopped, and its algorithm is not tried with more
 people; nor where it would take longer if time grew with their number alone. "verified" is the verdict of the family's
 attack on the cloaks as evidence arrays, as `dbanon verify` has it on the stored rows: each of its clauses.
-Costs are sums over people and instants of the area of the bounding rectangle, in m².
+Costs are sums over people and instants of the area of the bounding rectangle, in m²; the bound is what no groups can be
+below, as a sample of the people estimates it, with its standard error.
 """
 
 import argparse
@@ -259,21 +260,23 @@ def rule(columns: int) -> None:
 def lines(cases: Cases, listed: Iterable[Case], also: str = "people", base: str = ALONE) -> None:
     """Print a line for each case, its cost beside that of Traj-anon alone."""
     row(
-        also, "l", "k", "algorithm", "s", "CPU s", "peak MB", "groups", "cost m²", f"of {base}", "quadrants", "verified"
-    )
-    rule(12)
+        also, "l", "k", "algorithm", "s", "CPU s", "peak MB", "groups", "cost m²", f"of {base}", "bound", "quadrants",
+        "verified",
+    )  # fmt: skip
+    rule(13)
     for case in listed:
         head = f"{case.people:,}", case.instants, case.k, case.way
         found = cases.measure(case)
         if found is None:
-            row(*head, f"> {cases.limit_s:.0f}", *[""] * 7)
+            row(*head, f"> {cases.limit_s:.0f}", *[""] * 8)
             continue
         beside = cases.measure(dataclasses.replace(case, way=base))
         of = f"{found['mbr_cost_m2'] / beside['mbr_cost_m2']:.2f}" if beside else ""
+        bound = f"{found['mbr_cost_bound_m2']:.2e} ± {found['mbr_cost_bound_error_m2']:.0e}"
         verified = f"{found['clauses']} clauses" if not found["broken"] else "BROKEN: " + ", ".join(found["broken"])
         row(
             *head, f"{found['s']:.2f}", f"{found['cpu_s']:.2f}", f"{found['peak_mb']:,.0f}", f"{found['bundles']:,}",
-            f"{found['mbr_cost_m2']:.3e}", of, f"{found['quadrant_cost_m2']:.3e}", verified,
+            f"{found['mbr_cost_m2']:.3e}", of, bound, f"{found['quadrant_cost_m2']:.3e}", verified,
         )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from dbanon import _cluster
 from dbanon._cluster import Cluster
 from dbanon.errors import DataError, ParameterError, StoreError
 from dbanon.methods import HERE, METHODS, Tasks
+from dbanon.methods.kernels import cores
 from tests.contract.evidence import people
 from tests.contract.test_methods import same
 from tests.unit import shared_tasks
@@ -73,9 +74,9 @@ def test_cloaks_are_the_same_with_four_processes_of_which_one_is_killed(tmp_path
 @pytest.mark.stress
 def test_a_task_that_ends_every_process_ends_the_run_and_is_not_done_for_ever(two) -> None:
     with pytest.raises(StoreError) as caught:
-        Cluster(two.scheduler_address).map(shared_tasks.end, [(np.arange(3),)])
+        Cluster(two.scheduler_address).map(shared_tasks.end, [(np.arange(3),)] * 2)
     assert caught.value.sqlstate is None
-    assert Cluster(two.scheduler_address).map(shared_tasks.square, [(3,)]) == [9]
+    assert Cluster(two.scheduler_address).map(shared_tasks.square, [(3,), (4,)]) == [9, 16]
 
 
 def test_the_error_is_that_of_the_first_task_that_fails_and_no_log_shows_its_arguments(two, capfd) -> None:
@@ -103,13 +104,18 @@ def test_an_interruption_takes_back_all_tasks(two) -> None:
 
 def test_positions_stay_with_their_task_and_no_warning_says_that_they_are_large(two) -> None:
     large = np.zeros(4_000_000)
-    assert Cluster(two.scheduler_address).map(np.sum, [(large,)]) == [0.0]
+    assert Cluster(two.scheduler_address).map(np.sum, [(large,)] * 2) == [0.0] * 2
+
+
+def test_a_single_task_is_done_here_on_all_cores() -> None:
+    assert Cluster("tcp://127.0.0.1:1").map(shared_tasks.threads, [(0,)]) == [cores.count()]
 
 
 @pytest.mark.stress
 def test_a_scheduler_that_ends_is_worth_another_try(impatient: None, tmp_path: Path) -> None:
     def arguments() -> Iterator[tuple[str, int]]:
         yield str(tmp_path), 1
+        yield str(tmp_path), 2
         wait_until(lambda: list(tmp_path.iterdir()))
         cluster.close()
 

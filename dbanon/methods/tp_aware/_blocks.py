@@ -76,7 +76,9 @@ def _halves(columns: NDArray[np.int32], block: NDArray[np.int32], least: int) ->
     if len(block) < 2 * least:
         return [block]
     some = columns[:, block[:: len(block) // _SOME + 1]]
-    column = columns[int(some.std(axis=1).argmax())]
+    # Sums of halves of whole numbers, which float64 holds exactly: no rounding decides.
+    spread_out = np.abs(some - np.median(some, axis=1, keepdims=True)).sum(axis=1)
+    column = columns[int(spread_out.argmax())]
     # Distinct keys, so that the median is one subject, whatever the way it is found.
     key = (column[block].astype(np.int64) << 32) | block
     middle = len(block) // 2
