@@ -17,9 +17,9 @@ BEGIN ATOMIC
     ORDER BY g.region_no, e.ordinality) o  -- the attack looks at the order within a row
     UNION ALL
     SELECT false, 0, q.subject, pg_catalog.date_part('epoch', q.sent_at), q.content::text
-    FROM ONLY dbanon.run r
-    JOIN ONLY dbanon.request q ON q.dataset_id = r.dataset_id
-    WHERE r.run_id = request_evidence.run_id;
+    FROM ONLY dbanon.request q
+    -- A join would read the requests of all datasets in the order of the index.
+    WHERE q.dataset_id = (SELECT r.dataset_id FROM ONLY dbanon.run r WHERE r.run_id = request_evidence.run_id);
 END;
 COMMENT ON FUNCTION dbanon_internal.request_evidence(bigint) IS
 'The requests a run would publish beside those its dataset holds.';
