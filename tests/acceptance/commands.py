@@ -68,11 +68,11 @@ def start(url: str, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_heed,  # noqa: PLW1509 - there are no threads here
+        preexec_fn=heed,  # noqa: PLW1509 - there are no threads here
     )
 
 
-def _heed() -> None:
+def heed() -> None:
     """Heed signals that whoever runs the tests may have had ignored, as nohup does."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)

@@ -21,7 +21,7 @@ from dbanon import _arrow, errors
 from dbanon.database import Database, open_database
 from dbanon.server import Target
 from dbanon.testing import cloned_database, logins
-from tests.acceptance.commands import call, finished, json_of, start
+from tests.acceptance.commands import call, finished, heed, json_of, start
 from tests.facts import names, refusal, refused
 
 FIRST = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384));"
@@ -242,7 +242,12 @@ def test_an_error_of_the_server_amid_the_rows_is_reported_as_such(
 def test_an_interrupted_export_leaves_nothing(anna: str, city: str, tmp_path: Path, suffix: str, batch: int) -> None:
     program = f"from dbanon import _arrow, cli; import sys; _arrow._BATCH = {batch}; cli.main(sys.argv[1:])"
     words = ["--dsn", anna, "export", "city_k5", str(tmp_path / f"release{suffix}"), *SLOW]
-    process = subprocess.Popen([sys.executable, "-c", program, *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed,  # noqa: PLW1509 - there are no threads here
+    )
     wait_for_rows(city, tmp_path)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
