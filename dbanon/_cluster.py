@@ -11,11 +11,10 @@ import importlib.metadata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
 from typing import Any, TypeVar
 
 from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.methods import HERE
+from dbanon.methods import share
 from dbanon.methods.kernels import cores
 
 T = TypeVar("T")
@@ -69,19 +68,18 @@ class Cluster:
         StoreError
             If the scheduler is gone, which is worth another try, or a task was lost too often.
         """
+        return share(lambda several: self._spread(function, several), function, arguments)
+
+    def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
-        rest = iter(arguments)
-        first = list(islice(rest, 2))
-        if len(first) < 2:  # this machine holds its data already, and gives it all cores
-            return HERE.map(function, first)
         version = importlib.metadata.version("dbanon")
         results: list[T] = []
         waiting: deque[Any] = deque()
         with self._connected() as client:
             try:
-                for each in chain(first, rest):
+                for each in arguments:
                     waiting.append(client.submit(_do, _Task(version, function, each), pure=False))
                     if len(waiting) > _AHEAD * max(1, sum(client.nthreads().values())):
                         results.append(waiting.popleft().result())

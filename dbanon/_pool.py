@@ -12,12 +12,11 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import chain, islice
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dbanon.methods import HERE
+from dbanon.methods import share
 from dbanon.methods.kernels import cores
 
 T = TypeVar("T")
@@ -42,13 +41,13 @@ class Pool:
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
         """Do tasks together with the processes of the worker that are idle; see `dbanon.methods.Tasks`."""
-        rest = iter(arguments)
-        first = list(islice(rest, 2))
-        if len(first) < 2:  # there is nothing to share, so the one task has all cores
-            return HERE.map(function, first)
-        work = _Work(function, chain(first, rest))
-        with self._listening(work), self._own_share():
-            return work.results()
+
+        def spread(several: Iterable[tuple[Any, ...]]) -> list[T]:
+            work = _Work(function, several)
+            with self._listening(work), self._own_share():
+                return work.results()
+
+        return share(spread, function, arguments)
 
     @contextmanager
     def _listening(self, work: "_Work[T]") -> Iterator[None]:

@@ -17,7 +17,7 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import chain, islice, starmap
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
@@ -60,6 +60,17 @@ class _Here:
 
 HERE: Tasks = _Here()
 """Does tasks in this process."""
+
+
+def share(
+    spread: Callable[[Iterable[tuple[Any, ...]]], list[T]],
+    function: Callable[..., T],
+    arguments: Iterable[tuple[Any, ...]],
+) -> list[T]:
+    """Have `spread` do several tasks; a single one is done here, where its data are, with all cores."""
+    rest = iter(arguments)
+    first = list(islice(rest, 2))
+    return HERE.map(function, first) if len(first) < 2 else spread(chain(first, rest))
 
 
 def parameter(
