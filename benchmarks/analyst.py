@@ -33,7 +33,6 @@ MIDDLE = "SELECT extent[1] + extent[3], extent[2] + extent[4], extent[3] - exten
 TILE = """SELECT floor((ST_X(p) + 180) / 360 * 4096)::int,
     floor((1 - asinh(tan(radians(ST_Y(p)))) / pi()) / 2 * 4096)::int
     FROM ST_Transform(ST_SetSRID(ST_MakePoint(%s, %s), %s), 4326) p"""
-INDEXES = {"period": "gist (period)", "requests": "gin (requests jsonb_path_ops)", "region": "gist (region)"}
 
 
 def seconds(connection: psycopg.Connection, query: str) -> float:
@@ -50,15 +49,19 @@ def publish(rows: int) -> None:
 
 
 def indexes(url: str) -> None:
+    """Make each index of the release once more, as publication has made it."""
     with psycopg.connect(url, autocommit=True) as owner:
-        [table] = owner.execute(
-            "SELECT 'dbanon.release_' || release_id FROM dbanon.releases WHERE name = %s AND live", [NAME]
-        ).fetchone()  # type: ignore[misc]
-        for what, definition in INDEXES.items():
-            took = seconds(owner, f"CREATE INDEX again ON {table} USING {definition}")
-            [size] = owner.execute("SELECT pg_relation_size('dbanon.again') / 1e6").fetchone()  # type: ignore[misc]
+        made = owner.execute(
+            "SELECT indexname, substring(indexdef FROM ' ON .*'), substring(indexdef FROM 'USING (.*)') FROM pg_indexes"
+            " WHERE schemaname || '.' || tablename = (SELECT 'dbanon.release_' || release_id FROM dbanon.releases"
+            " WHERE name = %s AND live) ORDER BY indexname",
+            [NAME],
+        ).fetchall()
+        for index, definition, what in made:
+            took = seconds(owner, f"CREATE INDEX again {definition}")
             owner.execute("DROP INDEX dbanon.again")
-            print(f"index on {what:<9} {took:>8.2f} s {size:>8.0f} MB")
+            [size] = owner.execute("SELECT pg_relation_size(format('dbanon.%%I', %s::text)) / 1e6", [index]).fetchone()  # type: ignore[misc]
+            print(f"index {what:<40} {took:>8.2f} s {size:>8.0f} MB")
 
 
 def ask(url: str) -> None:

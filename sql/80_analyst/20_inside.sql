@@ -14,12 +14,12 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
     SELECT CASE WHEN @postgis@.ST_Covers(area, region) THEN 1
-        ELSE least(1, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
-                           THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
-                           ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END / @postgis@.ST_Area(region)) END
+        ELSE least(1 - 1e-9, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
+                                  THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
+                                  ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END / @postgis@.ST_Area(region)) END
 $$;
 COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
-'The share of a region that an area of the same system covers: exactly 1 where it covers all.';
+'The share of a region that an area of the same system covers: 1 where it covers all, and nowhere else.';
 
 CREATE OR REPLACE FUNCTION published.possibly_inside(region @postgis@.geometry, area @postgis@.geometry) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -74,18 +74,18 @@ BEGIN
     END IF;
     span := published.fitted_span(about, coalesce(during, tstzrange(at, at, '[]')));
     EXECUTE format($query$
-        WITH hit AS (
-            SELECT c.record_id, c.subjects, $4 = 'instant' OR c.period <@ $2 AS whole, s.covered,
-                published.covered_share($1, c.region) * CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1  -- else the share of the period, too
-                       ELSE extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / extract(epoch FROM c.valid_to - c.valid_from) END AS share,
+        -- Boxes alone choose the rows: the planner would take exact comparison for so dear that it looked into all indexes to spare some.
+        WITH hit AS MATERIALIZED (
+            SELECT c.record_id, c.subjects, c.region, published.covered_share($1, c.region) AS share,
+                CASE WHEN $4 = 'instant' OR c.period <@ $2 THEN 1
+                     ELSE extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / extract(epoch FROM c.valid_to - c.valid_from) END AS within,
                 coalesce(floor(extract(epoch FROM c.valid_from - $3) / $5), 0) AS number
-            FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s
-            WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region)
+            FROM %s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
         ), person AS (
             -- Each record counts once, by the row that says most.
-            SELECT h.number, max(h.subjects) FILTER (WHERE h.covered AND h.whole) AS surely, max(h.subjects * h.share) AS expectedly,
+            SELECT h.number, max(h.subjects) FILTER (WHERE h.share = 1 AND h.within = 1) AS surely, max(h.subjects * h.share * h.within) AS expectedly,
                 max(h.subjects) AS possibly
-            FROM hit h GROUP BY h.number, h.record_id
+            FROM hit h WHERE h.share > 0 OR @postgis@.ST_Intersects($1, h.region) GROUP BY h.number, h.record_id
         ), people AS (
             SELECT sum(p.surely) AS surely, sum(p.expectedly) AS expectedly, sum(p.possibly) AS possibly FROM person p GROUP BY p.number
         )

@@ -230,16 +230,18 @@ BEGIN
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$
         WITH found AS MATERIALIZED (
-            SELECT DISTINCT c.record_id FROM %1$s c WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region)
-        ), seen AS (
-            SELECT c.record_id, c.subjects, round(extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / $3)::bigint AS instants,
-                @postgis@.ST_Covers($1, c.region) AS covered, @postgis@.ST_Intersects($1, c.region) AS met, c.region
+            SELECT DISTINCT c.record_id FROM %1$s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1
+        ), seen AS MATERIALIZED (
+            SELECT c.record_id, c.subjects, c.region, round(extract(epoch FROM upper(c.period * $2) - lower(c.period * $2)) / $3)::bigint AS instants,
+                CASE WHEN c.region OPERATOR(@postgis@.&&) $1 THEN published.covered_share($1, c.region) ELSE 0 END AS share
             FROM %1$s c WHERE c.record_id IN (SELECT f.record_id FROM found f) AND c.period && $2
+        ), told AS (
+            SELECT s.record_id, max(s.subjects) AS subjects, sum(s.instants) AS instants, sum(s.instants) FILTER (WHERE s.share = 1) AS surely,
+                sum(s.instants * s.share) AS expectedly, sum(s.instants) FILTER (WHERE s.share > 0 OR @postgis@.ST_Intersects($1, s.region)) AS possibly
+            FROM seen s GROUP BY s.record_id
         )
-        SELECT s.record_id, max(s.subjects), sum(s.instants)::bigint, coalesce(sum(s.instants) FILTER (WHERE s.covered), 0)::bigint,
-            sum(s.instants * CASE WHEN s.met THEN published.covered_share($1, s.region) ELSE 0 END)::float8,
-            coalesce(sum(s.instants) FILTER (WHERE s.met), 0)::bigint
-        FROM seen s GROUP BY s.record_id ORDER BY s.record_id
+        SELECT t.record_id, t.subjects, t.instants::bigint, coalesce(t.surely, 0)::bigint, t.expectedly::float8, t.possibly::bigint
+        FROM told t WHERE t.possibly > 0 ORDER BY t.record_id
         $query$, release) USING fitted, span, about.step_s;
 END
 $$;

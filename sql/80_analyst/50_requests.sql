@@ -18,16 +18,15 @@ BEGIN
                   HINT = 'What a release is made of: SELECT obj_description(''published.cabs_june''::regclass).';
     END IF;
     RETURN QUERY EXECUTE format($query$
-        WITH hit AS (
-            SELECT c.record_id, c.subjects, c.requests, s.covered AND c.period <@ $2 AS surely,
-                published.covered_share($1, c.region) AS share,
+        WITH hit AS MATERIALIZED (
+            SELECT c.record_id, c.subjects, c.requests, c.region, c.period <@ $2 AS whole, published.covered_share($1, c.region) AS share,
                 coalesce(floor(extract(epoch FROM c.valid_from - $3) / $4), 0) AS number
-            FROM %s c CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers($1, c.region) AS covered) s
-            WHERE c.period && $2 AND @postgis@.ST_Intersects($1, c.region) AND c.requests <> '[]'
+            FROM %s c WHERE c.period && $2 AND c.region OPERATOR(@postgis@.&&) $1 AND c.requests <> '[]'
         ), record AS (
             -- One of the record's people sent it, at most all of them did.
-            SELECT r.request, h.number, bool_or(h.surely) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
+            SELECT r.request, h.number, bool_or(h.share = 1 AND h.whole) AS surely, max(h.subjects) AS subjects, sum(h.share) AS share
             FROM hit h CROSS JOIN LATERAL jsonb_array_elements(h.requests) r (request)
+            WHERE h.share > 0 OR @postgis@.ST_Intersects($1, h.region)
             GROUP BY r.request, h.number, h.record_id
         ), people AS (
             SELECT r.request, count(*) FILTER (WHERE r.surely) AS surely, sum(r.subjects) AS possibly, sum(r.share) AS share

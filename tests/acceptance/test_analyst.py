@@ -452,17 +452,20 @@ def test_readers_of_a_single_release_may_ask_it(database: str) -> None:
             owner.execute("DROP ROLE analyst_of_one")  # fails where a right is left
 
 
+CORNER = "ST_MakeEnvelope(550009, 4180009, 550010, 4180010, 32610)"
 INDEXED = {
-    "count_inside('published.mob', {box}, '2026-01-05 08:20Z')": ("period &&", "region"),
-    "count_inside('published.kte', {box}, during => '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
-    "density('published.mob', 500, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&",),
-    "requests_inside('published.tp', {box}, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": ("period &&", "region"),
-    "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": ("period @>",),
+    "count_inside('published.mob', {box}, '2026-01-05 08:20Z')": "period &&",
+    "count_inside('published.kte', {box}, during => '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
+    "count_inside('published.mob', {corner}, during => {all})": "region",
+    "dwell('published.mob', {corner})": "region",
+    "density('published.mob', 500, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
+    "requests_inside('published.tp', {box}, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
+    "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": "period @>",
 }
 
 
-@pytest.mark.parametrize(("asked", "conditions"), INDEXED.items(), ids=INDEXED)
-def test_answers_come_by_index(database: str, asked: str, conditions: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("asked", "condition"), INDEXED.items(), ids=INDEXED)
+def test_answers_come_by_index(database: str, asked: str, condition: str) -> None:
     with psycopg.connect(database, autocommit=True) as owner:
         plans: list[str] = []
         owner.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
@@ -470,9 +473,9 @@ def test_answers_come_by_index(database: str, asked: str, conditions: tuple[str,
                         "client_min_messages = log", "enable_seqscan = off"):  # fmt: skip
             ask_nothing = "LOAD 'auto_explain'; SET " + setting
             owner.execute(ask_nothing)  # type: ignore[call-overload]
-        ask(owner, f"SELECT * FROM published.{asked.format(box=BOX)}")
+        ask(owner, f"SELECT * FROM published.{asked.format(all=ALL, box=BOX, corner=CORNER)}")
         used = " ".join(line for plan in plans for line in plan.splitlines() if "Index Cond" in line)
-        assert all(condition in used for condition in conditions), plans
+        assert condition in used, plans
 
 
 def test_requests_are_found_by_index(database: str) -> None:
