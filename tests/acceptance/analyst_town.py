@@ -56,11 +56,15 @@ def write(folder: Path) -> None:
         asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
         known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
     nights = []
-    for i in range(NIGHT_PEOPLE):  # three days of most, cut in the middle of two nights
-        home = rng.uniform(0, SIDE_M, 2)
+    for i in range(
+        NIGHT_PEOPLE
+    ):  # three days, cut in the middle of two nights: in the west, then east, then west again
+        west = rng.uniform([0, 0], [SIDE_M / 4, SIDE_M])
         for night in range(2):
-            t = np.sort(START + 86_400 * night + rng.uniform(-5400, 5400, 12))
-            stays = home + rng.normal(0, 300, (12, 2)) + MIDDLE
+            t = np.linspace(-5100, 5100, 18) + rng.uniform(-250, 250, 18)
+            stays = west + rng.normal(0, 100, (18, 2)) + MIDDLE
+            stays[(abs(t) > 1800) & (abs(t) < 3600), 0] += SIDE_M * 2 / 3
+            t += START + 86_400 * night
             nights += [f"n{i},{s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, stays, strict=True)]
     spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + MIDDLE
     kinds = rng.choice(["food", "shop", "work", "home"], 700)

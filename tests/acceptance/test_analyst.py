@@ -135,6 +135,17 @@ def test_people_with_a_record_each_day_count_once(analyst: psycopg.Connection, t
     )
     assert (low, expected, high) == (max(days.values()), max(days.values()), records)
     assert low <= len(people) <= high
+    analyst.execute(f"CREATE TEMPORARY TABLE everywhere AS SELECT 'all' AS zone, {WORLD} AS shape")
+    flow = (
+        "SELECT at_least, expected, at_most FROM published.flows('published.semantic_days', 'everywhere', 'zone', {})"
+    )
+    assert ask(analyst, flow.format(ALL)) == [(low, expected, high)]
+    middle = town.MIDDLE[0] + town.SIDE_M / 2
+    line = f"ST_GeomFromText('LINESTRING({middle} 0,{middle} 9000000)', {town.SRID})"
+    crossed = ask(analyst, f"SELECT at_least FROM published.crossings('published.semantic_days', {line}, {ALL})")
+    assert all(len(people) / 3 < least <= len(people) for (least,) in crossed)  # most of them, each day
+    dense = "SELECT at_least, expected, at_most FROM published.density('published.semantic_days', 1e8, {})"
+    assert ask(analyst, dense.format(ALL)) == [(low, records, high)]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SOME_TIME])
