@@ -321,7 +321,8 @@ COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are comp
 COMMENT ON COLUMN dbanon.release.content IS 'Digest of its people, sets, periods and regions: equal for the very same ones.';
 COMMENT ON COLUMN dbanon.release.holds IS 'What its rows say of each of their people: instant or some time, as published.releases has it.';
 COMMENT ON COLUMN dbanon.release.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
-COMMENT ON COLUMN dbanon.release.window_s IS 'After how many seconds a record ends; null where a person has one record.';
+COMMENT ON COLUMN dbanon.release.window_s IS 'After how many seconds a record ends; null where records do not end with windows.';
+COMMENT ON COLUMN dbanon.release.day_zone IS 'The time zone at whose midnights records end, as its dataset''s; null where they end at none.';
 COMMENT ON COLUMN dbanon.release.extent IS 'The box around all its regions: least x and y, greatest x and y.';
 COMMENT ON COLUMN dbanon.release.readers IS 'The roles that may read it; null: all analysts.';
 COMMENT ON COLUMN dbanon.release.left_out IS 'What its readers see of the people left out by hour: [{since, until, percent}], hours joined until no count below k shows.';
@@ -355,8 +356,16 @@ COMMENT ON COLUMN published.releases.srid IS 'Coordinate system of its regions, 
 COMMENT ON COLUMN published.releases.rows IS 'How many rows it has; never count rows for people.';
 COMMENT ON COLUMN published.releases.holds IS 'What a row says of each of its people. instant: in the region at each instant of the period, by their last known position; some time: seen in the region at some time of the period, at least once.';
 COMMENT ON COLUMN published.releases.step_s IS 'Seconds between two instants; null where it speaks of one moment, or holds at some time.';
-COMMENT ON COLUMN published.releases.window_s IS 'After how many seconds a record ends and its people are in others; null where a person has one record.';
+COMMENT ON COLUMN published.releases.window_s IS 'After how many seconds a record ends and its people are in others; null where records do not end with windows.';
+COMMENT ON COLUMN published.releases.day_zone IS 'The time zone at whose midnights a record ends and its person is in others; null where a record is all of a person, or of a window.';
 COMMENT ON COLUMN published.releases.extent IS 'The box around all its regions: least x and y, greatest x and y.';
+
+COMMENT ON VIEW published.columns IS 'What the columns of the releases that you may read mean.';
+COMMENT ON COLUMN published.columns.name IS 'The release.';
+COMMENT ON COLUMN published.columns.place IS 'Place of the column in the release, from 1.';
+COMMENT ON COLUMN published.columns.column_name IS 'The column.';
+COMMENT ON COLUMN published.columns.type IS 'Its type.';
+COMMENT ON COLUMN published.columns.meaning IS 'What it holds.';
 
 COMMENT ON VIEW published.left_out IS 'How many of the people seen are not in the releases that you may read, by hour. Hours with few people, left out or published, are joined with those after them; a release without a line left out fewer than its k, or none, or does not say when.';
 COMMENT ON COLUMN published.left_out.name IS 'The release.';

@@ -7,8 +7,8 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dbanon, dbanon_internal FROM PUBLIC, @opera
 
 GRANT USAGE ON SCHEMA dbanon, dbanon_internal TO @operator@, @worker@;
 GRANT USAGE ON SCHEMA published TO @operator@, @worker@, @analyst@;
-REVOKE ALL ON published.releases, published.left_out FROM PUBLIC;
-GRANT SELECT ON published.releases, published.left_out TO @analyst@;
+REVOKE ALL ON published.releases, published.columns, published.left_out FROM PUBLIC;
+GRANT SELECT ON published.releases, published.columns, published.left_out TO @analyst@;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA published FROM PUBLIC;
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA published TO @operator@, @worker@, @analyst@;
 -- Roles that read single releases, with functions that are new.

@@ -219,6 +219,8 @@ class Method:
         releases speak of one moment.
     window : str, optional
         The parameter with the number of instants after which a person's record ends, and another one begins.
+    days : bool
+        Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
     notices : mapping
         By figure of the attack: what publishing says if it is not 0, ``%s`` being the figure.
     totals : mapping
@@ -257,13 +259,15 @@ class Method:
     shares: bool = False
     every: str | None = None
     window: str | None = None
+    days: bool = False
     notices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def traits(self) -> dict[str, Any]:
         """What core SQL reads of a family in ``dbanon.method.traits``."""
         names = (
-            *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest", "every", "window"),
+            *("hides", "holds", "hidden_by", "reads", "joins", "begins", "instant", "oldest"),
+            *("every", "window", "days"),
             *("notices", "totals", "reasons"),
         )
         return {name: getattr(self, name) for name in names}

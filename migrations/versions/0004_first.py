@@ -338,11 +338,12 @@ CREATE TABLE dbanon.release (
     span tstzrange,
     reach interval NOT NULL DEFAULT '0',
     content bytea,
-    -- What its rows say, as functions for analysts need it: at instants so far apart (null: one), of people
-    -- whose records end after so long (null: one record), or at some time of each period; and their box.
+    -- What its rows say, as functions for analysts need it: at instants so far apart (null: one), or at some
+    -- time of each period; of people whose records end after so long, or at midnights (null: not); and their box.
     holds text CHECK (holds IN ('instant', 'some time')),
     step_s integer CHECK (step_s > 0),
     window_s integer CHECK (window_s > 0),
+    day_zone text,
     extent double precision[] CHECK (cardinality(extent) = 4),
     -- The roles that may read it; null: all analysts.
     readers text[] CHECK (cardinality(readers) > 0),

@@ -299,8 +299,10 @@ BEGIN
         IF OLD.withdrawn_at IS NULL
             AND (NEW.release_id, NEW.name, NEW.run_id, NEW.digest, NEW.rows, NEW.published_at, NEW.published_by)
                 = (OLD.release_id, OLD.name, OLD.run_id, OLD.digest, OLD.rows, OLD.published_at, OLD.published_by)
-            AND (NEW.overlap, NEW.overlap_reason, NEW.span, NEW.reach, NEW.content, NEW.readers, NEW.left_out) IS NOT DISTINCT FROM
-                (OLD.overlap, OLD.overlap_reason, OLD.span, OLD.reach, OLD.content, OLD.readers, OLD.left_out) THEN
+            AND (NEW.overlap, NEW.overlap_reason, NEW.span, NEW.reach, NEW.content, NEW.readers, NEW.left_out, NEW.holds, NEW.step_s, NEW.window_s,
+                 NEW.day_zone, NEW.extent) IS NOT DISTINCT FROM
+                (OLD.overlap, OLD.overlap_reason, OLD.span, OLD.reach, OLD.content, OLD.readers, OLD.left_out, OLD.holds, OLD.step_s, OLD.window_s,
+                 OLD.day_zone, OLD.extent) THEN
             RETURN NEW;
         END IF;
     END IF;

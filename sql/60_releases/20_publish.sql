@@ -366,7 +366,7 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    holds, step_s, window_s, extent)
+                                    holds, step_s, window_s, day_zone, extent)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
@@ -375,6 +375,7 @@ BEGIN
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END,
                     traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
                     (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
+                    (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
                     dbanon_internal.run_extent(publish.run_id));
         -- Last: from here to the end of the transaction analysts wait for the view.
         PERFORM dbanon_internal.show_release(new_release, publish.name, old_release, publish.end_readers);

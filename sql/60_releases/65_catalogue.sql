@@ -1,6 +1,6 @@
--- What readers see of the releases they may read: published.releases and published.left_out.
+-- What readers see of the releases they may read: published.releases, published.columns and published.left_out.
 --
--- Both views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
+-- The views read private tables with their owner's rights, so that readers need none there. has_table_privilege asks for the
 -- rights of who runs the query, not of the owner; and they are barriers, so that no function of a reader's is called for a row
 -- that the reader may not see. Figures are those recorded at publication.
 
@@ -55,13 +55,23 @@ least k were left out and k published in it.';
 
 CREATE OR REPLACE VIEW published.releases WITH (security_barrier) AS
 SELECT l.name, r.method, CASE jsonb_typeof(r.params -> 'k') WHEN 'number' THEN (r.params -> 'k')::integer END AS k,
-    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows, l.holds, l.step_s, l.window_s, l.extent
+    m.guarantee AS promise, lower(l.span) AS since, upper(l.span) AS until, d.srid, l.rows, l.holds, l.step_s, l.window_s, l.day_zone,
+    l.extent
 FROM ONLY dbanon.release l
 JOIN ONLY dbanon.run r ON r.run_id = l.run_id
 JOIN ONLY dbanon.method m ON m.name = r.method
 JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
 JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
 WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT');
+
+CREATE OR REPLACE VIEW published.columns WITH (security_barrier) AS
+SELECT l.name, a.attnum::integer AS place, a.attname::text AS column_name, format_type(a.atttypid, a.atttypmod) AS type,
+    col_description(c.oid, a.attnum) AS meaning
+FROM ONLY dbanon.release l
+JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE l.withdrawn_at IS NULL AND has_table_privilege(c.oid, 'SELECT')
+ORDER BY l.name, a.attnum;
 
 CREATE OR REPLACE VIEW published.left_out WITH (security_barrier) AS
 SELECT l.name, h.since, h.until, h.percent

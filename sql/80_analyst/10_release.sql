@@ -3,6 +3,9 @@
 -- They run with the rights of their caller, who may read nothing but releases: so they, and the few helpers here, are in schema
 -- published. What a release's rows say is recorded with it (published.releases: holds, step_s, window_s, extent), and no function
 -- asks for a method's name. Truth is what is published: aligned positions at instants, or the fixes that rows cover.
+--
+-- A person may have a record in each phase, which is a window or a day: phase_of says in which one a row is, and records of one phase are
+-- of different people. So people are summed phase by phase: at least those of the greatest, at most those of all.
 
 CREATE OR REPLACE FUNCTION published.about(release regclass) RETURNS published.releases
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -116,6 +119,21 @@ END
 $$;
 COMMENT ON FUNCTION published.fitted_span(published.releases, tstzrange) IS
 'The part of a span that a release speaks of, in whole slots where it holds at instants; empty where the release has no rows.';
+
+-- Bound when it is made, so that the planner puts it into the statement: it is called for each row.
+CREATE OR REPLACE FUNCTION published.phase_of(about published.releases, valid_from timestamptz, valid_to timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN CASE
+    WHEN about.day_zone IS NULL THEN coalesce(pg_catalog.floor(EXTRACT(epoch FROM valid_from - about.since) / about.window_s), 0)::bigint
+    -- All people of a row within a day, with no change of the clock, were seen on that day. A row of several days may be of
+    -- any of them, and records with the same rows may be days of one person.
+    WHEN (valid_from AT TIME ZONE about.day_zone)::date = ((valid_to AT TIME ZONE about.day_zone) - interval '1 microsecond')::date
+        AND (valid_to AT TIME ZONE about.day_zone) - (valid_from AT TIME ZONE about.day_zone) = valid_to - valid_from
+    THEN (valid_from AT TIME ZONE about.day_zone)::date - date '1970-01-01'
+END;
+COMMENT ON FUNCTION published.phase_of(published.releases, timestamptz, timestamptz) IS
+'The window or the day that a row''s record is of: records of one phase are of different people. 0 where a person has one record; NULL where
+the row does not lie within one day.';
 
 CREATE OR REPLACE FUNCTION published.demand_instants(about published.releases, asked text, some_time boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT

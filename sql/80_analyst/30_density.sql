@@ -18,16 +18,20 @@ DECLARE
     about CONSTANT published.releases := published.about(release);
     span CONSTANT tstzrange := published.fitted_span(about, during);
     pieces double precision;
-    -- Over instants all is summed; of records that hold at some time each counts once in a square.
+    -- Over instants all is summed; of records that hold at some time each counts once in a square, and surely those of one phase.
     person CONSTANT text := CASE about.holds
         WHEN 'instant' THEN '
             SELECT l.hour, p.i, p.j, CASE WHEN p.covered THEN l.people END AS surely, l.people * p.share AS expectedly,
                 l.people AS possibly
             FROM load l JOIN piece p ON p.shape = l.shape'
         ELSE '
-            SELECT l.hour, p.i, p.j, max(l.subjects) FILTER (WHERE p.covered AND l.whole) AS surely, sum(l.people * p.share) AS expectedly,
-                max(l.subjects) AS possibly
-            FROM load l JOIN piece p ON p.shape = l.shape GROUP BY l.hour, p.i, p.j, l.record_id'
+            SELECT o.hour, o.i, o.j, max(o.surely) FILTER (WHERE o.phase IS NOT NULL) AS surely, sum(o.expectedly) AS expectedly, sum(o.possibly) AS possibly
+            FROM (SELECT r.hour, r.i, r.j, r.phase, sum(r.surely) AS surely, sum(r.expectedly) AS expectedly, sum(r.possibly) AS possibly
+                  FROM (SELECT l.hour, p.i, p.j, max(l.phase) AS phase, max(l.subjects) FILTER (WHERE p.covered AND l.whole) AS surely,
+                            sum(l.people * p.share) AS expectedly, max(l.subjects) AS possibly
+                        FROM load l JOIN piece p ON p.shape = l.shape GROUP BY l.hour, p.i, p.j, l.record_id) r
+                  GROUP BY r.hour, r.i, r.j, r.phase) o
+            GROUP BY o.hour, o.i, o.j'
         END;
 BEGIN
     IF cell_m IS NULL OR NOT (cell_m > 0 AND cell_m < 'Infinity') THEN
@@ -55,6 +59,7 @@ BEGIN
                   UNION ALL SELECT NULL, $1 WHERE NOT $5 AND NOT isempty($1)) b
         ), hit AS MATERIALIZED (
             SELECT b.hour, c.record_id, c.subjects, c.region, $3 = 'instant' OR c.period <@ b.part AS whole,
+                CASE WHEN $3 = 'some time' THEN published.phase_of($6, c.valid_from, c.valid_to) END AS phase,
                 -- The share of the instants at which a row holds; each record's one split over its rows where it holds at some time.
                 CASE WHEN $3 = 'instant' THEN
                           greatest(extract(epoch FROM upper(c.period * b.part) - lower(c.period * b.part)), 0.000001)::float8 / b.length_s
@@ -82,7 +87,7 @@ BEGIN
             WHERE NOT s.plain AND @postgis@.ST_Intersects(s.region, e.square)
         ), load AS (
             SELECT h.hour, s.shape, CASE WHEN $3 = 'some time' THEN h.record_id END AS record_id, bool_or(h.whole) AS whole,
-                sum(h.subjects * h.weight) AS people, max(h.subjects)::float8 AS subjects
+                max(h.phase) AS phase, sum(h.subjects * h.weight) AS people, max(h.subjects)::float8 AS subjects
             FROM hit h JOIN shape s ON s.region OPERATOR(@postgis@.=) h.region GROUP BY h.hour, s.shape, 3
         ), person AS (%2$s
         )
@@ -96,7 +101,7 @@ COMMENT ON FUNCTION published.density(regclass, double precision, tstzrange, boo
 'How many people of a release there are in each square of a grid, on average over the instants of a span; those left out of the release are not
 added. A square holds its lower edges, not its upper ones; those without people are not listed. The expected numbers of all squares sum to the mean number of people published. Where the release holds at some
 time (published.releases), at_least and at_most are people seen in the square during the span, as count_inside has them, and expected splits each
-record evenly over its rows in the span, so that the squares sum to the records. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a
+record evenly over its rows in the span, so that the squares sum to the records, each of a person or, where day_zone is set, of a day of one. Takes: release; cell_m, the side of a square in metres, whose edges are multiples of it; during, a
 span, of which the part that the release speaks of counts; by_hour, whether each hour (of UTC) is answered for itself. Returns: hour, NULL unless by_hour; cell, the square;
 at_least; expected, if people were spread evenly over their regions, which is an assumption; at_most. Raises: DA001, DA011. Example: SELECT * FROM
 published.density(''published.ten'', 50, ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';

@@ -50,7 +50,7 @@ BEGIN
         WITH zone AS MATERIALIZED (
             SELECT z.id, z.area FROM unnest($2, $3) z (id, area)
         ), seen AS (
-            SELECT c.record_id, c.region, c.subjects, coalesce(floor(extract(epoch FROM c.valid_from - $5) / $6), 0) AS number,
+            SELECT c.record_id, c.region, c.subjects, published.phase_of($5, c.valid_from, c.valid_to) AS row_phase,
                 $4 = 'instant' OR c.period <@ $1 AS whole,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq) AS ahead,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq DESC) AS behind
@@ -59,34 +59,34 @@ BEGIN
             -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
             -- it, or in one before; where no row does, in any or none.
             SELECT s.*, min(s.ahead) FILTER (WHERE s.whole) OVER r AS first_whole, min(s.behind) FILTER (WHERE s.whole) OVER r AS last_whole,
-                count(*) OVER r AS rows
+                count(*) OVER r AS rows, max(s.row_phase) OVER r AS phase
             FROM seen s WINDOW r AS (PARTITION BY s.record_id)
         ), candidate AS (
             SELECT true AS first, r.*, coalesce(r.first_whole, r.rows) AS candidates FROM ranked r WHERE r.ahead <= coalesce(r.first_whole, r.ahead)
             UNION ALL
             SELECT false, r.*, coalesce(r.last_whole, r.rows) FROM ranked r WHERE r.behind <= coalesce(r.last_whole, r.behind)
         ), met AS (
-            SELECT c.first, c.record_id, c.number, z.id, max(c.subjects) AS subjects,
+            SELECT c.first, c.record_id, c.phase, z.id, max(c.subjects) AS subjects,
                 bool_and(c.first_whole IS NOT NULL AND s.covered) AND count(*) = max(c.candidates) AS surely,
                 sum(published.covered_share(z.area, c.region)) / max(c.candidates) AS share
             FROM candidate c JOIN zone z ON @postgis@.ST_Intersects(z.area, c.region)
             CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(z.area, c.region) AS covered) s
-            GROUP BY c.first, c.record_id, c.number, z.id
+            GROUP BY c.first, c.record_id, c.phase, z.id
         ), people AS (
-            SELECT o.id AS origin, d.id AS destination, o.number,
+            SELECT o.id AS origin, d.id AS destination, o.phase,
                 sum(o.subjects) FILTER (WHERE o.surely AND d.surely) AS surely, sum(o.subjects * o.share * d.share) AS expectedly, sum(o.subjects) AS possibly
-            FROM met o JOIN met d ON d.record_id = o.record_id AND d.number = o.number
-            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, o.number
+            FROM met o JOIN met d ON d.record_id = o.record_id
+            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, o.phase
         )
-        SELECT p.origin, p.destination, coalesce(max(p.surely), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
+        SELECT p.origin, p.destination, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
         FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
-        $query$, release) USING span, zone.ids, zone.areas, about.holds, about.since, about.window_s;
+        $query$, release) USING span, zone.ids, zone.areas, about.holds, about;
 END
 $$;
 COMMENT ON FUNCTION published.flows(regclass, regclass, name, tstzrange) IS
 'How many people of a release began a span in one zone and ended it in another, by the first and the last row of each record in the span; those left
-out of the release are not added. A flow is no longer than a record: where records end with a window (window_s in published.releases) each person has a flow in every window,
-at_least and expected are those of the greatest window, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
+out of the release are not added. A flow is no longer than a record: where people have a record in each window (window_s in published.releases) or each day (day_zone) each has a flow in every one,
+at_least and expected are those of the greatest window or day, at_most is the sum. Pairs of zones without people are not listed, nor people outside all zones. Takes: release; zones, a table or view with one column of polygons, in any
 coordinate system; zone_id, the column with their names; during, a span. Returns: origin and destination; at_least; expected, if people were spread evenly over their regions and
 went anywhere alike, which are assumptions; at_most. Raises: DA001, DA011; a notice where zones overlap. Example: SELECT * FROM published.flows(''published.ten'', ''zones'', ''name'',
 ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
@@ -139,19 +139,19 @@ BEGIN
                 FROM part p CROSS JOIN LATERAL @postgis@.ST_DumpPoints(p.geom) d WINDOW w AS (PARTITION BY p.part ORDER BY d.path)) e
             WHERE e.dx <> 0 OR e.dy <> 0
         ), seen AS (
-            SELECT c.record_id, c.subjects, c.region, coalesce(floor(extract(epoch FROM c.valid_from - $4) / $5), 0) AS number,
+            SELECT c.record_id, c.subjects, c.region, published.phase_of($4, c.valid_from, c.valid_to) AS phase,
                 $3 = 'instant' OR c.period <@ $1 AS whole,
                 -- Several positions in one row: at some time of it, or at successive instants that were joined.
-                $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $6 AS several,
+                $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $5 AS several,
                 lead(c.region) OVER w AS next_region, lead($3 = 'instant' OR c.period <@ $1) OVER w AS next_whole
             FROM %s c WHERE c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
         ), move AS (
-            SELECT s.record_id, s.number, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
+            SELECT s.record_id, s.phase, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
             FROM seen s WHERE s.next_region IS NOT NULL
             UNION ALL
-            SELECT s.record_id, s.number, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
+            SELECT s.record_id, s.phase, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
         ), near AS MATERIALIZED (
-            SELECT row_number() OVER () AS move, m.record_id, m.number, m.subjects, m.whole, h.hull, @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
+            SELECT row_number() OVER () AS move, m.record_id, m.phase, m.subjects, m.whole, h.hull, @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
             FROM move m CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(m.a, m.b)) AS hull) h
             WHERE @postgis@.ST_Intersects($2, h.hull)
         ), corner AS (
@@ -190,27 +190,27 @@ BEGIN
         ), certain AS (
             SELECT t.move, bool_or(t.net > 0) AS rightwards, bool_or(t.net < 0) AS leftwards FROM net t GROUP BY t.move
         ), person AS (
-            SELECT n.number, d.direction, max(n.subjects) AS subjects,
+            SELECT max(n.phase) AS phase, d.direction, max(n.subjects) AS subjects,
                 bool_or(CASE d.direction WHEN 'left to right' THEN c.rightwards ELSE c.leftwards END) AS surely,
                 bool_or(CASE d.direction WHEN 'left to right' THEN p.rightwards ELSE p.leftwards END) AS possibly
             FROM near n LEFT JOIN possible p ON p.move = n.move LEFT JOIN certain c ON c.move = n.move
             CROSS JOIN unnest(ARRAY['left to right', 'right to left']) d (direction)
-            GROUP BY n.number, d.direction, n.record_id
+            GROUP BY d.direction, n.record_id
         ), people AS (
-            SELECT p.direction, sum(p.subjects) FILTER (WHERE p.surely) AS surely, sum(p.subjects) FILTER (WHERE p.possibly) AS possibly
-            FROM person p GROUP BY p.direction, p.number
+            SELECT p.direction, p.phase, sum(p.subjects) FILTER (WHERE p.surely) AS surely, sum(p.subjects) FILTER (WHERE p.possibly) AS possibly
+            FROM person p GROUP BY p.direction, p.phase
         )
-        SELECT d.direction, coalesce(max(p.surely), 0)::bigint, coalesce(sum(p.possibly), 0)::bigint
+        SELECT d.direction, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, coalesce(sum(p.possibly), 0)::bigint
         FROM unnest(ARRAY['left to right', 'right to left']) d (direction) LEFT JOIN people p ON p.direction = d.direction
         GROUP BY d.direction ORDER BY d.direction
-        $query$, release) USING span, fitted, about.holds, about.since, about.window_s, about.step_s;
+        $query$, release) USING span, fitted, about.holds, about, about.step_s;
 END
 $$;
 COMMENT ON FUNCTION published.crossings(regclass, @postgis@.geometry, tstzrange) IS
 'How many people of a release crossed a line during a span, by direction, each counted once a direction; those left out of the release are not added. Movement is straight
 between successive positions of a person that are published, or fixes that rows cover; of what is between, nothing is claimed. At least: the people of records all of whose ways from one
-row''s region to the next one''s cross the line. At most: those of records with such a way. Where records end with a window (window_s in published.releases) ways
-end there too; at_least is that of the greatest window, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
+row''s region to the next one''s cross the line. At most: those of records with such a way. Where people have a record in each window (window_s in published.releases) or each day (day_zone) ways
+end there too; at_least is that of the greatest window or day, at_most the sum. Takes: release; line, in any coordinate system: left and right are those of its direction; during, a span. Returns:
 direction, left to right or right to left; at_least; at_most. Raises: DA001, DA011. Example: SELECT * FROM published.crossings(''published.ten'',
 public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakePoint(60, 99)), 32610), ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 

@@ -11,6 +11,8 @@ START = 1_767_600_000
 MIDDLE = np.array([550_000.0, 4_180_000.0])
 PEOPLE = 90
 SIDE_M = 3_000
+ZONE = "America/Los_Angeles"  # whose midnight START is
+NIGHT_PEOPLE = 25
 RUNS = {
     "tp": ("tp-aware", "-p", "k=4", "-p", "instants=6"),
     "tp_joined": (
@@ -28,7 +30,9 @@ RUNS = {
     "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=3"),
     "kte_glove": ("kte", "--algorithm", "glove", "-p", "k=2"),
     "semantic": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
+    "semantic_days": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
 }  # fmt: skip
+DATASETS = {"semantic_days": "nights"}  # of runs on another one than the town's
 
 
 def done(told: Done) -> Done:
@@ -51,10 +55,22 @@ def write(folder: Path) -> None:
         trips += [f"p{i},{START + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
         asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
         known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
+    nights = []
+    for i in range(
+        NIGHT_PEOPLE
+    ):  # three days, cut in the middle of two nights: in the west, then east, then west again
+        west = rng.uniform([0, 0], [SIDE_M / 4, SIDE_M])
+        for night in range(2):
+            t = np.linspace(-5100, 5100, 18) + rng.uniform(-250, 250, 18)
+            stays = west + rng.normal(0, 100, (18, 2)) + MIDDLE
+            stays[(abs(t) > 1800) & (abs(t) < 3600), 0] += SIDE_M * 2 / 3
+            t += START + 86_400 * night
+            nights += [f"n{i},{s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, stays, strict=True)]
     spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + MIDDLE
     kinds = rng.choice(["food", "shop", "work", "home"], 700)
     files = {
         "trips": ["subject,time,x,y", *trips],
+        "nights": ["subject,time,x,y", *nights],
         "requests": ["subject,time,poi", *asked],
         "known": ["subject,time", *known],
         "sites": ["name,x,y", *(f"s{i},{x:.0f},{y:.0f}" for i, (x, y) in enumerate(spots[:4]))],
@@ -72,13 +88,17 @@ def load(url: str, folder: Path) -> None:
     done(call(url, "load", "requests", f"{folder}/requests.csv", "--dataset", "town", "--columns", "poi"))
     done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", "town"))
     done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
-    done(call(url, "load", "pois", f"{folder}/pois.csv", *place, "--category", "category"))
-    done(call(url, "load", "stations", f"{folder}/stations.csv", *place))
+    other = ("--dataset", "nights", "--crs", f"EPSG:{SRID}")
+    per_day = ("--srid", str(SRID), "--subject-per-day", "--tz", ZONE)
+    done(call(url, "load", "trajectories", f"{folder}/nights.csv", *other, *per_day))
+    for where in (place, other):
+        done(call(url, "load", "pois", f"{folder}/pois.csv", *where, "--category", "category"))
+        done(call(url, "load", "stations", f"{folder}/stations.csv", *where))
 
 
 def publish_all(url: str) -> None:
     """Run each of `RUNS` (the first is run 1) and publish it under its name, beside the others."""
     why = ("--allow-overlap", "--reason", "the people are made up")
     for number, (name, (family, *options)) in enumerate(RUNS.items(), 1):
-        done(call(url, "run", family, "--dataset", "town", "--seed", "7", *options))
+        done(call(url, "run", family, "--dataset", DATASETS.get(name, "town"), "--seed", "7", *options))
         done(call(url, "publish", str(number), name, *why))

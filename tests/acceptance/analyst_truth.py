@@ -105,12 +105,15 @@ def read(url: str, run_id: int) -> Truth:
         ):
             fixes.setdefault(person, []).append(tuple(fix))  # type: ignore[arg-type]
         people: dict[int, set[str]] = {}
-        for record, person in owner.execute(
-            "SELECT m.record_id, t.subject FROM dbanon.membership m JOIN dbanon.trajectory t USING (trajectory_id)"
+        paths: dict[tuple[str, Any], tuple[int, set[int]]] = {}  # of a person, or a day of one: a record, trajectories
+        for record, person, day, path in owner.execute(
+            "SELECT m.record_id, t.subject, d.day, trajectory_id FROM dbanon.membership m"
+            " JOIN dbanon.trajectory t USING (trajectory_id) LEFT JOIN dbanon.subject_day d USING (trajectory_id)"
             " WHERE m.run_id = %s",
             [run_id],
         ):
             people.setdefault(record, set()).add(person)
+            paths.setdefault((person, day), (record, set()))[1].add(path)
         rows: dict[int, list[Row]] = {}
         for record, start, end, region, extra in owner.execute(
             "SELECT record_id, extract(epoch FROM lower(period))::float8, extract(epoch FROM upper(period))::float8,"
@@ -127,7 +130,7 @@ def read(url: str, run_id: int) -> Truth:
     since = min(start for found in rows.values() for start, *_ in found)
     until = max(end for found in rows.values() for _, end, *_ in found)
     if holds == "some time":
-        return Truth(tuple(_covered(fixes, people, rows)), (), since, until, 0)
+        return Truth(tuple(_covered(fixes, paths, rows)), (), since, until, 0)
     step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
 
@@ -158,22 +161,21 @@ def _aligned(at: Callable[[str, float], Place], person: str, instants: list[floa
     return np.array(instants), places[:, 0], places[:, 1]
 
 
-def _covered(fixes: dict[str, list[Fix]], people: dict[int, set[str]], rows: dict[int, list[Row]]) -> Iterator[Track]:
-    """Give each person one track: the fixes that the rows of a record of theirs cover; those of a group are alike."""
-    records: dict[str, list[int]] = {}
-    for record, whole in people.items():
-        for person in whole:
-            records.setdefault(person, []).append(record)
-    for person, own in records.items():
+def _covered(
+    fixes: dict[str, list[Fix]], paths: dict[tuple[str, Any], tuple[int, set[int]]], rows: dict[int, list[Row]]
+) -> Iterator[Track]:
+    """Give each person, or day of one, a track: the fixes that a record covers; those of a group are alike."""
+    for (person, _), (record, own) in paths.items():
         found = sorted(
             (t, x, y)
-            for t, _, x, y in fixes[person]
-            if any(
-                start <= t < end and region.intersects(shapely.Point(x, y)) for start, end, region, _ in rows[own[0]]
+            for t, path, x, y in fixes[person]
+            if path in own
+            and any(
+                start <= t < end and region.intersects(shapely.Point(x, y)) for start, end, region, _ in rows[record]
             )
         )
         t, x, y = np.array(found).T
-        yield Track(person, own[0], t, x, y)
+        yield Track(person, record, t, x, y)
 
 
 def directions(track: Track, line: np.ndarray) -> set[str]:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.db
 
 NAMES = list(town.RUNS)
 SOME_TIME = [name for name in NAMES if name.startswith(("kte", "semantic"))]
+SEVERAL = [name for name in NAMES if name.startswith("tp") or name == "semantic_days"]  # records of a person
 SNAPSHOTS = [name for name in NAMES if name.startswith("sites")]
 MOVING = [name for name in NAMES if name not in SNAPSHOTS]
 Cases = Callable[[int], range]
@@ -114,6 +115,39 @@ def test_counts_during_a_span_hold_the_truth(
         assert low - 1e-6 <= expected <= high + 1e-6
 
 
+def test_people_with_a_record_each_day_count_once(analyst: psycopg.Connection, truth_of: Any) -> None:
+    truth: Truth = truth_of("semantic_days")
+    days = Counter(
+        days.pop() if len(days) == 1 else None  # of a group of several days
+        for _, days in ask(
+            analyst,
+            "SELECT record_id, array_agg(DISTINCT (t AT TIME ZONE %s)::date) FROM published.semantic_days"
+            " CROSS JOIN LATERAL (VALUES (valid_from), (valid_to - interval '1 second')) v (t) GROUP BY record_id",
+            town.ZONE,
+        )
+    )
+    records, mixed = days.total(), days.pop(None, 0)
+    assert len(truth.tracks) == records > 2 * town.NIGHT_PEOPLE
+    assert 0 < mixed < records / 4
+    people = {track.person for track in truth.tracks}
+    [(low, expected, high)] = ask(
+        analyst, f"SELECT * FROM published.count_inside('published.semantic_days', {WORLD}, during => {ALL})"
+    )
+    assert (low, expected, high) == (max(days.values()), max(days.values()), records)
+    assert low <= len(people) <= high
+    analyst.execute(f"CREATE TEMPORARY TABLE everywhere AS SELECT 'all' AS zone, {WORLD} AS shape")
+    flow = (
+        "SELECT at_least, expected, at_most FROM published.flows('published.semantic_days', 'everywhere', 'zone', {})"
+    )
+    assert ask(analyst, flow.format(ALL)) == [(low, expected, high)]
+    middle = town.MIDDLE[0] + town.SIDE_M / 2
+    line = f"ST_GeomFromText('LINESTRING({middle} 0,{middle} 9000000)', {town.SRID})"
+    crossed = ask(analyst, f"SELECT at_least FROM published.crossings('published.semantic_days', {line}, {ALL})")
+    assert all(len(people) / 3 < least <= len(people) for (least,) in crossed)  # most of them, each day
+    dense = "SELECT at_least, expected, at_most FROM published.density('published.semantic_days', 1e8, {})"
+    assert ask(analyst, dense.format(ALL)) == [(low, records, high)]
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SOME_TIME])
 def test_counts_at_a_moment_hold_the_truth(
     analyst: psycopg.Connection, truth_of: Any, rng: np.random.Generator, cases: Cases, name: str
@@ -149,15 +183,16 @@ def test_densities_hold_the_truth_and_sum_to_the_people(
         for hour, since, until in hours if by_hour else [(None, low, high)]:
             since_slot, until_slot = truth.slots(since, until)
             instants = (until_slot - since_slot) / truth.step_s if truth.step_s else 1
-            true: Counter[tuple[int, int]] = Counter()
+            seen: set[tuple[object, tuple[int, int]]] = set()
             people = 0.0
             for track in truth.during(since, until):
                 cells = list(zip((track.x // side).tolist(), (track.y // side).tolist(), strict=True))
-                if name in SOME_TIME:
-                    true.update(set(cells))
+                if name in SOME_TIME:  # each person once in a cell, else once an instant
+                    seen.update((track.person, cell) for cell in cells)
                 else:
-                    true.update(cells)
+                    seen.update(((track.person, t), cell) for t, cell in zip(track.t.tolist(), cells, strict=True))
                     people += len(cells) / instants
+            true = Counter(cell for _, cell in seen)
             told = {(round(x / side), round(y / side)): bounds for h, x, y, *bounds in found if h == hour}
             scale = 1 if name in SOME_TIME else instants
             assert set(true) <= set(told)
@@ -319,8 +354,8 @@ def test_an_area_in_another_system_is_transformed(analyst: psycopg.Connection, n
     for world in (WORLD, "ST_MakeEnvelope(-2e7, -2e7, 2e7, 2e7, 3857)", "ST_MakeEnvelope(-1e9, -1e9, 1e9, 1e9, 32610)"):
         [(low, high)] = ask(analyst, count.format(world))
         assert 0 < low <= high
-        assert low == high or name.startswith("tp")
-        assert low == whole[0] or name.startswith("tp")
+        assert low == high or name in SEVERAL
+        assert low == whole[0] or name in SEVERAL
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -434,6 +469,17 @@ def test_tiles_hold_the_rows_of_a_moment(analyst: psycopg.Connection) -> None:
     ) == [(0, 0)]
     with pytest.raises(psycopg.Error, match="that you may read"):
         ask(analyst, "SELECT published.tile(0, 0, 0, 'nothing')")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_column_of_a_release_has_a_meaning(analyst: psycopg.Connection, name: str) -> None:
+    found = ask(analyst, "SELECT column_name, meaning FROM published.columns WHERE name = %s ORDER BY place", name)
+    [(columns,)] = ask(
+        analyst, f"SELECT array_agg(k) FROM published.{name} c, jsonb_object_keys(to_jsonb(c)) k LIMIT 1"
+    )
+    assert [column for column, _ in found][:1] == ["cloak_id"]
+    assert {column for column, _ in found} == set(columns)
+    assert all(meaning.endswith(".") for _, meaning in found)
 
 
 def test_readers_of_a_single_release_may_ask_it(database: str) -> None:

@@ -79,6 +79,7 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
     assert family.holds in ("instant", "some time")
     assert family.hidden_by in ("record", "region")
     assert {*family.reads, *family.joins} <= {"requests", "sites", "quasi_identifiers", "cells"}
+    assert not (family.days and family.window)
     named = (family.instant, family.oldest, family.every, family.window)
     asked = {*family.begins, *filter(None, named), "k", "since", "until"}
     assert asked <= {item.name for item in dataclasses.fields(family.parameters)}
@@ -89,6 +90,13 @@ def test_the_entry_of_a_family_says_what_core_functions_ask(family):
 def test_k_holds_in_distinct_subjects(family, algorithm):
     data = people(60)
     demand_k(data, run(family, algorithm, data))
+
+
+@every_algorithm
+def test_people_have_a_record_each_day_only_where_the_family_says_so(family, algorithm):
+    data = people(60)
+    cut = dataclasses.replace(data, day=(np.diff(data.subject, prepend=-1) == 0).astype(np.int64))
+    assert same(run(family, algorithm, data), run(family, algorithm, cut)) != family.days
 
 
 @every_algorithm

@@ -379,16 +379,17 @@ def test_the_list_says_what_a_release_is_and_nothing_of_its_origin(
 ) -> None:
     cursor = analyst.execute("SELECT * FROM published.releases")
     assert [c.name for c in cursor.description or ()] == [
-        *("name", "method", "k", "promise", "since", "until", "srid", "rows", "holds", "step_s", "window_s", "extent")
+        *("name", "method", "k", "promise", "since", "until", "srid", "rows", "holds", "step_s", "window_s"),
+        *("day_zone", "extent"),
     ]
     [(name, method, k, promise, since, until, srid, rows, *says)] = cursor.fetchall()
     assert (name, method, k, srid, rows) == ("all_ten", "tp-aware", 5, 32610, 4)
-    assert says == ["instant", 60, 120, [0, 0, 110, 90]]
+    assert says == ["instant", 60, 120, None, [0, 0, 110, 90]]
     assert promise in value(analyst, "SELECT obj_description('published.all_ten'::regclass)")
     assert (since, until) == analyst.execute("SELECT min(valid_from), max(valid_to) FROM published.all_ten").fetchone()
 
 
-@pytest.mark.parametrize("view", ["releases", "left_out"])
+@pytest.mark.parametrize("view", ["releases", "left_out", "columns"])
 def test_no_function_of_a_reader_is_called_for_what_it_may_not_see(
     connection: psycopg.Connection, operator: psycopg.Connection, role: Roles, analyst: psycopg.Connection, view: str
 ) -> None:
@@ -402,7 +403,29 @@ def test_no_function_of_a_reader_is_called_for_what_it_may_not_see(
     heard: list[str | None] = []
     analyst.add_notice_handler(lambda diagnostic: heard.append(diagnostic.message_primary))
     analyst.execute(f"SELECT FROM published.{view} WHERE pg_temp.leak(name)")
-    assert heard == ["shown"]
+    assert set(heard) == {"shown"}
+
+
+def test_columns_say_what_they_mean_in_their_order_and_only_of_releases_for_the_reader(
+    operator: psycopg.Connection, role: Roles, login: Login, analyst: psycopg.Connection
+) -> None:
+    auditors = role()
+    operator.execute(PUBLISH, ["hidden", [auditors]])
+    operator.execute(PUBLISH, ["shown", None])
+    listed = "SELECT * FROM published.columns"
+    found = analyst.execute(listed).fetchall()
+    described = analyst.execute(
+        "SELECT 'shown', attnum, attname::text, format_type(atttypid, atttypmod), col_description(attrelid, attnum)"
+        " FROM pg_attribute WHERE attrelid = 'published.shown'::regclass AND attnum > 0 ORDER BY attnum"
+    )
+    assert found == described.fetchall()
+    assert [row[2] for row in found][:2] == ["cloak_id", "record_id"]
+    assert all(row[4] for row in found)
+    assert column(operator, "SELECT DISTINCT name FROM published.columns ORDER BY 1") == ["hidden", "shown"]
+    with psycopg.connect(login(auditors), autocommit=True) as auditor:
+        assert column(auditor, "SELECT DISTINCT name FROM published.columns") == ["hidden"]
+    operator.execute("SELECT dbanon.unpublish('shown')")
+    assert analyst.execute(listed).fetchall() == []
 
 
 def hour(at: int, published: int, left_out: int) -> dict[str, Any]:

@@ -181,9 +181,9 @@ def _glance(*lists: list[Thing]) -> str:
     lines += [
         "Each release is a view in the schema `published`: `dbanon_analyst` may select from it, or the roles named by",
         "`readers`, and `dbanon_operator` in any case. Its rows are in a table `dbanon.release_<n>` that only its",
-        "owner reads and no role changes. `published.releases` and `published.left_out` list to each login the",
-        "releases that it may read: see [how to read a release](howto/analyst.md). [Error codes](#error-codes) are",
-        "at the end.\n",
+        "owner reads and no role changes. `published.releases` lists to each login the releases that it may read,",
+        "`published.columns` what their columns mean, and `published.left_out` how many people are not in them: see",
+        "[how to read a release](howto/analyst.md). [Error codes](#error-codes) are at the end.\n",
     ]
     return "\n".join(lines)
 

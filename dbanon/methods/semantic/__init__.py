@@ -113,6 +113,7 @@ METHOD = Method(
     reads=("cells",),
     hides="place",
     holds="some time",
+    days=True,
     hidden_by="record",
     region_type="MultiPolygon",
     totals={"subjects": "subjects", "fixes": "fixes"},
