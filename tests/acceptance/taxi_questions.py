@@ -123,7 +123,7 @@ class Taxis:
         return [float((inside[row["origin"]][:, 0] & inside[row["destination"]][:, 1]).sum()) for row in shown]
 
     def crossings(self, shown: Table) -> list[float]:
-        line = shapely.get_coordinates(self._shape("SELECT 'SRID=4326;{_VAN_NESS}'::geometry"))
+        line = shapely.get_coordinates(self._shape(f"SELECT 'SRID=4326;{_VAN_NESS}'::geometry"))
         crossed = {track.person: truths.directions(track, line) for track in self.during("9:05", "9:35")}
         return [sum(row["direction"] in found for found in crossed.values()) for row in shown]
 

@@ -374,6 +374,27 @@ def test_a_line_that_is_a_ring_or_empty_is_a_line(analyst: psycopg.Connection) -
     assert ask(analyst, crossed.format("ST_GeomFromText('LINESTRING EMPTY', 32610)", ALL)) == [(0, 0)] * 2
 
 
+def test_a_line_in_another_system_is_transformed_without_a_thousand_edges(analyst: psycopg.Connection) -> None:
+    line = "ST_GeomFromText('LINESTRING(550000.3 4180100.2, 553000.4 4182900.1)', 32610)"
+    crossed = f"SELECT * FROM published.crossings('published.mob', {{}}, {ALL})"
+    assert ask(analyst, crossed.format(f"ST_Transform({line}, 4326)")) == ask(analyst, crossed.format(line))
+    fitted = f"published.fitted_line(ST_Transform({line}, 4326), published.about('published.mob'))"
+    [(points, apart)] = ask(analyst, f"SELECT ST_NPoints({fitted}), ST_HausdorffDistance({fitted}, {line}, 0.01)")
+    assert points < 50
+    assert apart < 1  # what is straight in one system is not in the other
+
+
+def test_zones_that_share_a_border_in_another_system_do_not_overlap(analyst: psycopg.Connection) -> None:
+    said: list[str] = []
+    analyst.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    analyst.execute(
+        "CREATE TEMPORARY TABLE adjoining AS SELECT i AS zone, ST_MakeEnvelope(-122.44 + 0.01 * i, 37.7 + 0.003 * i,"
+        " -122.43 + 0.01 * i, 37.8, 4326) AS shape FROM generate_series(0, 4) AS i"
+    )
+    ask(analyst, f"SELECT * FROM published.flows('published.tp', 'adjoining', 'zone', {ALL})")
+    assert said == []
+
+
 def test_zones_that_overlap_are_noticed(analyst: psycopg.Connection, zones: object) -> None:
     said: list[str] = []
     analyst.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
