@@ -5,6 +5,7 @@ people are, its parameters and its rows' periods and, where rows hold at some ti
 """
 
 import json
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -68,24 +69,28 @@ class Truth:
         yield from (found for track in self.tracks if len((found := track.during(low, high)).t))
 
 
-def position(fixes: list[Fix], t: float, align: str, max_gap_s: int, grid_s: int) -> Place | None:
-    """Where a person is at an instant, as docs/methods/tp-aware.md has it under Alignment."""
-    slotted = sorted((time // grid_s * grid_s, time, number, x, y) for time, number, x, y in fixes)
-    before = [fix for fix in slotted if fix[0] <= t]
-    after = [fix for fix in slotted if fix[0] > t]
-    if not before:
+def slotted(fixes: list[Fix], grid_s: int) -> list[Fix]:
+    """The fixes of a person in order, each at the start of its slot."""
+    return [(slot, n, x, y) for slot, _, n, x, y in sorted((t // grid_s * grid_s, t, n, x, y) for t, n, x, y in fixes)]
+
+
+def position(fixes: list[Fix], t: float, align: str, max_gap_s: int) -> Place | None:
+    """Where a person of these slotted fixes is at an instant, as docs/methods/tp-aware.md has it under Alignment."""
+    place = bisect(fixes, t, key=lambda fix: fix[0])
+    if not place:
         return None
-    slot, _, _, x, y = before[-1]
+    slot, _, x, y = fixes[place - 1]
     if align == "exact":
         return (x, y) if slot == t else None
     if align == "last":
         return (x, y) if t - slot <= max_gap_s else None
     if slot == t:
         return x, y
-    if not after or after[0][0] - slot > max_gap_s:
+    if place == len(fixes) or fixes[place][0] - slot > max_gap_s:
         return None
-    part = (t - slot) / (after[0][0] - slot)
-    return x + (after[0][3] - x) * part, y + (after[0][4] - y) * part
+    later, _, next_x, next_y = fixes[place]
+    part = (t - slot) / (later - slot)
+    return x + (next_x - x) * part, y + (next_y - y) * part
 
 
 def read(url: str, run_id: int) -> Truth:
@@ -122,20 +127,23 @@ def read(url: str, run_id: int) -> Truth:
             [run_id],
         ):
             rows.setdefault(record, []).append((start, end, shapely.from_wkb(region), extra or []))
-        sent = owner.execute(
+        sent: dict[str, list[tuple[float, Any]]] = {}
+        for person, t, content in owner.execute(
             "SELECT q.subject, extract(epoch FROM q.sent_at)::float8, q.content FROM dbanon.request q"
-            " JOIN dbanon.run r USING (dataset_id) WHERE r.run_id = %s",
+            " JOIN dbanon.run r USING (dataset_id) WHERE r.run_id = %s ORDER BY q.sent_at",
             [run_id],
-        ).fetchall()
+        ):
+            sent.setdefault(person, []).append((t, content))
     since = min(start for found in rows.values() for start, *_ in found)
     until = max(end for found in rows.values() for _, end, *_ in found)
     if holds == "some time":
         return Truth(tuple(_covered(fixes, paths, rows)), (), since, until, 0)
     step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
+    known = {person: slotted(own, grid_s) for person, own in fixes.items()}
 
     def at(person: str, t: float) -> Place:
-        found = position(fixes[person], t, align, gap, grid_s)
+        found = position(known[person], t, align, gap)
         assert found is not None, "a person who is published has a position"
         return found
 
@@ -148,12 +156,18 @@ def read(url: str, run_id: int) -> Truth:
     requests = [
         Request(track.person, t, json.dumps(content), track.x[i], track.y[i])
         for track in tracks
-        for person, t, content in sent
-        if person == track.person
+        for own in [sent.get(track.person, [])]
+        for t, content in own[
+            bisect_left(own, track.t[0], key=_time) : bisect_left(own, track.t[-1] + step_s, key=_time)
+        ]
         for i in np.flatnonzero((track.t <= t) & (t < track.t + step_s))
         if any(start <= t < end and content in shown for start, end, _, shown in rows[track.record])
     ]
     return Truth(tuple(tracks), tuple(requests), since, until, step_s)
+
+
+def _time(sent: tuple[float, Any]) -> float:
+    return sent[0]
 
 
 def _aligned(at: Callable[[str, float], Place], person: str, instants: list[float]) -> Iterable[np.ndarray]:

@@ -409,6 +409,32 @@ def test_a_line_that_is_a_ring_or_empty_is_a_line(analyst: psycopg.Connection) -
     assert ask(analyst, crossed.format("ST_GeomFromText('LINESTRING EMPTY', 32610)", ALL)) == [(0, 0)] * 2
 
 
+def test_a_line_in_another_system_is_followed_within_a_centimetre_by_few_edges(analyst: psycopg.Connection) -> None:
+    line = "ST_GeomFromText('LINESTRING(-122.43 37.767, -122.396 37.792)', 4326)"
+    steps = f"ST_Transform(ST_Segmentize({line}, ST_Length({line}) / 1000), 32610)"
+    crossed = f"SELECT * FROM published.crossings('published.mob', {{}}, {ALL})"
+    found = ask(analyst, crossed.format(line))
+    assert found == ask(analyst, crossed.format(steps))
+    assert all(at_least > 0 for _, at_least, _ in found)
+    fitted = f"published.fitted_line({line}, published.about('published.mob'))"
+    [(points, all_points, apart)] = ask(
+        analyst, f"SELECT ST_NPoints({fitted}), ST_NPoints({steps}), ST_HausdorffDistance({fitted}, {steps}, 0.01)"
+    )
+    assert points < all_points / 20
+    assert apart < 0.011
+
+
+def test_zones_that_share_a_border_in_another_system_do_not_overlap(analyst: psycopg.Connection) -> None:
+    said: list[str] = []
+    analyst.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    analyst.execute(
+        "CREATE TEMPORARY TABLE adjoining AS SELECT i AS zone, ST_MakeEnvelope(-122.44 + 0.01 * i, 37.7 + 0.003 * i,"
+        " -122.43 + 0.01 * i, 37.8, 4326) AS shape FROM generate_series(0, 4) AS i"
+    )
+    ask(analyst, f"SELECT * FROM published.flows('published.tp', 'adjoining', 'zone', {ALL})")
+    assert said == []
+
+
 def test_zones_that_overlap_are_noticed(analyst: psycopg.Connection, zones: object) -> None:
     said: list[str] = []
     analyst.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
