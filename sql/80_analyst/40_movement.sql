@@ -51,7 +51,7 @@ BEGIN
         WITH zone AS MATERIALIZED (
             SELECT z.id, z.area FROM unnest($2, $3) z (id, area)
         ), seen AS (
-            SELECT c.record_id, c.region, c.subjects, published.phase_of($5, c.valid_from, c.valid_to) AS row_phase,
+            SELECT c.record_id, c.region, c.subjects, c.valid_from, c.valid_to,
                 $4 = 'instant' OR c.period <@ $1 AS whole,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq) AS ahead,
                 row_number() OVER (PARTITION BY c.record_id ORDER BY c.seq DESC) AS behind
@@ -60,24 +60,24 @@ BEGIN
             -- A row that reaches beyond the span may have no fix within it: the first fix of the span is in the first row that lies within
             -- it, or in one before; where no row does, in any or none.
             SELECT s.*, min(s.ahead) FILTER (WHERE s.whole) OVER r AS first_whole, min(s.behind) FILTER (WHERE s.whole) OVER r AS last_whole,
-                count(*) OVER r AS rows, max(s.row_phase) OVER r AS phase
+                count(*) OVER r AS rows
             FROM seen s WINDOW r AS (PARTITION BY s.record_id)
         ), candidate AS (
             SELECT true AS first, r.*, coalesce(r.first_whole, r.rows) AS candidates FROM ranked r WHERE r.ahead <= coalesce(r.first_whole, r.ahead)
             UNION ALL
             SELECT false, r.*, coalesce(r.last_whole, r.rows) FROM ranked r WHERE r.behind <= coalesce(r.last_whole, r.behind)
         ), met AS (
-            SELECT c.first, c.record_id, c.phase, z.id, max(c.subjects) AS subjects,
+            SELECT c.first, c.record_id, z.id, max(published.phase_of($5, c.valid_from, c.valid_to)) AS phase, max(c.subjects) AS subjects,
                 bool_and(c.first_whole IS NOT NULL AND s.covered) AND count(*) = max(c.candidates) AS surely,
                 sum(published.covered_share(z.area, c.region)) / max(c.candidates) AS share
             FROM candidate c JOIN zone z ON @postgis@.ST_Intersects(z.area, c.region)
             CROSS JOIN LATERAL (SELECT @postgis@.ST_Covers(z.area, c.region) AS covered) s
-            GROUP BY c.first, c.record_id, c.phase, z.id
+            GROUP BY c.first, c.record_id, z.id
         ), people AS (
-            SELECT o.id AS origin, d.id AS destination, o.phase,
+            SELECT o.id AS origin, d.id AS destination, greatest(o.phase, d.phase) AS phase,
                 sum(o.subjects) FILTER (WHERE o.surely AND d.surely) AS surely, sum(o.subjects * o.share * d.share) AS expectedly, sum(o.subjects) AS possibly
             FROM met o JOIN met d ON d.record_id = o.record_id
-            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, o.phase
+            WHERE o.first AND NOT d.first GROUP BY o.id, d.id, 3
         )
         SELECT p.origin, p.destination, coalesce(max(p.surely) FILTER (WHERE p.phase IS NOT NULL), 0)::bigint, max(p.expectedly)::float8, sum(p.possibly)::bigint
         FROM people p GROUP BY p.origin, p.destination ORDER BY p.origin, p.destination
@@ -142,19 +142,20 @@ BEGIN
                 FROM part p CROSS JOIN LATERAL @postgis@.ST_DumpPoints(p.geom) d WINDOW w AS (PARTITION BY p.part ORDER BY d.path)) e
             WHERE e.dx <> 0 OR e.dy <> 0
         ), seen AS (
-            SELECT c.record_id, c.subjects, c.region, published.phase_of($4, c.valid_from, c.valid_to) AS phase,
+            SELECT c.record_id, c.subjects, c.region, c.valid_from, c.valid_to,
                 $3 = 'instant' OR c.period <@ $1 AS whole,
                 -- Several positions in one row: at some time of it, or at successive instants that were joined.
                 $3 = 'some time' OR extract(epoch FROM c.valid_to - c.valid_from) > $5 AS several,
                 lead(c.region) OVER w AS next_region, lead($3 = 'instant' OR c.period <@ $1) OVER w AS next_whole
             FROM %s c WHERE c.period && $1 WINDOW w AS (PARTITION BY c.record_id ORDER BY c.seq)
         ), move AS (
-            SELECT s.record_id, s.phase, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
+            SELECT s.record_id, s.valid_from, s.valid_to, s.subjects, s.region AS a, s.next_region AS b, s.whole AND s.next_whole AS whole
             FROM seen s WHERE s.next_region IS NOT NULL
             UNION ALL
-            SELECT s.record_id, s.phase, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
+            SELECT s.record_id, s.valid_from, s.valid_to, s.subjects, s.region, s.region, false FROM seen s WHERE s.several
         ), near AS MATERIALIZED (
-            SELECT row_number() OVER () AS move, m.record_id, m.phase, m.subjects, m.whole, h.hull, @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
+            SELECT row_number() OVER () AS move, m.record_id, published.phase_of($4, m.valid_from, m.valid_to) AS phase, m.subjects, m.whole, h.hull,
+                @postgis@.ST_ConvexHull(m.a) AS a, @postgis@.ST_ConvexHull(m.b) AS b
             FROM move m CROSS JOIN LATERAL (SELECT @postgis@.ST_ConvexHull(@postgis@.ST_Collect(m.a, m.b)) AS hull) h
             WHERE @postgis@.ST_Intersects($2, h.hull)
         ), corner AS (

@@ -84,3 +84,33 @@ def test_a_density_splits_each_record_over_its_rows(two: psycopg.Connection) -> 
     )
     assert bounds(two, query, span("08:00", "08:20")) == {"0": (2, 1, 2), "100": (2, 1, 2)}
     assert bounds(two, query, span("08:05", "08:10")) == {"0": (0, 2, 2)}
+
+
+PHASES = {
+    "all of a person": ("2008-06-04 08:00Z", "2008-06-05 09:00Z", None, None, 0),
+    "the first window": ("2008-06-04 07:00Z", "2008-06-04 07:01Z", 1800, None, 0),
+    "the third window": ("2008-06-04 08:00Z", "2008-06-04 08:01Z", 1800, None, 2),
+    "a day to its last moment": ("2008-06-04 07:00Z", "2008-06-05 07:00Z", None, "America/Los_Angeles", 14034),
+    "two days": ("2008-06-04 07:00Z", "2008-06-05 07:00:01Z", None, "America/Los_Angeles", None),
+    "two days of another zone": ("2008-06-04 07:00Z", "2008-06-05 07:00Z", None, "Europe/Berlin", None),
+    "a day that begins twice": ("2008-11-02 02:00Z", "2008-11-02 03:00Z", None, "America/St_Johns", None),
+    "a day after its second beginning": ("2008-11-02 04:00Z", "2008-11-02 05:00Z", None, "America/St_Johns", 14185),
+}
+
+
+@pytest.mark.parametrize(("since", "until", "window_s", "day_zone", "phase"), PHASES.values(), ids=PHASES)
+def test_a_row_is_of_a_window_or_of_the_day_that_it_lies_in(
+    *,
+    connection: psycopg.Connection,
+    since: str,
+    until: str,
+    window_s: int | None,
+    day_zone: str | None,
+    phase: int | None,
+) -> None:
+    [found] = connection.execute(
+        "SELECT published.phase_of(l, %s, %s) FROM jsonb_populate_record(NULL::published.releases,"
+        " jsonb_build_object('since', '2008-06-04 07:00Z', 'window_s', %s::int, 'day_zone', %s::text)) l",
+        [since, until, window_s, day_zone],
+    ).fetchone()  # type: ignore[misc]
+    assert found == phase
