@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.acceptance.commands import Done, call
+from tests.acceptance.analyst_places import SRID, Place
 
-SRID = 32610
 START = 1_767_600_000
-MIDDLE = np.array([550_000.0, 4_180_000.0])
+CORNER = np.array([550_000.0, 4_180_000.0])
 PEOPLE = 90
 SIDE_M = 3_000
 RUNS = {
@@ -31,11 +30,6 @@ RUNS = {
 }  # fmt: skip
 
 
-def done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
-
-
 def write(folder: Path) -> None:
     """Write the files of the town: 40 minutes of walks by six together, seen at odd times, and what methods read."""
     rng = np.random.default_rng(18)
@@ -47,11 +41,11 @@ def write(folder: Path) -> None:
         t = t[t < max(end, begin + 300)]
         legs = convoys[i // 6]
         walk = np.stack([np.interp(t, np.arange(0, 3000, 300), legs[:, axis]) for axis in (0, 1)], axis=1)
-        walk += rng.normal(0, 15, walk.shape) + MIDDLE
+        walk += rng.normal(0, 15, walk.shape) + CORNER
         trips += [f"p{i},{START + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
         asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
         known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
-    spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + MIDDLE
+    spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + CORNER
     kinds = rng.choice(["food", "shop", "work", "home"], 700)
     files = {
         "trips": ["subject,time,x,y", *trips],
@@ -65,20 +59,4 @@ def write(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
-def load(url: str, folder: Path) -> None:
-    write(folder)
-    place = ("--dataset", "town", "--crs", f"EPSG:{SRID}")
-    done(call(url, "load", "trajectories", f"{folder}/trips.csv", *place, "--srid", str(SRID)))
-    done(call(url, "load", "requests", f"{folder}/requests.csv", "--dataset", "town", "--columns", "poi"))
-    done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", "town"))
-    done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
-    done(call(url, "load", "pois", f"{folder}/pois.csv", *place, "--category", "category"))
-    done(call(url, "load", "stations", f"{folder}/stations.csv", *place))
-
-
-def publish_all(url: str) -> None:
-    """Run each of `RUNS` (the first is run 1) and publish it under its name, beside the others."""
-    why = ("--allow-overlap", "--reason", "the people are made up")
-    for number, (name, (family, *options)) in enumerate(RUNS.items(), 1):
-        done(call(url, "run", family, "--dataset", "town", "--seed", "7", *options))
-        done(call(url, "publish", str(number), name, *why))
+TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
