@@ -203,9 +203,8 @@ def ask_all(asking: Asking, refusals: dict[str, int]) -> None:
         try:
             for one in question(asking):
                 numbers = " | ".join(map(printed, (one.naive, one.at_least, one.expected, one.at_most, one.true)))
-                within = ("yes" if one.within else "NO") + (
-                    f"; {one.outside} of {one.others} others not" if one.others else ""
-                )
+                within = "yes" if one.within else "NO"
+                within += f"; {one.others - one.outside:,} of {one.others:,} others too" if one.others else ""
                 print(f"| {asking.name} | {one.question} | {numbers} | {within} |", flush=True)
         except psycopg.Error as refusal:
             if refusal.sqlstate != "DA011":
