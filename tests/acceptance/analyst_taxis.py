@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from benchmarks.semantic import BOX, points_of_interest
+from benchmarks.semantic import BOX, DATA, points_of_interest
 from tests.acceptance.analyst_places import Place
 
-REAL_DATA = Path(__file__).parents[3] / "shared" / "data"
-CABS = REAL_DATA / "cabspotting" / "cabs_20080604.csv.gz"
-PICK_UPS = REAL_DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
-HOSPITALS = REAL_DATA / "sf_pois" / "sf_health_care_facilities.csv"
-TOWERS = REAL_DATA / "sf_cell_towers" / "cell_towers_san_francisco.csv.gz"
+CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
+PICK_UPS = DATA / "cabspotting" / "pickups_dropoffs.csv.gz"
+HOSPITALS = DATA / "sf_pois" / "sf_health_care_facilities.csv"
+TOWERS = DATA / "sf_cell_towers" / "cell_towers_san_francisco.csv.gz"
 CORNER, SIDE_M = np.array([542_000.0, 4_173_000.0]), 12_000
 DAY = "2008-06-04T{}:00Z"
 START = 1_212_562_800  # 07:00 UTC, midnight there

@@ -23,17 +23,13 @@ from dbanon.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import Place
+from tests.acceptance.analyst_taxis import CABS, SOME_TAXIS
 from tests.acceptance.analyst_town import TOWN
 from tests.acceptance.analyst_truth import Truth
-from tests.acceptance.conftest import REAL_DATA
 
 pytestmark = pytest.mark.db
 
-PLACES = {"town": TOWN}
-if REAL_DATA.is_dir():
-    from tests.acceptance.analyst_taxis import SOME_TAXIS
-
-    PLACES["taxis"] = SOME_TAXIS
+PLACES = {"town": TOWN, **({"taxis": SOME_TAXIS} if CABS.is_file() else {})}
 Cases = Callable[[int], range]
 AREA = "ST_GeomFromText(%s, 32610)"
 
