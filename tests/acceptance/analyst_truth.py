@@ -226,7 +226,7 @@ def read(url: str, run_id: int) -> Truth:
 def _in_order(found: np.ndarray, grid_s: int) -> Fixes:
     number, t, x, y = found.T
     slot = t // grid_s * grid_s
-    order = np.lexsort((number, t, slot))
+    order = np.lexsort((y, x, number, t, slot))
     return Fixes(slot[order], t[order], x[order], y[order])
 
 
