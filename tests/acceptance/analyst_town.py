@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.acceptance.commands import Done, call
+from tests.acceptance.analyst_places import SRID, Place
 
-SRID = 32610
 START = 1_767_600_000
-MIDDLE = np.array([550_000.0, 4_180_000.0])
+CORNER = np.array([550_000.0, 4_180_000.0])
 PEOPLE = 90
 SIDE_M = 3_000
 ZONE = "America/Los_Angeles"  # whose midnight START is
@@ -30,14 +29,7 @@ RUNS = {
     "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=3"),
     "kte_glove": ("kte", "--algorithm", "glove", "-p", "k=2"),
     "semantic": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
-    "semantic_days": ("semantic", "-p", "k=2", "-p", "l=2", "-p", "t=0.5"),
 }  # fmt: skip
-DATASETS = {"semantic_days": "nights"}  # of runs on another one than the town's
-
-
-def done(told: Done) -> Done:
-    assert told.code == 0, told.stderr
-    return told
 
 
 def write(folder: Path) -> None:
@@ -51,54 +43,44 @@ def write(folder: Path) -> None:
         t = t[t < max(end, begin + 300)]
         legs = convoys[i // 6]
         walk = np.stack([np.interp(t, np.arange(0, 3000, 300), legs[:, axis]) for axis in (0, 1)], axis=1)
-        walk += rng.normal(0, 15, walk.shape) + MIDDLE
+        walk += rng.normal(0, 15, walk.shape) + CORNER
         trips += [f"p{i},{START + s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, walk, strict=True)]
         asked += [f"p{i},{START + rng.uniform(0, 2400):.0f},{rng.choice(['bank', 'bar', 'bus'])}" for _ in range(3)]
         known += [f"p{i},{START + 60 * rng.integers(6, 38)}" for _ in range(4)]
-    nights = []
-    for i in range(
-        NIGHT_PEOPLE
-    ):  # three days, cut in the middle of two nights: in the west, then east, then west again
+    spots = rng.uniform(-500, SIDE_M + 500, (4, 2)) + CORNER
+    files = {
+        "trips": ["subject,time,x,y", *trips],
+        "requests": ["subject,time,poi", *asked],
+        "known": ["subject,time", *known],
+        "sites": ["name,x,y", *(f"s{i},{x:.0f},{y:.0f}" for i, (x, y) in enumerate(spots))],
+    }
+    _write(folder, rng, files)
+
+
+def write_nights(folder: Path) -> None:
+    """Write three days, cut in the middle of two nights: people are in the west, then east, then west again."""
+    rng = np.random.default_rng(18)
+    trips = []
+    for i in range(NIGHT_PEOPLE):
         west = rng.uniform([0, 0], [SIDE_M / 4, SIDE_M])
         for night in range(2):
             t = np.linspace(-5100, 5100, 18) + rng.uniform(-250, 250, 18)
-            stays = west + rng.normal(0, 100, (18, 2)) + MIDDLE
+            stays = west + rng.normal(0, 100, (18, 2)) + CORNER
             stays[(abs(t) > 1800) & (abs(t) < 3600), 0] += SIDE_M * 2 / 3
             t += START + 86_400 * night
-            nights += [f"n{i},{s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, stays, strict=True)]
-    spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + MIDDLE
+            trips += [f"n{i},{s:.1f},{x:.2f},{y:.2f}" for s, (x, y) in zip(t, stays, strict=True)]
+    _write(folder, rng, {"trips": ["subject,time,x,y", *trips]})
+
+
+def _write(folder: Path, rng: np.random.Generator, files: dict[str, list[str]]) -> None:
+    """Write files, and points of interest and stations all over the town."""
+    spots = rng.uniform(-500, SIDE_M + 500, (700, 2)) + CORNER
     kinds = rng.choice(["food", "shop", "work", "home"], 700)
-    files = {
-        "trips": ["subject,time,x,y", *trips],
-        "nights": ["subject,time,x,y", *nights],
-        "requests": ["subject,time,poi", *asked],
-        "known": ["subject,time", *known],
-        "sites": ["name,x,y", *(f"s{i},{x:.0f},{y:.0f}" for i, (x, y) in enumerate(spots[:4]))],
-        "pois": ["category,x,y", *(f"{k},{x:.1f},{y:.1f}" for k, (x, y) in zip(kinds, spots, strict=True))],
-        "stations": ["x,y", *(f"{x:.1f},{y:.1f}" for x, y in spots[-40:])],
-    }
+    files["pois"] = ["category,x,y", *(f"{k},{x:.1f},{y:.1f}" for k, (x, y) in zip(kinds, spots, strict=True))]
+    files["stations"] = ["x,y", *(f"{x:.1f},{y:.1f}" for x, y in spots[-40:])]
     for name, lines in files.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
-def load(url: str, folder: Path) -> None:
-    write(folder)
-    place = ("--dataset", "town", "--crs", f"EPSG:{SRID}")
-    done(call(url, "load", "trajectories", f"{folder}/trips.csv", *place, "--srid", str(SRID)))
-    done(call(url, "load", "requests", f"{folder}/requests.csv", "--dataset", "town", "--columns", "poi"))
-    done(call(url, "load", "quasi-identifiers", f"{folder}/known.csv", "--dataset", "town"))
-    done(call(url, "load", "sites", f"{folder}/sites.csv", *place, "--name", "name"))
-    other = ("--dataset", "nights", "--crs", f"EPSG:{SRID}")
-    per_day = ("--srid", str(SRID), "--subject-per-day", "--tz", ZONE)
-    done(call(url, "load", "trajectories", f"{folder}/nights.csv", *other, *per_day))
-    for where in (place, other):
-        done(call(url, "load", "pois", f"{folder}/pois.csv", *where, "--category", "category"))
-        done(call(url, "load", "stations", f"{folder}/stations.csv", *where))
-
-
-def publish_all(url: str) -> None:
-    """Run each of `RUNS` (the first is run 1) and publish it under its name, beside the others."""
-    why = ("--allow-overlap", "--reason", "the people are made up")
-    for number, (name, (family, *options)) in enumerate(RUNS.items(), 1):
-        done(call(url, "run", family, "--dataset", DATASETS.get(name, "town"), "--seed", "7", *options))
-        done(call(url, "publish", str(number), name, *why))
+TOWN = Place("town", SRID, "poi", write, CORNER, SIDE_M, RUNS)
+NIGHTS = Place("nights", SRID, "poi", write_nights, CORNER, SIDE_M, {"semantic_days": RUNS["semantic"]}, ZONE)

@@ -4,20 +4,21 @@ Positions are computed here by code of its own, from fixes that PostGIS hands ou
 people are, its parameters and its rows' periods and, where rows hold at some time, which fixes they cover.
 """
 
+import itertools
 import json
-from bisect import bisect, bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import psycopg
 import shapely
 
-Fix = tuple[float, int, float, float]  # time, trajectory, x, y
-Place = tuple[float, float]
-Row = tuple[float, float, Any, list[Any]]  # since, until, region, requests
+Span = tuple[float, float]
+Row = tuple[float, float, bytes, list[Any]]  # since, until, region, requests
+DIRECTIONS = ("left to right", "right to left")
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,25 @@ class Track:
     x: np.ndarray
     y: np.ndarray
 
-    def during(self, since: float, until: float) -> "Track":
-        kept = (self.t >= since) & (self.t < until)
-        return Track(self.person, self.record, self.t[kept], self.x[kept], self.y[kept])
 
-    def inside(self, area: shapely.Geometry) -> np.ndarray:
-        return shapely.intersects_xy(area, self.x, self.y)
+@dataclass(frozen=True)
+class Positions:
+    """The positions of tracks, one after the other: numbers of the person and of the track, and where they are when."""
+
+    person: np.ndarray
+    track: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+
+    def __getitem__(self, kept: np.ndarray) -> "Positions":
+        return Positions(*(values[kept] for values in (self.person, self.track, self.t, self.x, self.y)))
+
+    def inside(self, area: shapely.Geometry) -> "Positions":
+        return self[shapely.intersects_xy(area, self.x, self.y)]
+
+    def people(self) -> int:
+        return len(np.unique(self.person))
 
 
 @dataclass(frozen=True)
@@ -48,49 +62,108 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Truth:
-    """The tracks of a release, the time of its rows, and how far its instants are apart (0: no instants, or one)."""
+class Fixes:
+    """The fixes of a person, in order of their slots, then of time."""
 
-    tracks: tuple[Track, ...]
-    requests: tuple[Request, ...]
+    path: np.ndarray  # the number of the trajectory
+    slot: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is true of a release: where its people are, the time of its rows, and how far its instants are apart.
+
+    `step_s` is 0 where there is one instant, or none: where rows hold at `some_time`.
+    """
+
+    tracks: list[Track]
+    requests: list[Request]
     since: float
     until: float
-    step_s: int
+    step_s: int = 0
+    some_time: bool = False
 
-    def slots(self, since: float, until: float) -> tuple[float, float]:
-        """A span in whole slots: an instant counts if its slot meets it."""
+    @cached_property
+    def positions(self) -> Positions:
+        number = {person: i for i, person in enumerate({track.person for track in self.tracks})}
+        return Positions(
+            np.concatenate([np.full(len(track.t), number[track.person]) for track in self.tracks]),
+            np.concatenate([np.full(len(track.t), i) for i, track in enumerate(self.tracks)]),
+            *(np.concatenate([getattr(track, axis) for track in self.tracks]) for axis in ("t", "x", "y")),
+        )
+
+    def slots(self, span: Span) -> Span:
+        """Cut a span to the release, in whole slots: an instant counts if its slot meets it."""
+        since, until = max(span[0], self.since), min(span[1], self.until)
         if not self.step_s:
             return since, until
         low = self.since + (since - self.since) // self.step_s * self.step_s
         return low, self.since - (self.since - until) // self.step_s * self.step_s
 
-    def during(self, since: float, until: float) -> Iterator[Track]:
-        low, high = self.slots(max(since, self.since), min(until, self.until))
-        yield from (found for track in self.tracks if len((found := track.during(low, high)).t))
+    def during(self, span: Span) -> Positions:
+        low, high = self.slots(span)
+        return self.positions[(self.positions.t >= low) & (self.positions.t < high)]
 
+    def at(self, t: float) -> Positions:
+        return self.during((t, t + 1e-6) if self.step_s else (self.since, self.until))
 
-def slotted(fixes: list[Fix], grid_s: int) -> list[Fix]:
-    """The fixes of a person in order, each at the start of its slot."""
-    return [(slot, n, x, y) for slot, _, n, x, y in sorted((t // grid_s * grid_s, t, n, x, y) for t, n, x, y in fixes)]
+    def cells(self, side: float, span: Span) -> dict[tuple[int, int], float]:
+        """Count people in each cell: those of an instant on average or, where rows hold at some time, those seen."""
+        found = self.during(span)
+        where = np.stack([found.x // side, found.y // side], axis=1).astype(int)
+        if self.some_time:
+            where = np.unique(np.column_stack([where, found.person]), axis=0)
+        low, high = self.slots(span)
+        instants = (high - low) / self.step_s if self.step_s else 1
+        return {cell: count / instants for cell, count in Counter(map(tuple, where[:, :2].tolist())).items()}
 
+    def flows(self, zones: Mapping[str, shapely.Geometry], span: Span) -> Counter[tuple[str, str]]:
+        """Count people by the zones of the first and the last position of a track."""
+        found = self.during(span)
+        first, last = (found[np.diff(found.track, **{side: -1}) != 0] for side in ("prepend", "append"))
+        begun, ended = (
+            {name: shapely.intersects_xy(area, one.x, one.y) for name, area in zones.items()} for one in (first, last)
+        )
+        pairs = itertools.product(zones, repeat=2)
+        people = {(a, b): first[begun[a] & ended[b]].people() for a, b in pairs if begun[a].any() and ended[b].any()}
+        return Counter({pair: number for pair, number in people.items() if number})
 
-def position(fixes: list[Fix], t: float, align: str, max_gap_s: int) -> Place | None:
-    """Where a person of these slotted fixes is at an instant, as docs/methods/tp-aware.md has it under Alignment."""
-    place = bisect(fixes, t, key=lambda fix: fix[0])
-    if not place:
-        return None
-    slot, _, x, y = fixes[place - 1]
-    if align == "exact":
-        return (x, y) if slot == t else None
-    if align == "last":
-        return (x, y) if t - slot <= max_gap_s else None
-    if slot == t:
-        return x, y
-    if place == len(fixes) or fixes[place][0] - slot > max_gap_s:
-        return None
-    later, _, next_x, next_y = fixes[place]
-    part = (t - slot) / (later - slot)
-    return x + (next_x - x) * part, y + (next_y - y) * part
+    def crossings(self, line: np.ndarray, span: Span) -> dict[str, int]:
+        """Count people by the directions in which straight ways between their successive positions cross a line."""
+        found = self.during(span)
+        goes_on = np.flatnonzero(np.diff(found.track) == 0)
+        a, b = found[goes_on], found[goes_on + 1]
+        crossed = {direction: np.zeros(len(a.t), bool) for direction in DIRECTIONS}
+        for (px, py), (qx, qy) in itertools.pairwise(line):
+            a_left = (qx - px) * (a.y - py) - (qy - py) * (a.x - px) > 0
+            b_left = (qx - px) * (b.y - py) - (qy - py) * (b.x - px) > 0
+            p_left = (b.x - a.x) * (py - a.y) - (b.y - a.y) * (px - a.x) > 0
+            q_left = (b.x - a.x) * (qy - a.y) - (b.y - a.y) * (qx - a.x) > 0
+            meets = (a_left != b_left) & (p_left != q_left)
+            crossed["left to right"] |= meets & a_left
+            crossed["right to left"] |= meets & b_left
+        return {direction: a[where].people() for direction, where in crossed.items()}
+
+    def dwell(self, area: shapely.Geometry, span: Span) -> Iterator[tuple[int, int, int]]:
+        """Give of each track in a span its record, its instants, and at how many of them it was inside."""
+        found = self.during(span)
+        instants, inside = (
+            np.bincount(one.track, minlength=len(self.tracks)).tolist() for one in (found, found.inside(area))
+        )
+        yield from ((track.record, n, m) for track, n, m in zip(self.tracks, instants, inside, strict=True) if n)
+
+    def requests_inside(self, area: shapely.Geometry, span: Span) -> dict[str, int]:
+        """Count people by what they asked for."""
+        low, high = self.slots(span)
+        asked = {
+            (sent.content, sent.person)
+            for sent in self.requests
+            if low <= sent.t < high and shapely.intersects_xy(area, sent.x, sent.y)
+        }
+        return Counter(content for content, _ in asked)
 
 
 def read(url: str, run_id: int) -> Truth:
@@ -102,13 +175,13 @@ def read(url: str, run_id: int) -> Truth:
             " JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = %s",
             [run_id],
         ).fetchone()  # type: ignore[misc]
-        fixes: dict[str, list[Fix]] = {}
+        found: dict[str, list[tuple[float, ...]]] = {}
         for person, *fix in owner.execute(
-            "SELECT f.subject, extract(epoch FROM f.t)::float8, f.trajectory_id, public.ST_X(f.position),"
+            "SELECT f.subject, f.trajectory_id, extract(epoch FROM f.t)::float8, public.ST_X(f.position),"
             " public.ST_Y(f.position) FROM dbanon.fix f JOIN dbanon.run r USING (dataset_id) WHERE r.run_id = %s",
             [run_id],
         ):
-            fixes.setdefault(person, []).append(tuple(fix))  # type: ignore[arg-type]
+            found.setdefault(person, []).append(tuple(fix))
         people: dict[int, set[str]] = {}
         paths: dict[tuple[str, Any], tuple[int, set[int]]] = {}  # of a person, or a day of one: a record, trajectories
         for record, person, day, path in owner.execute(
@@ -126,7 +199,7 @@ def read(url: str, run_id: int) -> Truth:
             " ORDER BY record_id, period",
             [run_id],
         ):
-            rows.setdefault(record, []).append((start, end, shapely.from_wkb(region), extra or []))
+            rows.setdefault(record, []).append((start, end, region, extra or []))
         sent: dict[str, list[tuple[float, Any]]] = {}
         for person, t, content in owner.execute(
             "SELECT q.subject, extract(epoch FROM q.sent_at)::float8, q.content FROM dbanon.request q"
@@ -134,73 +207,71 @@ def read(url: str, run_id: int) -> Truth:
             [run_id],
         ):
             sent.setdefault(person, []).append((t, content))
-    since = min(start for found in rows.values() for start, *_ in found)
-    until = max(end for found in rows.values() for _, end, *_ in found)
+    fixes = {person: _in_order(np.array(own), grid_s) for person, own in found.items()}
+    since = min(start for own in rows.values() for start, *_ in own)
+    until = max(end for own in rows.values() for _, end, *_ in own)
     if holds == "some time":
-        return Truth(tuple(_covered(fixes, paths, rows)), (), since, until, 0)
+        tracks = list(_covered(fixes, paths, rows))
+        return Truth(tracks=tracks, requests=[], since=since, until=until, some_time=True)
     step_s = int(params.get("step_s") or 0)
     align, gap = params.get("align", "last"), params.get("max_gap_s", 300)
-    known = {person: slotted(own, grid_s) for person, own in fixes.items()}
-
-    def at(person: str, t: float) -> Place:
-        found = position(known[person], t, align, gap)
-        assert found is not None, "a person who is published has a position"
-        return found
-
     tracks = [
-        Track(person, record, *_aligned(at, person, instants))
+        Track(person, record, instants, *aligned(fixes[person], instants, align, gap))
         for record, whole in people.items()
-        for instants in [[t for start, end, *_ in rows[record] for t in np.arange(start, end, step_s or end - start)]]
+        for instants in [np.concatenate([np.arange(a, b, step_s or b - a) for a, b, *_ in rows[record]])]
         for person in whole
     ]  # fmt: skip
     requests = [
-        Request(track.person, t, json.dumps(content), track.x[i], track.y[i])
-        for track in tracks
-        for own in [sent.get(track.person, [])]
-        for t, content in own[
-            bisect_left(own, track.t[0], key=_time) : bisect_left(own, track.t[-1] + step_s, key=_time)
-        ]
-        for i in np.flatnonzero((track.t <= t) & (t < track.t + step_s))
-        if any(start <= t < end and content in shown for start, end, _, shown in rows[track.record])
+        request for track in tracks for request in _answered(track, rows[track.record], sent.get(track.person, []))
     ]
-    return Truth(tuple(tracks), tuple(requests), since, until, step_s)
+    return Truth(tracks=tracks, requests=requests, since=since, until=until, step_s=step_s)
 
 
-def _time(sent: tuple[float, Any]) -> float:
-    return sent[0]
+def _in_order(found: np.ndarray, grid_s: int) -> Fixes:
+    number, t, x, y = found.T
+    slot = t // grid_s * grid_s
+    order = np.lexsort((y, x, number, t, slot))
+    return Fixes(number[order], slot[order], t[order], x[order], y[order])
 
 
-def _aligned(at: Callable[[str, float], Place], person: str, instants: list[float]) -> Iterable[np.ndarray]:
-    places = np.array([at(person, t) for t in instants])
-    return np.array(instants), places[:, 0], places[:, 1]
+def aligned(fixes: Fixes, instants: np.ndarray, align: str, max_gap_s: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where a person is at instants, as docs/methods/tp-aware.md has it under Alignment."""
+    before = np.searchsorted(fixes.slot, instants, "right") - 1
+    assert (before >= 0).all(), "a person who is published has a position"
+    age, x, y = instants - fixes.slot[before], fixes.x[before], fixes.y[before]
+    if align == "exact":
+        assert (age == 0).all()
+    if align == "last":
+        assert (age <= max_gap_s).all()
+    if align == "linear":
+        after = np.minimum(before + 1, len(fixes.t) - 1)
+        gap = fixes.slot[after] - fixes.slot[before]
+        assert ((age == 0) | (gap > 0) & (gap <= max_gap_s)).all()
+        part = age / np.maximum(gap, 1)
+        x, y = x + (fixes.x[after] - x) * part, y + (fixes.y[after] - y) * part
+    return x, y
+
+
+def _answered(track: Track, rows: list[Row], sent: list[tuple[float, Any]]) -> Iterator[Request]:
+    """Give those of a person's requests that are in the rows of a record, where the person was then."""
+    sent = [(t, content) for t, content in sent if rows[0][0] <= t < rows[-1][1]]
+    for start, end, _, shown in rows:
+        for t, content in sent if shown else ():
+            if start <= t < end and content in shown:
+                i = np.searchsorted(track.t, t, "right") - 1
+                yield Request(track.person, t, json.dumps(content), track.x[i], track.y[i])
 
 
 def _covered(
-    fixes: dict[str, list[Fix]], paths: dict[tuple[str, Any], tuple[int, set[int]]], rows: dict[int, list[Row]]
+    fixes: dict[str, Fixes], paths: dict[tuple[str, Any], tuple[int, set[int]]], rows: dict[int, list[Row]]
 ) -> Iterator[Track]:
     """Give each person, or day of one, a track: the fixes that a record covers; those of a group are alike."""
-    for (person, _), (record, own) in paths.items():
-        found = sorted(
-            (t, x, y)
-            for t, path, x, y in fixes[person]
-            if path in own
-            and any(
-                start <= t < end and region.intersects(shapely.Point(x, y)) for start, end, region, _ in rows[record]
-            )
-        )
-        t, x, y = np.array(found).T
-        yield Track(person, record, t, x, y)
-
-
-def directions(track: Track, line: np.ndarray) -> set[str]:
-    """The directions in which straight ways between successive positions cross a line."""
-    found = set()
-    for (ax, ay), (bx, by) in pairwise(zip(track.x, track.y, strict=True)):
-        for (px, py), (qx, qy) in pairwise(line):
-            a = (qx - px) * (ay - py) - (qy - py) * (ax - px) > 0
-            b = (qx - px) * (by - py) - (qy - py) * (bx - px) > 0
-            p = (bx - ax) * (py - ay) - (by - ay) * (px - ax) > 0
-            q = (bx - ax) * (qy - ay) - (by - ay) * (qx - ax) > 0
-            if a != b and p != q:
-                found.add("left to right" if a else "right to left")
-    return found
+    for (person, _), (record, of) in paths.items():
+        own = fixes[person]
+        kept = np.zeros(len(own.t), bool)
+        for start, end, region, _ in rows[record]:
+            then = np.flatnonzero((own.t >= start) & (own.t < end) & np.isin(own.path, list(of)))
+            kept[then] |= shapely.intersects_xy(shapely.from_wkb(region), own.x[then], own.y[then])
+        order = np.flatnonzero(kept)
+        order = order[np.lexsort((own.y[order], own.x[order], own.t[order]))]
+        yield Track(person, record, own.t[order], own.x[order], own.y[order])

@@ -4,8 +4,7 @@ The truth is that of `analyst_truth`: aligned positions of the people whom the r
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -15,8 +14,7 @@ import psycopg
 import shapely
 
 from tests import pages
-from tests.acceptance import analyst_truth as truths
-from tests.acceptance.analyst_truth import Request, Track, Truth
+from tests.acceptance.analyst_truth import Span, Truth
 
 PAGE = "docs/howto/analyst.md"
 _VAN_NESS = "LINESTRING(-122.423 37.760, -122.423 37.810)"
@@ -69,6 +67,10 @@ def moment(clock: str) -> float:
     return datetime(2008, 6, 4, hour, minute, tzinfo=CITY).timestamp()
 
 
+def span(since: str, until: str) -> Span:
+    return moment(since), moment(until)
+
+
 class Taxis:
     """The truth of the taxis, asked in the places of the page."""
 
@@ -87,25 +89,17 @@ class Taxis:
         assert row is not None
         return shapely.from_wkb(row[0])
 
-    def during(self, since: str, until: str) -> Iterator[Track]:
-        return self.truth.during(moment(since), moment(until))
-
     def inside(self, district: str, since: str, until: str) -> float:
         """How many people there are in a district, on average over the instants of a span."""
-        count = sum(int(track.inside(self.districts[district]).sum()) for track in self.during(since, until))
-        return count / ((moment(until) - moment(since)) / self.truth.step_s)
+        found = self.truth.during(span(since, until)).inside(self.districts[district])
+        return len(found.t) / ((moment(until) - moment(since)) / self.truth.step_s)
 
     def seen(self, district: str, since: str, until: str) -> int:
-        return len({t.person for t in self.during(since, until) if t.inside(self.districts[district]).any()})
+        return self.truth.during(span(since, until)).inside(self.districts[district]).people()
 
     def cells(self, since: str, until: str) -> dict[tuple[int, int], float]:
         """The same in each square."""
-        found: Counter[tuple[int, int]] = Counter()
-        for track in self.during(since, until):
-            found.update(
-                zip((track.x // CELL_M).astype(int).tolist(), (track.y // CELL_M).astype(int).tolist(), strict=True)
-            )
-        return {cell: count / ((moment(until) - moment(since)) / self.truth.step_s) for cell, count in found.items()}
+        return self.truth.cells(CELL_M, span(since, until))
 
     def cell(self, lon: str, lat: str) -> tuple[int, int]:
         point = self._shape(f"SELECT 'SRID=4326;POINT({lon} {lat})'::geometry")
@@ -118,20 +112,20 @@ class Taxis:
         return [self.cells(row["hour"][:5], f"{int(row['hour'][:2]) + 1}:00")[square] for row in shown]
 
     def flows(self, shown: Table) -> list[float]:
-        tracks = list(self.during("9:05", "9:35"))
-        inside = {name: np.array([t.inside(shape)[[0, -1]] for t in tracks]) for name, shape in self.districts.items()}
-        return [float((inside[row["origin"]][:, 0] & inside[row["destination"]][:, 1]).sum()) for row in shown]
+        flows = self.truth.flows(self.districts, span("9:05", "9:35"))
+        return [flows[row["origin"], row["destination"]] for row in shown]
 
     def crossings(self, shown: Table) -> list[float]:
         line = shapely.get_coordinates(self._shape(f"SELECT 'SRID=4326;{_VAN_NESS}'::geometry"))
-        crossed = {track.person: truths.directions(track, line) for track in self.during("9:05", "9:35")}
-        return [sum(row["direction"] in found for found in crossed.values()) for row in shown]
+        crossed = self.truth.crossings(line, span("9:05", "9:35"))
+        return [crossed[row["direction"]] for row in shown]
 
     def people(self, shown: Table) -> list[float]:
         return [self.seen("downtown", "9:00", "9:01"), self.seen("downtown", "9:00", "10:00")]
 
     def dwelling(self, shown: Table) -> list[float]:
-        stayed = np.array([track.inside(self.districts["airport"]).sum() for track in self.truth.tracks])
+        stays = self.truth.dwell(self.districts["airport"], (self.truth.since, self.truth.until))
+        stayed = np.array([inside for _, _, inside in stays])
         return [float((stayed >= int(row["minutes"])).sum()) for row in shown]
 
     def busiest(self, shown: Table) -> list[float]:
@@ -146,10 +140,8 @@ class Taxis:
         return [self.inside("downtown", row["hour"][:5], f"{int(row['hour'][:2]) + 1}:00") for row in shown]
 
     def requests(self, shown: Table) -> list[float]:
-        def sent(request: Request, shape: shapely.Geometry) -> bool:
-            return moment("9:00") <= request.t < moment("10:00") and shapely.intersects_xy(shape, request.x, request.y)
-
-        return [len({r.person for r in self.truth.requests if sent(r, self.districts[row["name"]])}) for row in shown]
+        sent = [self.truth.requests_inside(self.districts[row["name"]], span("9:00", "10:00")) for row in shown]
+        return [found[row["request"]] for found, row in zip(sent, shown, strict=True)]
 
     def drawn(self, shown: Table) -> list[float]:
         squares = self.asked.execute(
