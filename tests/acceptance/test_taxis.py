@@ -137,7 +137,7 @@ def test_the_true_answers_of_the_analysts_page_are_true_and_within_its_bounds(ta
             if "at_least" in row:
                 assert float(row["at_least"]) <= figure <= float(row["at_most"]), question
     error = re.search(
-        r"off by ([\d.]+) cabs on average,\s+where ([\d.]+) are true", (pages.ROOT / asking.PAGE).read_text()
+        r"off by ([\d.]+) cabs on average,\s+where ([\d.]+)\s+are true", (pages.ROOT / asking.PAGE).read_text()
     )
     assert error
     assert all(map(near, error.groups(), taxis_asked.error_of_expected())), taxis_asked.error_of_expected()
