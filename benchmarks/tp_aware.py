@@ -156,6 +156,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
 
     algorithm, options = WAYS[case.way]
     data, start = people(case, place)
+    _memory.forget_peak()  # that of the file of all people
     given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
     params = FAMILY.parse(given, algorithm)
     FAMILY.prepare(algorithm, params)
