@@ -13,12 +13,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found published.releases;
+    shown boolean;
 BEGIN
     SELECT l.* INTO found FROM published.releases l JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
         WHERE c.oid = about.release;
-    IF found.name IS NULL THEN
+    -- Asking for the size waits for a publication or withdrawal that has begun. The first look at rows keeps others from beginning; rows of
+    -- a release that has replaced this one since the statement began are not seen.
+    PERFORM pg_relation_size(about.release);
+    IF to_regclass('published.' || quote_ident(found.name)) = about.release THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', about.release) INTO shown;
+    END IF;
+    IF shown IS NULL OR (found.rows > 0 AND NOT shown) THEN
         RAISE EXCEPTION 'The release must be one that you may read. Got %.', coalesce(about.release::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn, or is for others.',
+            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn or replaced a moment ago, or is for others.',
                   HINT = 'List those you may read: SELECT * FROM published.releases.';
     END IF;
     RETURN found;
@@ -37,7 +44,7 @@ DECLARE
         WHEN area IS NULL THEN 'NULL'
         WHEN @postgis@.ST_SRID(area) = 0 THEN 'a geometry without an SRID'
         WHEN @postgis@.ST_IsEmpty(area) THEN NULL
-        WHEN @postgis@.GeometryType(area) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'a ' || @postgis@.GeometryType(area)
+        WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(area)) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'a ' || @postgis@.GeometryType(area)
         WHEN NOT @postgis@.ST_IsValid(area) THEN 'an invalid one: ' || @postgis@.ST_IsValidReason(area)
     END;
 BEGIN

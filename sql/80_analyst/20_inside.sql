@@ -14,7 +14,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
     SELECT CASE WHEN @postgis@.ST_Covers(area, region) THEN 1
-        ELSE least(1 - 1e-9, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
+        WHEN NOT area OPERATOR(@postgis@.&&) region THEN 0  -- an empty area, too, of which clipping makes NULL
+        WHEN region IS NOT NULL THEN least(1 - 1e-9, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
                                   THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
                                   ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END / @postgis@.ST_Area(region)) END
 $$;

@@ -97,11 +97,11 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF line IS NULL OR @postgis@.ST_SRID(line) = 0 OR @postgis@.GeometryType(line) NOT IN ('LINESTRING', 'MULTILINESTRING')
+    IF line IS NULL OR @postgis@.ST_SRID(line) = 0 OR @postgis@.GeometryType(@postgis@.ST_Force2D(line)) NOT IN ('LINESTRING', 'MULTILINESTRING')
         OR (@postgis@.ST_Length(line) = 0 AND NOT @postgis@.ST_IsEmpty(line)) THEN
         RAISE EXCEPTION 'A line must be a linestring or multilinestring with an SRID and a length. Got %.',
                 CASE WHEN line IS NULL THEN 'NULL' WHEN @postgis@.ST_SRID(line) = 0 THEN 'a geometry without an SRID'
-                     WHEN @postgis@.GeometryType(line) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
+                     WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(line)) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
                      ELSE 'a ' || @postgis@.GeometryType(line) END
             USING ERRCODE = 'DA011', DETAIL = 'Left and right are those of its direction.',
                   HINT = 'ST_MakeLine makes a line of two points, ST_Boundary one of an area.';
