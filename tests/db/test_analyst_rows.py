@@ -104,6 +104,21 @@ def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connect
     assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
 
 
+def test_a_line_in_another_system_may_reach_round_the_world(two: psycopg.Connection) -> None:
+    [(lon,)] = two.execute(
+        "SELECT ST_X(p) FROM ST_Transform(ST_SetSRID(ST_MakePoint(55, 5), 32610), 4326) p"
+    ).fetchall()
+    crossings = "SELECT * FROM published.crossings('published.two', ST_GeomFromText('LINESTRING({}, {})', 4326), %s)"
+    within = span("08:00", "08:20")
+    for reach in (0.01, 90, 500):
+        north, east = (
+            crossings.format(f"{lon} {-reach}", f"{lon} {reach}"),
+            crossings.format(f"{-reach} 1", f"{reach} 1"),
+        )
+        assert bounds(two, north, within) == {"left to right": (2, 2), "right to left": (0, 0)}
+        assert bounds(two, east, within) == {"left to right": (0, 0), "right to left": (0, 0)}
+
+
 REPLACE = "SELECT dbanon.publish(1, 'two', replace => true, allow_overlap => true, reason => 'two made up people')"
 
 
