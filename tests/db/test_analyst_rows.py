@@ -104,6 +104,20 @@ def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connect
     assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
 
 
+def test_operators_of_a_readers_path_change_no_share(two: psycopg.Connection) -> None:
+    two.execute("CREATE SCHEMA mine")
+    for n, (operator, argument, result) in enumerate(
+        (("/", "float8", "float8"), ("=", "float8", "bool"), ("=", "int", "bool"))
+    ):
+        two.execute(f"CREATE FUNCTION mine.f{n}({argument}, {argument}) RETURNS {result} RETURN NULL::{result}")  # type: ignore[call-overload]
+        two.execute(
+            f"CREATE OPERATOR mine.{operator} (leftarg = {argument}, rightarg = {argument}, function = mine.f{n})"
+        )  # type: ignore[call-overload]
+    two.execute("SET search_path = mine, pg_catalog, public")
+    half = "SELECT published.expected_inside(region, ST_MakeEnvelope(5, -9, 50, 50, 32610)) FROM published.two LIMIT 1"
+    assert two.execute(half).fetchall() == [(0.5,)]
+
+
 def test_a_line_in_another_system_may_reach_round_the_world(two: psycopg.Connection) -> None:
     [(lon,)] = two.execute(
         "SELECT ST_X(p) FROM ST_Transform(ST_SetSRID(ST_MakePoint(55, 5), 32610), 4326) p"
