@@ -13,12 +13,19 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     found published.releases;
+    shown boolean;
 BEGIN
     SELECT l.* INTO found FROM published.releases l JOIN pg_class c ON c.relname = l.name AND c.relnamespace = 'published'::regnamespace
         WHERE c.oid = about.release;
-    IF found.name IS NULL THEN
+    -- Asking for the size waits for a publication or withdrawal that has begun. The first look at rows keeps others from beginning; rows of
+    -- a release that has replaced this one since the statement began are not seen.
+    PERFORM pg_relation_size(about.release);
+    IF to_regclass('published.' || quote_ident(found.name)) = about.release THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', about.release) INTO shown;
+    END IF;
+    IF shown IS NULL OR (found.rows > 0 AND NOT shown) THEN
         RAISE EXCEPTION 'The release must be one that you may read. Got %.', coalesce(about.release::text, 'NULL')
-            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn, or is for others.',
+            USING ERRCODE = 'DA001', DETAIL = 'It is no release, was withdrawn or replaced a moment ago, or is for others.',
                   HINT = 'List those you may read: SELECT * FROM published.releases.';
     END IF;
     RETURN found;
@@ -37,7 +44,7 @@ DECLARE
         WHEN area IS NULL THEN 'NULL'
         WHEN @postgis@.ST_SRID(area) = 0 THEN 'a geometry without an SRID'
         WHEN @postgis@.ST_IsEmpty(area) THEN NULL
-        WHEN @postgis@.GeometryType(area) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'a ' || @postgis@.GeometryType(area)
+        WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(area)) NOT IN ('POLYGON', 'MULTIPOLYGON') THEN 'a ' || @postgis@.GeometryType(area)
         WHEN NOT @postgis@.ST_IsValid(area) THEN 'an invalid one: ' || @postgis@.ST_IsValidReason(area)
     END;
 BEGIN
@@ -52,31 +59,40 @@ $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
 'The area itself, in two dimensions, where it can be asked about; refuses others.';
 
+CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    near CONSTANT double precision := 1000 + greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]) / 10;
+BEGIN
+    box := @postgis@.ST_Envelope(@postgis@.ST_Transform(
+        @postgis@.ST_Segmentize(
+            @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
+            near / 10),
+        srid));
+    step := greatest(@postgis@.ST_XMax(box) - @postgis@.ST_XMin(box), @postgis@.ST_YMax(box) - @postgis@.ST_YMin(box)) / 1000;
+END
+$$;
+COMMENT ON FUNCTION published.surroundings(published.releases, integer) IS
+'A box around a release in another coordinate system, a tenth and a kilometre beyond it, and the length of steps that follow edges there.';
+
 CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     checked CONSTANT @postgis@.geometry := published.checked_area(area);
-    side CONSTANT double precision := greatest(about.extent[3] - about.extent[1], about.extent[4] - about.extent[2]);
-    near CONSTANT double precision := 1000 + side / 10;
-    around @postgis@.geometry;
+    around record;
 BEGIN
     IF @postgis@.ST_SRID(checked) = about.srid OR @postgis@.ST_IsEmpty(checked) OR about.extent IS NULL THEN
         RETURN @postgis@.ST_SetSRID(checked, about.srid);
     END IF;
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
-    around := @postgis@.ST_Envelope(@postgis@.ST_Transform(
-        @postgis@.ST_Segmentize(
-            @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
-            near / 10),
-        @postgis@.ST_SRID(checked)));
+    SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) n;
     RETURN @postgis@.ST_Transform(
-        @postgis@.ST_Segmentize(
-            @postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around), 3),
-            greatest(@postgis@.ST_XMax(around) - @postgis@.ST_XMin(around), @postgis@.ST_YMax(around) - @postgis@.ST_YMin(around)) / 1000),
-        about.srid);
+        @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS

@@ -1,10 +1,12 @@
 -- Who is inside an area.
+--
+-- Functions that are put into a reader's statement have no search_path of their own: they name the schema of their operators.
 
 CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid integer) RETURNS @postgis@.geometry
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
-    SELECT CASE WHEN @postgis@.ST_SRID(region) = srid THEN region
-                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) / 100), srid) END
+    SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid THEN region
+                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) OPERATOR(pg_catalog./) 100), srid) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
 'A region in another coordinate system, its edges followed at short steps.';
@@ -14,9 +16,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     -- An area is clipped to a rectangle ten times as fast as two polygons are intersected.
     SELECT CASE WHEN @postgis@.ST_Covers(area, region) THEN 1
-        ELSE least(1 - 1e-9, CASE WHEN @postgis@.ST_Area(region) = @postgis@.ST_Area(@postgis@.ST_Envelope(region))
+        WHEN NOT area OPERATOR(@postgis@.&&) region THEN 0  -- an empty area, too, of which clipping makes NULL
+        WHEN region IS NOT NULL THEN least(0.999999999, CASE WHEN @postgis@.ST_Area(region) OPERATOR(pg_catalog.=) @postgis@.ST_Area(@postgis@.ST_Envelope(region))
                                   THEN @postgis@.ST_Area(@postgis@.ST_ClipByBox2D(area, region::@postgis@.box2d))
-                                  ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END / @postgis@.ST_Area(region)) END
+                                  ELSE @postgis@.ST_Area(@postgis@.ST_Intersection(area, region)) END OPERATOR(pg_catalog./) @postgis@.ST_Area(region)) END
 $$;
 COMMENT ON FUNCTION published.covered_share(@postgis@.geometry, @postgis@.geometry) IS
 'The share of a region that an area of the same system covers: 1 where it covers all, and nowhere else.';

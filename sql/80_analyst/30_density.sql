@@ -34,8 +34,8 @@ DECLARE
             GROUP BY o.hour, o.i, o.j'
         END;
 BEGIN
-    IF cell_m IS NULL OR NOT (cell_m > 0 AND cell_m < 'Infinity') THEN
-        RAISE EXCEPTION 'The side of a cell must be a number of metres > 0. Got %.', coalesce(cell_m::text, 'NULL')
+    IF cell_m IS NULL OR NOT (cell_m >= 0.001 AND cell_m < 'Infinity') THEN
+        RAISE EXCEPTION 'The side of a cell must be a number of metres, at least 0.001. Got %.', coalesce(cell_m::text, 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'Cells are squares.', HINT = 'Try 500.';
     END IF;
     EXECUTE format($query$

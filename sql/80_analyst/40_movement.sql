@@ -96,26 +96,30 @@ CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about 
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    around record;
 BEGIN
-    IF line IS NULL OR @postgis@.ST_SRID(line) = 0 OR @postgis@.GeometryType(line) NOT IN ('LINESTRING', 'MULTILINESTRING')
+    IF line IS NULL OR @postgis@.ST_SRID(line) = 0 OR @postgis@.GeometryType(@postgis@.ST_Force2D(line)) NOT IN ('LINESTRING', 'MULTILINESTRING')
         OR (@postgis@.ST_Length(line) = 0 AND NOT @postgis@.ST_IsEmpty(line)) THEN
         RAISE EXCEPTION 'A line must be a linestring or multilinestring with an SRID and a length. Got %.',
                 CASE WHEN line IS NULL THEN 'NULL' WHEN @postgis@.ST_SRID(line) = 0 THEN 'a geometry without an SRID'
-                     WHEN @postgis@.GeometryType(line) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
+                     WHEN @postgis@.GeometryType(@postgis@.ST_Force2D(line)) IN ('LINESTRING', 'MULTILINESTRING') THEN 'a point'
                      ELSE 'a ' || @postgis@.GeometryType(line) END
             USING ERRCODE = 'DA011', DETAIL = 'Left and right are those of its direction.',
                   HINT = 'ST_MakeLine makes a line of two points, ST_Boundary one of an area.';
     END IF;
-    IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) THEN
+    IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) OR about.extent IS NULL THEN
         RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
     END IF;
+    SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) n;
     -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
     RETURN @postgis@.ST_Simplify(
-        @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_Force2D(line), @postgis@.ST_Length(line) / 1000), about.srid), 0.01, true);
+        @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
+            about.srid), 0.01, true);
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
-'A line in the coordinate system of a release, in two dimensions; refuses what has no length.';
+'A line in the coordinate system of a release, in two dimensions; of one in another system, the part near the release. Refuses what has no length.';
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
 RETURNS TABLE (direction text, at_least bigint, at_most bigint)

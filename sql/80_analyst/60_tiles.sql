@@ -9,10 +9,16 @@ DECLARE
     about CONSTANT published.releases := published.about((
         SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'published'::regnamespace
             AND c.relname = regexp_replace(tile.release, '^published\.', '') AND c.relkind = 'v'));
-    frame CONSTANT @postgis@.geometry := @postgis@.ST_TileEnvelope(z, x, y);
+    frame @postgis@.geometry;
     near @postgis@.geometry;
     found bytea;
 BEGIN
+    IF (z BETWEEN 0 AND 31 AND x BETWEEN 0 AND (1::bigint << z) - 1 AND y BETWEEN 0 AND (1::bigint << z) - 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'A tile must have a z from 0 to 31, and an x and a y from 0 to 2^z - 1. Got %/%/%.',
+                coalesce(z::text, 'NULL'), coalesce(x::text, 'NULL'), coalesce(y::text, 'NULL')
+            USING ERRCODE = 'DA011', DETAIL = 'Tiles are those of Web Mercator, counted from the north-west.', HINT = '0/0/0 is the whole world.';
+    END IF;
+    frame := @postgis@.ST_TileEnvelope(z, x, y);
     near := published.fitted_area(@postgis@.ST_TileEnvelope(z, x, y, margin => 64.0 / 4096), about);
     IF @postgis@.ST_IsEmpty(near) OR about.extent IS NULL THEN
         RETURN '';
@@ -39,7 +45,7 @@ $$;
 COMMENT ON FUNCTION published.tile(integer, integer, integer, text, timestamptz) IS
 'The rows of a release that hold at a moment, as a vector tile (Mapbox, in Web Mercator): for pg_tileserv, /published.tile/{z}/{x}/{y}.pbf?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the
 tile; release, its name; at, a moment, by default the first of the release. Returns: the tile, whose layer has the name of the release, with cloak_id as its key, and record_id, crowd, subjects, valid_from and valid_to; empty where
-nothing is. Raises: DA001. Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
+nothing is. Raises: DA001, DA011. Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -49,4 +55,4 @@ AS $$
 $$;
 COMMENT ON FUNCTION published.tile_query(integer, integer, integer, json) IS
 'The same as published.tile, for Martin: /tile_query/{z}/{x}/{y}?release=cabs_june&at=2008-06-04T08:00Z. Takes: z, x, y, the tile; query, an object with release, and at if another moment than the first is wanted. Returns: the
-tile. Raises: DA001. Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';
+tile. Raises: DA001, DA011. Example: SELECT length(published.tile_query(0, 0, 0, ''{"release": "ten"}'')).';

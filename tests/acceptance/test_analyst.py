@@ -375,7 +375,8 @@ REFUSED = {
     "must not be empty": "count_inside('published.tp', {box}, during => 'empty')",
     "1999": "count_inside('published.tp', {box}, '1999-01-01Z')",
     "some time of each period": "count_inside('published.kte', {box}, '2026-01-05 08:10Z')",
-    "> 0": "density('published.tp', 0, {all})",
+    "at least 0.001": "density('published.tp', 0, {all})",
+    "Got 1e-300": "density('published.tp', 1e-300, {all})",
     "NaN": "density('published.tp', 'NaN', {all})",
     "cells in all": "density('published.tp', 0.01, {all})",
     "speaks of one moment": "crossings('published.sites_bk', ST_Boundary({box}), {all})",
@@ -387,6 +388,9 @@ REFUSED = {
     "and nothing": "flows('published.tp', 'zones', 'nothing', {all})",
     "pg_class, with 0": "flows('published.tp', 'pg_catalog.pg_class', 'relname', {all})",
     "A flow": "flows('published.sites_knn', 'zones', 'zone', {all})",
+    "Got -1/0/0": "tile(-1, 0, 0, 'mob')",
+    "Got 2/0/4": 'tile_query(2, 0, 4, \'{{"release": "mob"}}\')',
+    "Got NULL/0/0": "tile(NULL, 0, 0, 'mob')",
 }
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.db.test_concurrency import in_background
+
 # Two people alike, of whom rows say: in the west from 8:00 to 8:10, in the east from 8:10 to 8:20; for both, some time.
 RUN = """
 INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('two', 32610, 1, 60);
@@ -84,6 +86,82 @@ def test_a_density_splits_each_record_over_its_rows(two: psycopg.Connection) -> 
     )
     assert bounds(two, query, span("08:00", "08:20")) == {"0": (2, 1, 2), "100": (2, 1, 2)}
     assert bounds(two, query, span("08:05", "08:10")) == {"0": (0, 2, 2)}
+
+
+def test_an_area_may_be_empty_or_measured_and_a_region_null(two: psycopg.Connection) -> None:
+    share = "SELECT DISTINCT published.expected_inside({}, {}) FROM published.two WHERE seq = 1"
+    half = "ST_MakeEnvelope(5, -9, 50, 50, 32610)"
+    for region, area, expected in (
+        ("region", half, 0.5),
+        ("region", f"ST_Force3DM({half})", 0.5),
+        ("region", f"ST_Force4D({half})", 0.5),
+        ("region", "ST_GeomFromText('POLYGON EMPTY', 32610)", 0),
+        ("region", "ST_MakeEnvelope(10, 10, 20, 20, 32610)", 0),
+        ("NULL", half, None),
+    ):
+        assert two.execute(share.format(region, area)).fetchall() == [(expected,)]  # type: ignore[arg-type]
+    crossings = f"SELECT * FROM published.crossings('published.two', ST_Force3DM({LINE}), %s)"
+    assert bounds(two, crossings, span("08:00", "08:20")) == {"left to right": (2, 2), "right to left": (0, 0)}
+
+
+def test_operators_of_a_readers_path_change_no_share(two: psycopg.Connection) -> None:
+    two.execute("CREATE SCHEMA mine")
+    for n, (operator, argument, result) in enumerate(
+        (("/", "float8", "float8"), ("=", "float8", "bool"), ("=", "int", "bool"))
+    ):
+        two.execute(f"CREATE FUNCTION mine.f{n}({argument}, {argument}) RETURNS {result} RETURN NULL::{result}")  # type: ignore[call-overload]
+        two.execute(
+            f"CREATE OPERATOR mine.{operator} (leftarg = {argument}, rightarg = {argument}, function = mine.f{n})"
+        )  # type: ignore[call-overload]
+    two.execute("SET search_path = mine, pg_catalog, public")
+    half = "SELECT published.expected_inside(region, ST_MakeEnvelope(5, -9, 50, 50, 32610)) FROM published.two LIMIT 1"
+    assert two.execute(half).fetchall() == [(0.5,)]
+
+
+def test_a_line_in_another_system_may_reach_round_the_world(two: psycopg.Connection) -> None:
+    [(lon,)] = two.execute(
+        "SELECT ST_X(p) FROM ST_Transform(ST_SetSRID(ST_MakePoint(55, 5), 32610), 4326) p"
+    ).fetchall()
+    crossings = "SELECT * FROM published.crossings('published.two', ST_GeomFromText('LINESTRING({}, {})', 4326), %s)"
+    within = span("08:00", "08:20")
+    for reach in (0.01, 90, 500):
+        north, east = (
+            crossings.format(f"{lon} {-reach}", f"{lon} {reach}"),
+            crossings.format(f"{-reach} 1", f"{reach} 1"),
+        )
+        assert bounds(two, north, within) == {"left to right": (2, 2), "right to left": (0, 0)}
+        assert bounds(two, east, within) == {"left to right": (0, 0), "right to left": (0, 0)}
+
+
+REPLACE = "SELECT dbanon.publish(1, 'two', replace => true, allow_overlap => true, reason => 'two made up people')"
+
+
+@pytest.mark.parametrize("change", [REPLACE, "SELECT dbanon.unpublish('two')"], ids=["replaced", "withdrawn"])
+def test_an_answer_is_not_of_a_release_that_went_while_it_was_asked(database: str, change: str) -> None:
+    area = "ST_MakeEnvelope(0, 0, 50, 50, 32610)"
+    count = f"SELECT at_least FROM published.count_inside('published.two', {area}, during => '(,)')"
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(RUN)
+        owner.execute("SELECT dbanon.publish(1, 'two')")
+        with owner.transaction():
+            owner.execute(change)  # type: ignore[call-overload]
+            thread, found = in_background(database, count)
+            thread.join(0.5)
+            assert thread.is_alive()
+        thread.join(10)
+    assert found == ["DA001"]
+
+
+def test_a_release_stays_while_an_answer_is_made(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as owner, psycopg.connect(database) as reader:
+        owner.execute(RUN)
+        owner.execute("SELECT dbanon.publish(1, 'two')")
+        reader.execute("SELECT published.about('published.two')")
+        thread, _ = in_background(database, "SELECT dbanon.unpublish('two')")
+        thread.join(0.5)
+        assert thread.is_alive()
+        reader.rollback()
+        thread.join(10)
 
 
 PHASES = {
