@@ -151,7 +151,7 @@ COMMENT ON FUNCTION published.phase_of(published.releases, timestamptz, timestam
 'The window or the day that a row''s record is of: records of one phase are of different people. 0 where a person has one record; NULL where
 the row does not lie within one day.';
 
-CREATE OR REPLACE FUNCTION published.demand_instants(about published.releases, asked text, some_time boolean) RETURNS void
+CREATE OR REPLACE FUNCTION published.demand_rows(about published.releases, asked text, some_time boolean, one_moment boolean) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -162,11 +162,11 @@ BEGIN
             USING ERRCODE = 'DA011', DETAIL = 'When in the period that was, no row says.',
                   HINT = 'Ask count_inside, density, flows or crossings during a span.';
     END IF;
-    IF about.holds = 'instant' AND about.step_s IS NULL AND asked <> 'A number at one time' THEN
+    IF about.holds = 'instant' AND about.step_s IS NULL AND NOT one_moment THEN
         RAISE EXCEPTION '% must be asked of a release in which people move. % speaks of one moment.', asked, about.name
             USING ERRCODE = 'DA011', DETAIL = 'Each person has one row.', HINT = 'Ask count_inside or density.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION published.demand_instants(published.releases, text, boolean) IS
-'Refuses what the rows of a release cannot answer: one moment where they hold at some time (unless some_time), movement where they are of one moment.';
+COMMENT ON FUNCTION published.demand_rows(published.releases, text, boolean, boolean) IS
+'Refuses what the rows of a release cannot answer: unless some_time, where they hold at some time; unless one_moment, where all are of one moment.';

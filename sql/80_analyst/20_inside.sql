@@ -73,7 +73,7 @@ BEGIN
                   HINT = 'Write at => ''2008-06-04 08:00Z'', or during => tstzrange(''2008-06-04 08:00Z'', ''2008-06-04 09:00Z'').';
     END IF;
     IF at IS NOT NULL THEN
-        PERFORM published.demand_instants(about, 'A number at one time', false);
+        PERFORM published.demand_rows(about, 'A number at one time', some_time => false, one_moment => true);
     END IF;
     span := published.fitted_span(about, coalesce(during, tstzrange(at, at, '[]')));
     EXECUTE format($query$

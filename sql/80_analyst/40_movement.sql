@@ -44,7 +44,7 @@ DECLARE
     span tstzrange;
     zone record;
 BEGIN
-    PERFORM published.demand_instants(about, 'A flow', true);
+    PERFORM published.demand_rows(about, 'A flow', some_time => true, one_moment => false);
     span := published.fitted_span(about, during);
     SELECT z.ids, z.areas INTO zone FROM published.fitted_zones(zones, zone_id, about) z;
     RETURN QUERY EXECUTE format($query$
@@ -132,7 +132,7 @@ DECLARE
     fitted CONSTANT @postgis@.geometry := published.fitted_line(line, about);
     span tstzrange;
 BEGIN
-    PERFORM published.demand_instants(about, 'A crossing', true);
+    PERFORM published.demand_rows(about, 'A crossing', some_time => true, one_moment => false);
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$
         WITH part AS MATERIALIZED (
@@ -233,7 +233,7 @@ DECLARE
     fitted @postgis@.geometry;
     span tstzrange;
 BEGIN
-    PERFORM published.demand_instants(about, 'Dwelling', false);
+    PERFORM published.demand_rows(about, 'Dwelling', some_time => false, one_moment => false);
     fitted := published.fitted_area(area, about);
     span := published.fitted_span(about, during);
     RETURN QUERY EXECUTE format($query$

@@ -534,6 +534,8 @@ INDEXED = {
     "density('published.mob', 500, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
     "requests_inside('published.tp', {box}, '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
     "tile(8, 40, 98, 'mob', '2026-01-05 08:20Z')": "period @>",
+    "flows('published.mob', 'published.sites_bk', 'cloak_id', '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
+    "crossings('published.mob', ST_Boundary({box}), '[2026-01-05 08:20Z,2026-01-05 08:21Z)')": "period &&",
 }
 
 
