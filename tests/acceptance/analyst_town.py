@@ -19,6 +19,10 @@ RUNS = {
         *("-p", "align=linear", "-p", "min_contents=2"),
     ),
     "tp_quadrants": ("tp-aware", "-p", "k=7", "-p", "instants=4", "-p", "cloak=quadrant", "-p", "min_cloak_m=50"),
+    **{
+        f"tp_{name}": ("tp-aware", "--algorithm", algorithm, "-p", "k=4", "-p", "instants=6")
+        for name, algorithm in {"bulk": "bulk-dp", "fast": "fast-tga", "slow": "slow-tga", "hilbert": "hilbert"}.items()
+    },
     "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
     "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
     "sites_knn": ("sensitive-sites", "--algorithm", "knn", "-p", "k=4", "-p", f"at={START + 900}"),

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 import shapely
 
+from dbanon.methods import METHODS
 from dbanon.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
@@ -157,6 +158,19 @@ def rounded(span: tuple[float, float]) -> tuple[float, float]:
     """To microseconds, as the server has times."""
     low, high = (datetime.fromtimestamp(s, UTC).timestamp() for s in span)
     return low, high
+
+
+def test_every_algorithm_whose_runs_are_published_is_asked() -> None:
+    asked = {
+        (family, options[1] if options[0] == "--algorithm" else METHODS[family].algorithms[0].name)
+        for family, *options in TOWN.runs.values()
+    }
+    assert asked == {
+        (method.name, algorithm.name)
+        for method in METHODS.values()
+        for algorithm in method.algorithms
+        if not algorithm.comparison_only
+    }
 
 
 @every_release()
