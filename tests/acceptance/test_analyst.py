@@ -126,10 +126,12 @@ SNAPSHOT = ("sensitive-sites",)
 def every_release(*, but: tuple[str, ...] = ()) -> pytest.MarkDecorator:
     """Run a test for each release of each place, but those of some families."""
     listed = [
-        (place, name) for place, of in PLACES.items() for name, (family, *_) in of.runs.items() if family not in but
+        pytest.param(place, name, id=f"{place}-{name}", marks=pytest.mark.stress if place == "taxis" else ())
+        for place, of in PLACES.items()
+        for name, (family, *_) in of.runs.items()
+        if family not in but
     ]
-    ids = ["-".join(one) for one in listed]
-    return pytest.mark.parametrize(("opened", "name"), listed, ids=ids, indirect=["opened"])
+    return pytest.mark.parametrize(("opened", "name"), listed, indirect=["opened"])
 
 
 def a_span(rng: np.random.Generator, truth: Truth) -> tuple[float, float]:

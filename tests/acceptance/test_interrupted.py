@@ -74,6 +74,7 @@ def interrupted(
     return done
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("stage", SOME)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_command_in_one_sentence(
@@ -98,6 +99,7 @@ def insist(process: subprocess.Popen[str]) -> None:
         process.send_signal(number)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("stage", ["a load making trajectories", "a run attacking", "a run publishing"])
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signals_after_the_first_change_nothing(
