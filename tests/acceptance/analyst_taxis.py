@@ -66,26 +66,21 @@ def _in_box(x: str, y: str) -> bool:
     return bool(x and y) and BOX[0] < float(x) < BOX[2] and BOX[1] < float(y) < BOX[3]
 
 
-SOME_TAXIS = Place(
-    "taxis", 4326, "event", partial(write, since=START + 8 * 3600, until=START + 11 * 3600, every=6), CORNER, SIDE_M,
-    {
-        "tp": ("tp-aware", "-p", "k=5"),
-        "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={DAY.format('16:30')}"),
+def _runs(at: str) -> dict[str, tuple[str, ...]]:
+    return {
+        "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={DAY.format(at)}"),
         "mob": ("mob", "-p", "k=5"),
         "kte": ("kte", *SOME_TIME),
         "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=2"),
         "semantic": SEMANTIC,
-    },
+    }
+
+
+SOME_TAXIS = Place(
+    "taxis", 4326, "event", partial(write, since=START + 8 * 3600, until=START + 11 * 3600, every=6), CORNER, SIDE_M,
+    {"tp": ("tp-aware", "-p", "k=5"), **_runs("16:30")},
 )  # fmt: skip
 ALL_TAXIS = Place(
     "cabs", 4326, "event", partial(write, since=START, until=START + 24 * 3600), CORNER, SIDE_M,
-    {
-        "cabs_k5": ("tp-aware", "-p", "k=5"),
-        "cabs_k20": ("tp-aware", "-p", "k=20"),
-        "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={DAY.format('17:30')}"),
-        "mob": ("mob", "-p", "k=5"),
-        "kte": ("kte", *SOME_TIME),
-        "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=2"),
-        "semantic": SEMANTIC,
-    },
+    {"cabs_k5": ("tp-aware", "-p", "k=5"), "cabs_k20": ("tp-aware", "-p", "k=20"), **_runs("17:30")},
 )  # fmt: skip
