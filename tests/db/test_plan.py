@@ -102,7 +102,7 @@ def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, par
         ("kte-hide", "sensitive-sites", None, {"at": FIXES + 7200}, None),
     ],
 )
-def test_a_plan_foretells_that_a_release_stands_alone(own, published, method, algorithm, params, people):
+def test_a_plan_foretells_that_a_release_stands_alone(own, published, *, method, algorithm, params, people):
     spot = "ST_SetSRID(ST_MakePoint(0, 0), 32610)"
     own.execute(f"INSERT INTO dbanon.site (dataset_id, geom) SELECT dataset_id, {spot} FROM dbanon.dataset")
     own.execute("DELETE FROM dbanon.run")
