@@ -95,6 +95,7 @@ DECLARE
     reach interval;
     near text[];
     conflict record;
+    others text;
     missing text;
 BEGIN
     SELECT m.* INTO STRICT family FROM ONLY dbanon.method m WHERE m.name = plan_run.method;
@@ -103,6 +104,8 @@ BEGIN
     reach := dbanon_internal.method_reach(family.traits, checked, about.settle_s);
     near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) r WHERE span IS NOT NULL);
     SELECT c.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) c WHERE near <> '{}';
+    others := array_to_string(conflict.releases[:3], ', ')
+        || CASE WHEN cardinality(conflict.releases) > 3 THEN format(' and %s more', cardinality(conflict.releases) - 3) ELSE '' END;
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
@@ -130,11 +133,12 @@ BEGIN
         SELECT 5, true, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
             WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
         UNION ALL
-        SELECT 5, false, format('Publishing the run will be refused if it shows any of the %s people whom %s has published then: %s. Choose one '
-                'method for these people and this time, or another time.', conflict.people, conflict.releases[1]
-                    || CASE WHEN cardinality(conflict.releases) > 1 THEN format(' or one of %s others', cardinality(conflict.releases) - 1) ELSE '' END,
-                CASE WHEN dbanon_internal.stands_alone(family.name, chosen) THEN format('no other release may speak of the people of %s', family.name)
-                     ELSE 'a release that stands alone shares its people with no other' END)
+        SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
+                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s people whom %s published at that time.',
+                            chosen, conflict.people, others)
+                ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s people at that time.',
+                            others, conflict.people) END
+            || ' Choose one method for these people and this time, or another time.'
             WHERE conflict.people > 0
         UNION ALL
         SELECT 0, false, 'Nothing is known to be missing. Whether the data suffice, a run finds out.') c
