@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import Clause, Evidence, Verdict, attacker
+from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
 from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
@@ -226,9 +226,12 @@ class _Stopwatch:
 def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]") -> tuple[Verdict, bytes]:
     """Run an attack, with the digest of what it reads, which the server computes while that is read."""
 
-    def decide(evidence: Evidence) -> Verdict:
+    def decide(rows: Evidence, evidence: Evidence) -> Verdict:
         ready.result()
-        return _demand_sound(attacker(family.attack).attack(evidence), family)
+        verdict = _demand_sound(attacker(family.attack).attack(evidence), family)
+        counted = once.clauses(rows, days=family.days)
+        passed = verdict.passed and all(clause.passed for clause in counted)
+        return replace(verdict, passed=passed, clauses=(*verdict.clauses, *counted))
 
     with reading.open_reader(url) as reader:
         digest = reader.beside(runs.run_digest, run_id)
@@ -237,7 +240,7 @@ def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]")
     if isinstance(evidence, Verdict):
         return evidence, digested
     _memory.release()
-    return _tried(family, lambda: decide(evidence)), digested
+    return _tried(family, lambda: decide(*evidence)), digested
 
 
 def _prepare(family: methods.Method) -> None:

@@ -266,8 +266,8 @@ def _called(snapshot: _arrow.Snapshot, function: str, run_id: int) -> pa.Table:
     return _arrow.table(snapshot, _call(function, run_id), _REPEATED)
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
-    """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
+def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> tuple[Evidence, Evidence]:
+    """Read the stored rows of a run and its dataset; alone, and with what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
         snapshot,
@@ -297,7 +297,7 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence
         beside=beside,
         ahead=ahead,
     )
-    return package.read(rows, source)
+    return rows, package.read(rows, source)
 
 
 def no_run(run_id: int) -> ParameterError:
@@ -376,8 +376,8 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
-    def evidence(self, run_id: int) -> Evidence:
-        """Read what an attack is given: the stored rows of a run, and its dataset.
+    def evidence(self, run_id: int) -> tuple[Evidence, Evidence]:
+        """Read the stored rows of a run and its dataset; and the same as the attack of its method is given them.
 
         Raises
         ------
