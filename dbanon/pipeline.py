@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -229,9 +229,7 @@ def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]")
     def decide(rows: Evidence, evidence: Evidence) -> Verdict:
         ready.result()
         verdict = _demand_sound(attacker(family.attack).attack(evidence), family)
-        counted = once.clauses(rows, days=family.days)
-        passed = verdict.passed and all(clause.passed for clause in counted)
-        return replace(verdict, passed=passed, clauses=(*verdict.clauses, *counted))
+        return once.added(verdict, rows, days=family.days)
 
     with reading.open_reader(url) as reader:
         digest = reader.beside(runs.run_digest, run_id)

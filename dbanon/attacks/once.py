@@ -1,4 +1,4 @@
-"""Whether a run counts everybody once: what core adds to the verdict on every run, whatever its family.
+"""Whether a run counts each person once: what core adds to the verdict on every run, whatever its family.
 
 Two promises are core's own and not a family's. Analysts may sum the column ``subjects`` over rows of one time. And
 composition takes the members of a record for the people among whom its rows leave each of them. Both fail where a
@@ -8,11 +8,11 @@ A group is all records with the very same members, as where five people are publ
 hiding sets overlap, the owner of a record is its one member, and ``Evidence.hiding_other`` says who the others are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbanon.attacks import Clause, Evidence
+from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slices
 from dbanon.trajectory import Float, Int, Trajectories
@@ -91,8 +91,15 @@ class _Groups:
     end: Int
 
 
+def added(verdict: Verdict, evidence: Evidence, *, days: bool) -> Verdict:
+    """Add the clauses of core to the verdict of a family's attack; parameters are those of `clauses`."""
+    own = clauses(evidence, days=days)
+    passed = verdict.passed and all(clause.passed for clause in own)
+    return replace(verdict, passed=passed, clauses=(*verdict.clauses, *own))
+
+
 def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
-    """Decide whether everybody is in one group at a time, and whether ``subjects`` may be summed.
+    """Decide whether each person is in one group at a time, and whether ``subjects`` may be summed.
 
     Parameters
     ----------
@@ -115,15 +122,15 @@ def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
             name="one-group",
             passed=twice == 0,
             violations=twice,
-            sentence=f"Each person must be in one record at a time, or in several with the very same members; {twice} "
-            f"of {people} people are in more. The method must form groups that do not overlap.",
+            sentence="Each person must be in one record at a time, or in several with the very same members; broken by "
+            f"{twice} of {people} people. The method must form groups that do not overlap.",
         ),
         Clause(
             name="subjects-sum",
             passed=overstated == 0,
             violations=overstated,
-            sentence="Rows of one time must not stand for more people than are members of their records, or sums of "
-            f"subjects are too large; those of {overstated} of {number} groups do. The method must state fewer.",
+            sentence="Rows of one time must stand for no more people than are members of their records; broken by "
+            f"{overstated} of {number} groups. The method must state fewer subjects.",
         ),
     )
 
@@ -221,7 +228,7 @@ def _groups(pieces: _Pieces) -> _Groups:
     first = np.flatnonzero(np.append(True, begins[1:] >= until[:-1])[: len(order)])
     group = np.empty(len(order), np.int64)
     group[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
-    start, end = begins[first] % width, until[np.append(first[1:], len(order)) - 1] % width
+    start, end = begins[first] % width, until[np.append(first, len(order))[1:] - 1] % width
     by_start = np.argsort(start, kind="stable")
     place = np.empty(len(first), np.int64)
     place[by_start] = np.arange(len(first))
