@@ -226,10 +226,10 @@ class _Stopwatch:
 def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]") -> tuple[Verdict, bytes]:
     """Run an attack, with the digest of what it reads, which the server computes while that is read."""
 
-    def decide(rows: Evidence, evidence: Evidence) -> Verdict:
+    def decide(evidence: Evidence) -> Verdict:
         ready.result()
         verdict = _demand_sound(attacker(family.attack).attack(evidence), family)
-        return once.added(verdict, rows, days=family.days)
+        return once.added(verdict, evidence, days=family.days)
 
     with reading.open_reader(url) as reader:
         digest = reader.beside(runs.run_digest, run_id)
@@ -238,7 +238,7 @@ def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]")
     if isinstance(evidence, Verdict):
         return evidence, digested
     _memory.release()
-    return _tried(family, lambda: decide(*evidence)), digested
+    return _tried(family, lambda: decide(evidence)), digested
 
 
 def _prepare(family: methods.Method) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from dbanon import _arrow, _rows, methods
 from dbanon._beside import Beside
 from dbanon.attacks import Evidence, attacker
 from dbanon.connection import Connection, connect, errors_translated
-from dbanon.errors import ParameterError
+from dbanon.errors import DataError, ParameterError
 from dbanon.methods import _parsing
 from dbanon.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 
@@ -266,8 +266,8 @@ def _called(snapshot: _arrow.Snapshot, function: str, run_id: int) -> pa.Table:
     return _arrow.table(snapshot, _call(function, run_id), _REPEATED)
 
 
-def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> tuple[Evidence, Evidence]:
-    """Read the stored rows of a run and its dataset; alone, and with what else the attack of its method looks at."""
+def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence:
+    """Read the stored rows of a run, its dataset, and what else the attack of its method looks at."""
     number = int(run_id)
     found = _arrow.table(
         snapshot,
@@ -297,7 +297,10 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> tuple[Ev
         beside=beside,
         ahead=ahead,
     )
-    return rows, package.read(rows, source)
+    read = package.read(rows, source)
+    if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
+        raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
+    return read
 
 
 def no_run(run_id: int) -> ParameterError:
@@ -376,8 +379,8 @@ class Reader:
         ahead = self._ahead.get(dataset_id, {})
         return _Dataset(self._snapshot, dataset_id, *self._read[dataset_id], ahead).inputs(names, params or {})
 
-    def evidence(self, run_id: int) -> tuple[Evidence, Evidence]:
-        """Read the stored rows of a run and its dataset; and the same as the attack of its method is given them.
+    def evidence(self, run_id: int) -> Evidence:
+        """Read what an attack is given: the stored rows of a run, and its dataset.
 
         Raises
         ------

@@ -104,7 +104,7 @@ def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
     Parameters
     ----------
     evidence : Evidence
-        The stored rows, as they were read before the family's attack has added to them.
+        The stored rows and the data, with or without what the family's attack has added to them.
     days : bool
         Whether each day of a person counts as a person, where the trajectories have days.
 

@@ -36,20 +36,20 @@ def blocks():
 
 @pytest.fixture
 def changes():
-    """Parts of the method on the page, and what is written instead of them."""
+    """Parts of the code on the page, and what is written instead of them."""
     return {}
 
 
 @pytest.fixture
 def family(tmp_path, monkeypatch, changes):
     """The family, installed beside the others and entered in the registry."""
-    for path, text in blocks().items():
+    files = blocks()
+    for before, after in changes.items():
+        [path] = [path for path, text in files.items() if before in text]
+        files[path] = files[path].replace(before, after)
+    for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    code = tmp_path / "dbanon" / "methods" / "slot_boxes" / "__init__.py"
-    for before, after in changes.items():
-        assert code.read_text().count(before) == 1
-        code.write_text(code.read_text().replace(before, after))
     for package in (dbanon.methods, dbanon.attacks):
         folder = str(tmp_path / package.__name__.replace(".", "/"))
         monkeypatch.setattr(package, "__path__", [*package.__path__, folder])
@@ -197,3 +197,18 @@ def test_a_family_whose_records_overlap_is_refused_though_its_attack_finds_nothi
         assert database.connection.execute(counted).fetchall() == [(72,)]
         with pytest.raises(VerificationFailed):
             database.publish(run.run_id, "walks_k5")
+
+
+OTHERWISE = {
+    "import numpy as np\n\nfrom dbanon.attacks import Evidence": (
+        "import dataclasses\n\nimport numpy as np\n\nfrom dbanon.attacks import Evidence"
+    ),
+    "    return evidence\n": "    return dataclasses.replace(evidence, member_record=evidence.member_record + 0)\n",
+}
+
+
+@pytest.mark.parametrize("changes", [OTHERWISE], ids=["members"])
+def test_an_attack_that_reads_the_rows_otherwise_than_they_are_stored_is_refused(url):
+    with open_database(url) as database:
+        run = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120})
+        assert (run.status, [c.name for c in run.verdict.clauses]) == ("refused", ["decidable"])
