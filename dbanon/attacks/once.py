@@ -193,6 +193,7 @@ def _pieces(evidence: Evidence, records: _Records, person: Int) -> _Pieces:
     last = np.append(key[1:] // width != key[:-1] // width, True)[: len(key)]
     piece = np.cumsum(~last) - ~last  # of each key: how many pieces begin before it
     place = piece[np.searchsorted(key, marks)]
+    # A membership has the pieces from `low` to before `high`: those of its record, or of its stretch.
     low, high = place[:count][record], place[count : 2 * count][record]
     low[part], high[part] = place[2 * count :][: len(part)], place[2 * count + len(part) :]
     number = high - low
@@ -238,6 +239,7 @@ def _groups(pieces: _Pieces) -> _Groups:
 def _same_members(pieces: _Pieces) -> Int:
     """Number the sets of members of the pieces: two have the same number if and only if their members are the same."""
     number = np.diff(pieces.offset)
+    # Sets are compared by the sum of a random weight of each person, then by person.
     weight = np.random.default_rng(0).integers(1 << 63, size=int(pieces.member.max(initial=0)) + 1)
     total = np.append(0, np.cumsum(weight[pieces.member]))  # beyond 64 bits it goes on from 0, which is as good
     summed = total[pieces.offset[1:]] - total[pieces.offset[:-1]]
@@ -269,7 +271,7 @@ def _overstated(evidence: Evidence, records: _Records, pieces: _Pieces, groups: 
     doubtful = (at_most > people)[groups.group]
     if not doubtful.any():
         return 0
-    # Of few groups, if any: when each row begins and ends, and what it adds then and takes away.
+    # Only of these, few if any: when each row begins and ends, and how many people it adds then and takes away.
     group, record = groups.group[doubtful], pieces.record[doubtful]
     length = records.length[record]
     row, group = runs(records.first[record], length), np.repeat(group, length)

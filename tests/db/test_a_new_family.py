@@ -76,7 +76,9 @@ def url(database, family, tmp_path):
 
 def test_a_family_is_short():
     """Counted in statements: comments, and an array operation on each line, cost nothing."""
-    code = [ast.parse(text) for path, text in blocks().items() if path.endswith(".py")]
+    texts = [text for path, text in blocks().items() if path.endswith(".py")]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 120
+    code = [ast.parse(text) for text in texts]
     assert sum(isinstance(node, ast.stmt) for tree in code for node in ast.walk(tree)) <= MOST_STATEMENTS
 
 
