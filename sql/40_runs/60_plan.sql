@@ -99,7 +99,7 @@ BEGIN
     SELECT p.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) p;
     span := dbanon_internal.plan_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
     near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(
-        about.dataset_id, span, dbanon_internal.method_reach(family.traits, checked, about.settle_s)) r WHERE span IS NOT NULL);
+        about.dataset_id, span, dbanon_internal.method_reach(family.traits, checked, dbanon_internal.settle_s(about.population_id))) r WHERE span IS NOT NULL);
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
