@@ -334,4 +334,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_change() IS
-'Refuses a change of a release''s own table, and what takes rows from what is known of releases.';
+'Refuses every change of a release''s own table.';
