@@ -46,7 +46,7 @@ CREATE EXTENSION postgis;
 """
 _TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
-# no statement, value or parameter of the data in the log. Errors may quote data; what guards refuse is logged in a line of its own.
+# no statement, value or parameter of the data in the log. Errors may quote data; guards log their refusals.
 _FIXED = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",

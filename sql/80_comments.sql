@@ -29,7 +29,7 @@ COMMENT ON COLUMN dbanon.dataset.grid_m IS 'Side of a space cell in metres; cell
 COMMENT ON COLUMN dbanon.dataset.grid_s IS 'Length of a time slot in seconds; slots start at 1970 UTC.';
 COMMENT ON COLUMN dbanon.dataset.day_zone IS 'The time zone at whose midnights trajectories are cut; null where subjects are not cut into days.';
 COMMENT ON COLUMN dbanon.dataset.population_id IS 'Whose people it is about: within a population a subject''s name means one person.';
-COMMENT ON COLUMN dbanon.dataset.settle_s IS 'How long in seconds a person may stay where a snapshot or an exact row shows them: what other releases say less than this apart is intersected with it.';
+COMMENT ON COLUMN dbanon.dataset.settle_s IS 'How long in seconds a person may stay where a snapshot or an exact row shows them: what other releases say less than this apart is intersected with it. The greatest of a population counts for all its datasets.';
 COMMENT ON COLUMN dbanon.dataset.own_subjects IS 'Whether each row that was loaded is a subject of its own, whose name means no person outside the dataset.';
 COMMENT ON COLUMN dbanon.dataset.revision IS 'Raised by every change of what was loaded into it; part of every digest.';
 COMMENT ON COLUMN dbanon.dataset.created_at IS 'When it was created.';

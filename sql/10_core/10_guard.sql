@@ -306,7 +306,7 @@ BEGIN
         IF pg_trigger_depth() > 1 THEN
             expected.groups_sum := NEW.groups_sum;
         END IF;
-        IF NEW *= expected THEN
+        IF NEW *= expected AND (OLD.withdrawn_at IS NULL OR NEW.groups_sum <> OLD.groups_sum) THEN
             RETURN NEW;
         END IF;
     END IF;

@@ -11,11 +11,11 @@
 -- Where triggers are switched off, a sum of keyed hashes tells: dbanon.release.groups_sum.
 
 -- Bound when it is made, so that the planner puts it into the statement: it is called for millions of rows.
-CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period tstzmultirange, people bigint[]) RETURNS bigint
+CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
-RETURN ('x' || encode(substring(sha256(key || multirange_send(period) || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
-COMMENT ON FUNCTION dbanon_internal.row_code(bytea, tstzmultirange, bigint[]) IS
-'64 bits of a keyed hash of a row of dbanon.grouping or dbanon.exposure.';
+RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
+COMMENT ON FUNCTION dbanon_internal.row_code(bytea, bytea, bigint[]) IS
+'64 bits of a keyed hash of a row of dbanon.grouping or dbanon.exposure: of its period, as it is sent, and its people.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE STRICT
@@ -24,7 +24,7 @@ AS $$
     SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.dataset_key(dataset_id))
 $$;
 COMMENT ON FUNCTION dbanon_internal.groups_key(text, bigint, bigint) IS
-'The key with which the rows that a table has of a release are hashed. It comes from the population''s, which no operator reads.';
+'The key with which the rows that a table has of a release are hashed, made from that of its population, which no operator reads.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.groups_sum(release_id bigint, dataset_id bigint) RETURNS numeric
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -38,9 +38,9 @@ DECLARE
     exposure_key CONSTANT bytea := dbanon_internal.groups_key('exposure', release_id, dataset_id);
 BEGIN
     -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
-    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, tstzmultirange(g.period), g.people)), 0)
+    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(g.period), g.people)), 0)
             FROM ONLY dbanon.grouping g WHERE g.release_id = groups_sum.release_id)
-         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, e.period, ARRAY[e.person])), 0)
+         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(e.period), ARRAY[e.person])), 0)
             FROM ONLY dbanon.exposure e WHERE e.release_id = groups_sum.release_id);
 END
 $$;
@@ -95,7 +95,7 @@ AS $$
     SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
 COMMENT ON FUNCTION dbanon_internal.forgotten_code(bigint) IS
-'The code that the person named in the setting dbanon.forgotten has in a dataset. The setting gives no right: guards look whether the person is gone.';
+'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
@@ -112,8 +112,8 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     said CONSTANT text := CASE TG_TABLE_NAME
-        WHEN 'grouping' THEN 'SELECT s.release_id, tstzmultirange(s.period) AS period, s.people FROM %I s'
-        ELSE 'SELECT s.release_id, s.period, ARRAY[s.person] AS people FROM %I s' END;
+        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
+        ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people FROM %I s' END;
     allowed boolean := false;
 BEGIN
     IF TG_OP = 'INSERT' THEN

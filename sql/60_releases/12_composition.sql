@@ -563,7 +563,7 @@ BEGIN
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
         since := dbanon_internal.free_since(run_id, release_id);
         IF since IS NOT NULL THEN
-            hint := format('A run with since = %s would stand alone. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
+            hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
         END IF;
         RAISE EXCEPTION 'No other release may speak of the people of one that stands alone, at the same time or within reach. Run % and % '
                         'both speak of % people.', run_id, others, measured ->> 'people'
@@ -615,9 +615,9 @@ BEGIN
     IF allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
                         'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
-            USING ERRCODE = 'DA010', DETAIL = 'People who stay for longer are not compared with what is said of them next.',
-                  HINT = 'Give a dataset of the population a greater one: UPDATE dbanon.dataset SET settle_s = 900 WHERE name = ''...''; or, knowing '
-                         'this, allow_overlap => true with reason => ''...''.';
+            USING ERRCODE = 'DA010', DETAIL = 'What is said later of people who stay for longer would not be compared.',
+                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900; or, knowing this, '
+                         'allow_overlap => true with reason => ''...''.';
     END IF;
     RETURN people.settle_s;
 END

@@ -1,4 +1,4 @@
-"""What is known of releases stays as it was published: for administrators, for superusers, and where guards are switched off."""
+"""What is known of releases stays as it was published: guards refuse changes; a keyed hash finds what they missed."""
 
 from collections.abc import Callable, Iterator
 
