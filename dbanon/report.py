@@ -233,7 +233,7 @@ def run_text(result: "RunResult") -> str:
 
 
 _CARD_FACTS = (
-    *("live", "dataset", "method", "algorithm", "program_version", "rows", "grid_m", "grid_s"),
+    *("live", "dataset", "method", "algorithm", "program_version", "rows", "grid_m", "grid_s", "reach_s"),
     *("published_at", "published_by", "withdrawn_at", "withdrawn_by", "overlap", "overlap_reason", "readers"),
 )
 

@@ -46,14 +46,15 @@ CREATE EXTENSION postgis;
 """
 _TUNING = "shared_buffers = 256MB\nmax_wal_size = 4GB\nmaintenance_work_mem = 256MB\njit = off\n"
 # Given on the command line, so that neither postgresql.conf nor ALTER SYSTEM can undo them: nothing but the socket, and
-# no statement, value or parameter of the data in the log.
+# no statement, value or parameter of the data in the log. Errors may quote data; guards log their refusals.
 _FIXED = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "fsync": "on",
     "logging_collector": "off",
     "log_destination": "stderr",
-    "log_min_messages": "fatal",
+    "log_min_messages": "log",
+    "log_checkpoints": "off",
     "log_min_error_statement": "panic",
     "log_statement": "none",
     "log_min_duration_statement": "-1",

@@ -14,6 +14,9 @@ BEGIN
             UNION ALL SELECT 'audit', relation, 'audit_rows', NULL FROM unnest(dbanon_internal.data_tables() || 'quarantine'::text) relation
             UNION ALL SELECT 'code', 'trajectory', 'code_fixes', NULL
             UNION ALL SELECT 'guard', relation, 'guard_run_rows', NULL FROM unnest(dbanon_internal.run_tables()) relation
+            UNION ALL SELECT 'guard', relation, 'guard_groups', NULL FROM unnest(ARRAY['grouping', 'exposure']) relation
+            UNION ALL SELECT 'audit', relation, 'audit_rows', 'UPDATE' FROM unnest(ARRAY['grouping', 'exposure']) relation
+            UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
                 ('audit', 'load', 'audit_load', 'INSERT'), ('audit', 'verification', 'audit_verification', 'INSERT'),
@@ -53,7 +56,13 @@ BEGIN
             ('audit_insert', 'release', 'AFTER', 'INSERT', 'audit_release', 'ROW'),
             ('audit_withdrawal', 'release', 'AFTER', 'UPDATE', 'audit_release',
              'ROW WHEN (OLD.withdrawn_at IS NULL AND NEW.withdrawn_at IS NOT NULL)'),
-            ('refuse_delete', 'grouping', 'BEFORE', 'DELETE OR TRUNCATE', 'refuse_change', 'STATEMENT'),
+            ('guard_key', 'population', 'BEFORE', 'UPDATE', 'guard_key',
+             'ROW WHEN (OLD.key <> NEW.key OR OLD.population_id <> NEW.population_id)'),
+            ('guard_key', 'installation', 'BEFORE', 'UPDATE', 'guard_key', 'ROW WHEN (OLD.key <> NEW.key)'),
+            ('guard_delete', 'population', 'BEFORE', 'DELETE', 'guard_key', 'ROW'),
+            ('guard_delete', 'installation', 'BEFORE', 'DELETE', 'guard_key', 'ROW'),
+            ('guard_truncate', 'population', 'BEFORE', 'TRUNCATE', 'guard_key', 'STATEMENT'),
+            ('guard_truncate', 'installation', 'BEFORE', 'TRUNCATE', 'guard_key', 'STATEMENT'),
             ('write_cloak', 'cloak', 'INSTEAD OF', 'INSERT OR UPDATE OR DELETE', 'write_cloak', 'ROW'),
             ('guard_rows', 'audit', 'BEFORE', 'UPDATE OR DELETE OR TRUNCATE', 'guard_audit', 'STATEMENT')
         ) w (name, relation, moment, event, calls, firing)

@@ -57,7 +57,10 @@ Population = Annotated[
 ]
 Settle = Annotated[
     int | None,
-    typer.Option("--settle-s", help="How many seconds a person may stay where a snapshot shows them. Else 900."),
+    typer.Option(
+        "--settle-s",
+        help="How many seconds a person may stay where a snapshot shows them. Else 900. A population's longest counts.",
+    ),
 ]
 Append = Annotated[bool, typer.Option("--append", help="Add to an existing dataset.")]
 Replace = Annotated[

@@ -83,7 +83,8 @@ class Options:
     population : str, optional
         Within it a subject's name means one person in all datasets; made when first named, ``default`` unless given.
     settle_s : int, optional
-        How many seconds a person may stay where a snapshot shows them; 900 unless given.
+        How many seconds a person may stay where a snapshot shows them; 900 unless given. The greatest of a population
+        counts.
     """
 
     dataset: str

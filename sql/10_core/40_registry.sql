@@ -306,5 +306,5 @@ AS $$
                                       ELSE greatest(settle_s, (params ->> (traits ->> 'oldest'))::double precision) END)
 $$;
 COMMENT ON FUNCTION dbanon_internal.method_reach(jsonb, jsonb, integer) IS
-'How far from a snapshot other releases are compared with it: the greater of the age that a shown position may have and the dataset''s
-settle_s; 0 for a method that is no snapshot.';
+'How far from a snapshot other releases are compared with it: the greater of the age that a shown position may have and the settle time of
+the population; 0 for a method that is no snapshot.';

@@ -57,3 +57,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION dbanon_internal.naming(boolean) IS
 'Words how the subjects of a dataset are named.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.settle_s(population_id bigint) RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A dataset that was dropped has a row only where it has releases.
+    SELECT max(d.settle_s) FROM ONLY dbanon.dataset d WHERE d.population_id = settle_s.population_id
+$$;
+COMMENT ON FUNCTION dbanon_internal.settle_s(bigint) IS
+'How long the people of a population may stay where a snapshot shows them: the greatest settle time of its datasets.';

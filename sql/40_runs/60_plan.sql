@@ -101,7 +101,7 @@ BEGIN
     SELECT m.* INTO STRICT family FROM ONLY dbanon.method m WHERE m.name = plan_run.method;
     SELECT p.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) p;
     span := dbanon_internal.plan_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
-    reach := dbanon_internal.method_reach(family.traits, checked, about.settle_s);
+    reach := dbanon_internal.method_reach(family.traits, checked, dbanon_internal.settle_s(about.population_id));
     near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) r WHERE span IS NOT NULL);
     SELECT c.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) c WHERE near <> '{}';
     others := array_to_string(conflict.releases[:3], ', ')

@@ -24,16 +24,30 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.run_extent(bigint) IS
 'The box around all regions of a run: least x and y, greatest x and y.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.run_traits(run_id bigint) RETURNS jsonb
+LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- Exact rows show where people are, as a snapshot does.
+    RETURN (
+    SELECT m.traits || CASE WHEN EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = r.run_id AND g.crowd = 1)
+                            THEN '{"instant": ""}' ELSE '{}' END::jsonb
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method
+    WHERE r.run_id = run_traits.run_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.run_traits(bigint) IS
+'The traits of a run''s method; of a run with exact rows, those of a snapshot.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.run_reach(run_id bigint) RETURNS interval
 LANGUAGE plpgsql STABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN (
-    SELECT CASE WHEN EXISTS (SELECT FROM ONLY dbanon.region g WHERE g.run_id = r.run_id AND g.crowd = 1)
-                THEN dbanon_internal.method_reach(m.traits || '{"instant": ""}', r.params, d.settle_s)
-                ELSE dbanon_internal.method_reach(m.traits, r.params, d.settle_s) END
-    FROM ONLY dbanon.run r JOIN ONLY dbanon.method m ON m.name = r.method JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+    SELECT dbanon_internal.method_reach(dbanon_internal.run_traits(r.run_id), r.params, dbanon_internal.settle_s(d.population_id))
+    FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
     WHERE r.run_id = run_reach.run_id);
 END
 $$;

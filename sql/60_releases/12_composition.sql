@@ -511,6 +511,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM dbanon_internal.refuse_unknown_k(measure.run_id, measure.release_id);
+    PERFORM dbanon_internal.check_groups(measure.run_id, measure.release_id);
     RETURN QUERY
     SELECT j.relation, j.smallest_crowd, j.k, j.below, j.people,
         CASE WHEN j.relation = 'disjoint' THEN '{}' ELSE coalesce(dbanon_internal.release_titles(j.met, dataset_id, ''), '{}') END,
@@ -582,18 +583,37 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_override(boolean, text) IS
 'Refuses to allow an overlap without a reason, and a reason where none is needed.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.refuse_overlap(run_id bigint, measured jsonb, others text) RETURNS void
+CREATE OR REPLACE FUNCTION dbanon_internal.free_since(run_id bigint, new_release bigint) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT max(upper(o.span) + greatest(n.reach, o.reach))
+    FROM dbanon_internal.compared(free_since.run_id, free_since.new_release) n
+    JOIN dbanon_internal.compared(free_since.run_id, free_since.new_release) o ON o.release_id <> n.release_id AND (n.alone OR o.alone)
+        AND dbanon_internal.padded(o.span, greatest(n.reach, o.reach)) && n.span
+    WHERE n.release_id = free_since.new_release
+    HAVING max(upper(o.span) + greatest(n.reach, o.reach)) < max(upper(n.span))
+$$;
+COMMENT ON FUNCTION dbanon_internal.free_since(bigint, bigint) IS
+'From when on the rows of a run are beyond the reach of all releases of which it, or they, must stand alone; null where none of its rows is so late.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_overlap(run_id bigint, release_id bigint, measured jsonb, others text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the dataset''s settle_s; or, knowing this, '
+    hint text := 'Publish the very same groups again, or a time further away than max_gap_s and the settle_s of the population; or, knowing this, '
                  'allow_overlap => true with reason => ''...''.';
+    since timestamptz;
 BEGIN
     IF others LIKE '% of dataset %' THEN
         hint := hint || ' Where equal names are different people, their datasets belong in different populations.';
     END IF;
     IF (measured ->> 'smallest_crowd')::bigint = 0 THEN
+        since := dbanon_internal.free_since(run_id, release_id);
+        IF since IS NOT NULL THEN
+            hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
+        END IF;
         RAISE EXCEPTION 'No other release may speak of the people of one that stands alone, at the same time or within reach. Run % and % '
                         'both speak of % people.', run_id, others, measured ->> 'people'
             USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be intersected with anything.', HINT = hint;
@@ -604,7 +624,7 @@ BEGIN
         USING ERRCODE = 'DA010', DETAIL = format('%s people are left with fewer than promised.', measured ->> 'people'), HINT = hint;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, jsonb, text) IS
+COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
 'Says that a run may not be published beside earlier releases, and whose promise breaks.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_copies(run_id bigint, allow_overlap boolean) RETURNS text[]
@@ -628,6 +648,32 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.check_copies(bigint, boolean) IS
 'Refuses a run on a copy, under other names, of a dataset that has releases, and names these.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.check_settle(run_id bigint, allow_overlap boolean) RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    people record;
+BEGIN
+    SELECT p.name, dbanon_internal.settle_s(p.population_id) AS settle_s INTO STRICT people
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        JOIN ONLY dbanon.population p ON p.population_id = d.population_id WHERE r.run_id = check_settle.run_id;
+    IF people.settle_s >= 60 OR dbanon_internal.run_traits(run_id) ->> 'instant' IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'A snapshot, or a run with exact rows, must have a reason to be published where settle_s of the population is below 60. '
+                        'Run % is of the population ''%'', where it is %.', run_id, people.name, people.settle_s
+            USING ERRCODE = 'DA010', DETAIL = 'What is said later of people who stay for longer would not be compared.',
+                  HINT = 'Say how long they stay when you append to a dataset of the population, such as settle_s => 900; or, knowing this, '
+                         'allow_overlap => true with reason => ''...''.';
+    END IF;
+    RETURN people.settle_s;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_settle(bigint, boolean) IS
+'Refuses a run whose rows reach as far as people stay, where that is said to be less than a minute; returns what is said, or null.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.check_overlap(run_id bigint, release_id bigint, allow_overlap boolean) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -641,7 +687,7 @@ BEGIN
     others := array_to_string(found.releases[:3], ', ')
         || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
-        PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, to_jsonb(found), others);
+        PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
         RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % candidates where % were promised; promises to % people break.',
             others, found.smallest_crowd, coalesce(found.k::text, 'more'), found.people;

@@ -298,6 +298,7 @@ DECLARE
     new_release bigint;
     old_release bigint;
     before text;
+    known numeric;
     overlap jsonb;
     allowed boolean;
     copied bigint;
@@ -342,12 +343,14 @@ BEGIN
     PERFORM dbanon_internal.lock_population(run.dataset_id);
     -- What the next publication is compared with; kept for as long as adversaries know the release, that is always.
     PERFORM dbanon_internal.store_groups(publish.run_id, new_release);
+    known := dbanon_internal.groups_sum(new_release, run.dataset_id);
     overlap := dbanon_internal.check_overlap(publish.run_id, new_release, publish.allow_overlap);
     -- A session that publishes or withdraws under this name meanwhile comes first or last, not in between.
     PERFORM dbanon_internal.lock_releases();
     -- A copy may be of another population: whether that has releases is known from here on.
-    overlap := overlap || jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(publish.run_id, publish.allow_overlap)));
-    allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ? 'copies';
+    overlap := overlap || jsonb_strip_nulls(jsonb_build_object('copies', dbanon_internal.check_copies(publish.run_id, publish.allow_overlap),
+                                                               'settle_s', dbanon_internal.check_settle(publish.run_id, publish.allow_overlap)));
+    allowed := coalesce((overlap ->> 'below')::bigint > 0, false) OR overlap ?| ARRAY['copies', 'settle_s'];
     IF publish.allow_overlap AND NOT allowed THEN
         RAISE NOTICE 'Nothing had to be allowed: the reason is not recorded.';
     END IF;
@@ -366,14 +369,14 @@ BEGIN
             RAISE NOTICE 'The release that % replaces was made with %: its readers now get data of another kind.', publish.name, before;
         END IF;
         INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, overlap, overlap_reason, readers, left_out, span, reach, content,
-                                    holds, step_s, window_s, day_zone, extent)
+                                    groups_sum, holds, step_s, window_s, day_zone, extent)
             OVERRIDING SYSTEM VALUE
             VALUES (new_release, publish.name, publish.run_id, digest, copied, nullif(overlap, '{}'),
                     CASE WHEN allowed THEN publish.reason END, chosen,
                     dbanon_internal.join_hours(run.suppressed -> 'by_hour', (run.params ->> 'k')::integer),
                     dbanon_internal.run_span(publish.run_id), dbanon_internal.run_reach(publish.run_id),
                     CASE WHEN dbanon_internal.stands_alone(run.method, run.algorithm) THEN dbanon_internal.run_content(publish.run_id) END,
-                    traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
+                    known, traits ->> 'holds', (run.params ->> (traits ->> 'every'))::integer,
                     (run.params ->> (traits ->> 'every'))::integer * (run.params ->> (traits ->> 'window'))::integer,
                     (SELECT d.day_zone FROM ONLY dbanon.dataset d WHERE d.dataset_id = run.dataset_id AND (traits -> 'days')::boolean),
                     dbanon_internal.run_extent(publish.run_id));

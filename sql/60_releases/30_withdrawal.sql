@@ -276,7 +276,7 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
         FROM pg_locks k JOIN pg_stat_activity s ON s.pid = k.pid
         WHERE k.relation = 'dbanon.release'::regclass AND k.granted AND k.mode IN ('ShareRowExclusiveLock', 'RowExclusiveLock')
             AND k.pid <> pg_backend_pid();
-    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing or withdrawing now: %.', coalesce(others, 'a session that has ended')
+    RAISE EXCEPTION 'Releases are published and withdrawn one after the other, and nothing was changed. Publishing, withdrawing or forgetting now: %.', coalesce(others, 'a session that has ended')
         USING ERRCODE = 'DA013', DETAIL = 'The sessions named hold locks on dbanon.release.', HINT = 'Try again when their transaction has ended.';
 END
 $$;

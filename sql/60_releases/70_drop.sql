@@ -274,9 +274,12 @@ DECLARE
     counts json;
 BEGIN
     PERFORM dbanon_internal.lock_population(held);
-    -- Runs that were published stay, with their groups; a random code takes over the subject's place in these.
+    -- Runs that were published stay, with their groups; a random code takes over the subject's place in these. Guards let that pass where
+    -- the person named here is gone.
+    PERFORM set_config('dbanon.forgotten', who, true);
     SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
         ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), stand_in) e;
+    PERFORM set_config('dbanon.forgotten', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',

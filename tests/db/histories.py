@@ -73,6 +73,11 @@ def _world(draw: Random) -> World:
     return World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), datasets)
 
 
+def _settle(datasets: list[Dataset], number: int) -> int:
+    """How long the people of a dataset settle: the greatest of their population."""
+    return max(d.settle for d in datasets if d.population == datasets[number].population)
+
+
 def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
     """Split people into groups of at least so many."""
     left = list(people)
@@ -113,7 +118,7 @@ def _release(draw: Random, world: World) -> Release:
         ]
     return Release(
         k, secret, hidden_by, tuple(records), method, stands_alone, snapshot, max_gap=draw.randint(0, 2),
-        settle=dataset.settle, dataset=number, population=dataset.population,
+        settle=_settle(world.datasets, number), dataset=number, population=dataset.population,
     )  # fmt: skip
 
 
@@ -204,7 +209,7 @@ def _again(draw: Random, world: World, old: Release) -> Release:
     new = replace(old, overridden=False, withdrawn=False)
     copies = [0, 1, 3] if not world.datasets[old.dataset].own else [old.dataset]
     if draw.random() < 0.3:
-        new = replace(new, dataset=(number := draw.choice(copies)), settle=world.datasets[number].settle,
+        new = replace(new, dataset=(number := draw.choice(copies)), settle=_settle(world.datasets, number),
                       population=world.datasets[number].population)  # fmt: skip
     if draw.random() < 0.2:
         new = replace(new, k=draw.randint(2, old.k))

@@ -284,14 +284,19 @@ def test_what_was_allowed_needs_its_reason_again_and_what_it_met_does_not(own: p
 
 
 def snapshot(
-    connection: psycopg.Connection, *hidden: frozenset[int], at_s: float = 0, k: int = 5, max_gap_s: int = 300
+    connection: psycopg.Connection,
+    *hidden: frozenset[int],
+    at_s: float = 0,
+    k: int = 5,
+    max_gap_s: int = 300,
+    dataset: int = 1,
 ) -> int:
     """Write a verified run that hides some around a site each at an instant, for a second, and shows the others."""
     first, last = at_s / 60, (at_s + 1) / 60
     others = TEN.difference(*hidden)
     groups = [Group(first, last, people) for people in hidden] + ([Group(first, last, others, True)] if others else [])
     release = Release(k, tuple(groups), sites=True)
-    return verified(connection, release, at=int(START.timestamp()) + int(at_s), max_gap_s=max_gap_s)
+    return verified(connection, release, dataset, at=int(START.timestamp()) + int(at_s), max_gap_s=max_gap_s)
 
 
 LOW, HIGH = FIVES[0].people, FIVES[1].people
@@ -346,6 +351,71 @@ def test_snapshots_are_compared_within_settle_s_and_max_gap_s_whichever_is_great
         names(str(refused(own, run, "later").diag.message_primary), "at_eight", 1, 5)
     else:
         assert publish(own, run, "later") == []
+
+
+def settled(connection: psycopg.Connection, **settle_s: int) -> None:
+    """Write the settle times of datasets, as an operator may where there is no release yet."""
+    for name, seconds in settle_s.items():
+        connection.execute("UPDATE dbanon.dataset SET settle_s = %s WHERE name = %s", [seconds, name])
+
+
+def test_the_greatest_settle_time_of_a_population_counts_in_all_its_datasets(own: psycopg.Connection) -> None:
+    other = people_of(own, "other")
+    settled(own, other=0, ten=1000)
+    publish(own, snapshot(own, LOW, max_gap_s=1, dataset=other), "at_eight")
+    run = snapshot(own, HIGH, at_s=4, max_gap_s=1, dataset=other)
+    names(str(refused(own, run, "later").diag.message_primary), "at_eight", 1, 5)
+    card = value(own, "SELECT dbanon.release_card('at_eight')")
+    assert isinstance(card, dict)
+    assert card["reach_s"] == 1000
+    publish(own, 1, "bundles", f", {ALLOWED}")
+    own.execute("SELECT dbanon.unpublish('bundles')")
+    own.execute("SELECT dbanon.drop_dataset('ten')")  # what it said of its people stays said
+    run = snapshot(own, HIGH, at_s=950, max_gap_s=1, dataset=other)
+    assert refused(own, run, "later").sqlstate == "DA010"
+    assert publish(own, snapshot(own, HIGH, at_s=1001, max_gap_s=1, dataset=other), "later") != []
+
+
+def test_people_who_are_said_to_stay_less_than_a_minute_need_a_reason(own: psycopg.Connection) -> None:
+    people_of(own, "other")
+    settled(own, ten=0, other=59)
+    for run in (snapshot(own, LOW, max_gap_s=300), snapshot(own, TEN, at_s=3600)):
+        error = refused(own, run, "places")
+        assert error.sqlstate == "DA010"
+        names(str(error.diag.message_primary), f"run {run}", "'default'", 59, 60)
+    publish(own, run, "places", f", {ALLOWED}")
+    assert recorded(own, "places")[1] == "never in the same hands"
+    card = value(own, "SELECT dbanon.release_card('places')")
+    assert isinstance(card, dict)
+    assert (card["reach_s"], card["overlap"]) == (300, {"settle_s": 59})
+    publish(own, 1, "bundles")  # they reach no further than their rows
+    assert recorded(own, "bundles") == (None, None)
+    settled(own, ten=60)
+    publish(own, snapshot(own, TEN, at_s=7200), "later")
+    assert recorded(own, "later")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("last", "exact", "since"),
+    [(40, True, "2008-06-04T08:17:00Z"), (40, False, "2008-06-04T08:02:00Z"), (17, True, None)],
+)
+def test_what_must_stand_alone_is_told_from_when_on_it_would(
+    own: psycopg.Connection, last: int, exact: bool, since: str | None
+) -> None:
+    publish(own, 1, "first")
+    groups = [Group(1, last, LOW), *(Group(1, last, frozenset({p}), exact) for p in HIGH)]
+    run = a_run(own, Release(2, tuple(groups)))
+    own.execute("UPDATE dbanon.run SET method = 'mob', algorithm = 'symmetric' WHERE run_id = %s", [run])
+    own.execute(
+        "INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+        " VALUES (%s, 'mob', true, dbanon_internal.run_digest(%s))",
+        [run, run],
+    )
+    error = refused(own, run, "alone")
+    names(str(error.diag.message_primary), "first", "10 people")
+    hint = str(error.diag.message_hint)
+    assert ("since" in hint) == (since is not None)
+    names(hint, *([since] if since else []))
 
 
 def test_whom_one_release_hides_and_another_shows_within_a_day_is_counted(own: psycopg.Connection) -> None:
@@ -488,7 +558,7 @@ def test_a_copy_under_other_names_is_published_for_a_recorded_reason_alone(
 ) -> None:
     publish(own, 1, "first")
     copy = people_of(own, "copy", first=10)
-    own.execute("TRUNCATE dbanon.fix_code")
+    own.execute("ALTER TABLE dbanon.fix_code DISABLE TRIGGER USER; TRUNCATE dbanon.fix_code")
     own.execute(
         "INSERT INTO dbanon.fix_code SELECT d, 10 * d + i %% 10, i FROM generate_series(1, 50) i, unnest(%s) d",
         [[1, copy]],

@@ -69,6 +69,7 @@ def test_a_restored_release_is_the_same_and_still_guarded(
         "SELECT dbanon_internal.run_digest(1)",
         "SELECT digest = dbanon_internal.run_digest(1) FROM dbanon.verification",
         "SELECT revision FROM dbanon.dataset",
+        "SELECT groups_sum, dbanon_internal.groups_sum(release_id, 1) FROM dbanon.release",
         "SELECT obj_description('published.ten'::regclass)",
     ):
         assert restored.execute(query).fetchall() == connection.execute(query).fetchall()

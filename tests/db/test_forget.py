@@ -21,11 +21,11 @@ EVERYTHING = {
     "runs dropped": 1,
 }
 
-NO_GROUPING = """
-ALTER TABLE dbanon.grouping DISABLE TRIGGER USER;
-TRUNCATE dbanon.grouping;
-ALTER TABLE dbanon.grouping ENABLE TRIGGER USER;
-"""
+UNGUARDED, GUARDED = (
+    "".join(f"ALTER TABLE dbanon.{table} {way} TRIGGER USER;" for table in ("grouping", "release", "fix_code"))
+    for way in ("DISABLE", "ENABLE")
+)
+NO_GROUPING = f"{UNGUARDED} TRUNCATE dbanon.grouping; {GUARDED}"
 # p0 becomes NAME; it is in run 1, which is published, and in 102, which is not; 103 is without it.
 _EVERYWHERE = f"""
 UPDATE dbanon.trajectory SET subject = '{NAME}' WHERE subject = 'p0';
@@ -36,18 +36,21 @@ COMMIT;
 SELECT dbanon.publish(1, 'ten');
 SELECT dbanon.publish(1, 'other');
 SELECT dbanon.unpublish('other');
-{NO_GROUPING}
+{UNGUARDED}
+TRUNCATE dbanon.grouping;
 INSERT INTO dbanon.grouping (release_id, period, people)
 SELECT release_id, '[2008-06-04 08:00+00,2008-06-04 08:02+00)',
     ARRAY(SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(1), n) FROM unnest(s) n ORDER BY 1)
 FROM dbanon.release, (VALUES (ARRAY['p1', 'p2', 'p3', 'p4', '{NAME}']), (ARRAY['p5', 'p6', 'p7', 'p8', 'p9'])) v (s);
+UPDATE dbanon.release SET groups_sum = dbanon_internal.groups_sum(release_id, 1);
+TRUNCATE dbanon.fix_code;
+{GUARDED}
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm, status) OVERRIDING SYSTEM VALUE
 VALUES (102, 1, 'tp-aware', 'traj-anon', 'verified'), (103, 1, 'tp-aware', 'traj-anon', 'refused');
 INSERT INTO dbanon.membership SELECT 102, record_id, trajectory_id FROM dbanon.membership WHERE run_id = 1;
 INSERT INTO dbanon.membership SELECT 103, 1, trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = 2;
 INSERT INTO dbanon.cloak SELECT 102, record_id, seq, period, region, crowd, subjects FROM dbanon.cloak WHERE run_id = 1;
 INSERT INTO dbanon.quasi_identifier (dataset_id, subject, at) VALUES (1, '{NAME}', now()), (1, 'p1', now());
-TRUNCATE dbanon.fix_code;
 INSERT INTO dbanon.fix_code SELECT 1, dbanon_internal.person_code(dbanon_internal.dataset_key(1), s), 64 * i
 FROM unnest(ARRAY['{NAME}', 'p1']) s, generate_series(1, 2) i;
 INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) OVERRIDING SYSTEM VALUE
@@ -169,10 +172,10 @@ VALUES (911, 201, 'x', '{NAME}', 0, 0);
 INSERT INTO dbanon.quarantine (load_id, reason, content) VALUES (911, 'bad', jsonb_build_object('subject', '{NAME}'));
 INSERT INTO dbanon.run (run_id, dataset_id, method, algorithm) OVERRIDING SYSTEM VALUE
 VALUES (202, 201, 'tp-aware', 'traj-anon');
-INSERT INTO dbanon.release (release_id, name, run_id, digest, rows) OVERRIDING SYSTEM VALUE
-VALUES (203, 'b', 202, '', 0);
 INSERT INTO dbanon.grouping
 VALUES (203, '[2008-06-04,2008-06-05)', ARRAY[dbanon_internal.person_code(dbanon_internal.dataset_key(201), '{NAME}')]);
+INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, groups_sum) OVERRIDING SYSTEM VALUE
+VALUES (203, 'b', 202, '', 0, dbanon_internal.groups_sum(203, 201));
 """
 
 

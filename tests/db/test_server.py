@@ -115,6 +115,15 @@ def test_statements_and_their_data_stay_out_of_the_log(server: EmbeddedServer) -
     assert "p0-at-home" not in server.log.read_text()
 
 
+def test_a_refused_change_of_what_is_known_of_releases_is_in_the_log(server: EmbeddedServer) -> None:
+    target = server.start()
+    with psycopg.connect(target.url, autocommit=True) as connection, pytest.raises(psycopg.Error):
+        connection.execute("DO $$ BEGIN RAISE LOG 'dbanon: somebody was refused'; RAISE 'p0-at-home'; END $$")
+    text = server.log.read_text()
+    assert "dbanon: somebody was refused" in text
+    assert "p0-at-home" not in text
+
+
 def test_it_syncs_to_disk_unless_a_test_says_otherwise(place: Path) -> None:
     assert "fsync=on" in EmbeddedServer(place / "home")._options()
 

@@ -33,16 +33,17 @@ COLUMNS = {
 # What is kept of a release, as dbanon.publish writes it.
 RELEASES = """
 INSERT INTO dbanon.release (release_id, name, run_id, digest, rows, withdrawn_at, withdrawn_by, overlap_reason,
-    span, reach, content)
+    span, reach, content, groups_sum)
 OVERRIDING SYSTEM VALUE
 SELECT r.id, 'r' || r.id, r.run_id, '', 0, CASE WHEN r.withdrawn THEN now() END, CASE WHEN r.withdrawn THEN 'x' END,
     CASE WHEN r.overridden THEN 'for this one reason' END, dbanon_internal.run_span(r.run_id),
-    dbanon_internal.run_reach(r.run_id),    CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END
+    dbanon_internal.run_reach(r.run_id), CASE WHEN r.alone THEN dbanon_internal.run_content(r.run_id) END,
+    dbanon_internal.groups_sum(r.id, n.dataset_id)
 FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint, withdrawn boolean, overridden boolean, alone boolean)
+JOIN dbanon.run n ON n.run_id = r.run_id
 """
 STORED = """
-SELECT dbanon_internal.store_groups(r.run_id, r.release_id)
-FROM (SELECT run_id, release_id FROM dbanon.release WHERE release_id >= %s ORDER BY release_id) r
+SELECT dbanon_internal.store_groups(r.run_id, r.id) FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint)
 """
 MEASURED = """
 SELECT m.below > 0, m.smallest_crowd, m.people
@@ -117,8 +118,8 @@ class Writer:
             with connection.cursor().copy(statement) as copy:
                 for row in self.tables[table]:
                     copy.write_row(row)
+        connection.execute(STORED, [Jsonb(self.releases)])
         connection.execute(RELEASES, [Jsonb(self.releases)])
-        connection.execute(STORED, [FIRST])
 
 
 def _region(release: Release, row: Row) -> tuple[int, int]:

@@ -1,0 +1,207 @@
+-- What is known of releases: later runs are judged by it, so it must stay as it was published.
+--
+-- Who may change what, and how. All else is refused, also to the owner and to a superuser, and leaves a line in the server's log:
+--   release           dbanon.publish adds, dbanon.unpublish withdraws once (guard_release); an audit line each
+--   release_<number>  nobody (refuse_change)
+--   grouping,         dbanon.publish adds them before the release; dbanon.forget_subject replaces one person's number where
+--   exposure          the population has no data of that person any more (guard_groups); an audit line a statement
+--   fix_code          loading adds; dbanon.forget_subject deletes those of the person (guard_codes)
+--   population        its key stays once a dataset of it has a release; installation: as soon as there is one (guard_key)
+--   dataset, run      population, naming, settle time, method and parameters stay (guard_people, guard_run)
+-- Where triggers are switched off, a sum of keyed hashes tells: dbanon.release.groups_sum.
+
+-- Bound when it is made, so that the planner puts it into the statement: it is called for millions of rows.
+CREATE OR REPLACE FUNCTION dbanon_internal.row_code(key bytea, period bytea, people bigint[]) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+RETURN ('x' || encode(substring(sha256(key || period || array_send(people)), 1, 8), 'hex'))::bit(64)::bigint;
+COMMENT ON FUNCTION dbanon_internal.row_code(bytea, bytea, bigint[]) IS
+'64 bits of a keyed hash of a row of dbanon.grouping or dbanon.exposure: of its period, as it is sent, and its people.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.groups_key(relation text, release_id bigint, dataset_id bigint) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT sha256(convert_to(relation, 'UTF8') || int8send(release_id) || dbanon_internal.dataset_key(dataset_id))
+$$;
+COMMENT ON FUNCTION dbanon_internal.groups_key(text, bigint, bigint) IS
+'The key with which the rows that a table has of a release are hashed, made from that of its population, which no operator reads.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.groups_sum(release_id bigint, dataset_id bigint) RETURNS numeric
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET parallel_setup_cost = 0
+SET parallel_tuple_cost = 0
+AS $$
+DECLARE
+    grouping_key CONSTANT bytea := dbanon_internal.groups_key('grouping', release_id, dataset_id);
+    exposure_key CONSTANT bytea := dbanon_internal.groups_key('exposure', release_id, dataset_id);
+BEGIN
+    -- A sum depends on no order, and forgetting a person changes a few of its terms. An exclusive or would not see a row that is there twice.
+    RETURN (SELECT coalesce(sum(dbanon_internal.row_code(grouping_key, range_send(g.period), g.people)), 0)
+            FROM ONLY dbanon.grouping g WHERE g.release_id = groups_sum.release_id)
+         + (SELECT coalesce(sum(dbanon_internal.row_code(exposure_key, multirange_send(e.period), ARRAY[e.person])), 0)
+            FROM ONLY dbanon.exposure e WHERE e.release_id = groups_sum.release_id);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.groups_sum(bigint, bigint) IS
+'The sum of keyed hashes of what is stored of whom a release speaks, as it is now.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.check_groups(run_id bigint, new_release bigint) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    changed dbanon.release;
+BEGIN
+    SELECT l.* INTO changed
+        FROM dbanon_internal.compared(check_groups.run_id, check_groups.new_release) c
+        JOIN ONLY dbanon.release l ON l.release_id = c.release_id AND l.release_id <> check_groups.new_release
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        WHERE l.groups_sum <> dbanon_internal.groups_sum(l.release_id, r.dataset_id)
+        ORDER BY l.release_id LIMIT 1;
+    IF changed.release_id IS NOT NULL THEN
+        RAISE EXCEPTION 'What is known of a release must be as it was published, for run % to be compared with it. That of % (number %) was '
+                        'changed since.', check_groups.run_id, changed.name, changed.release_id
+            USING ERRCODE = 'DA005', DETAIL = 'Who was hidden with whom in it, or the key of its population, is not what its keyed hash says.',
+                  HINT = format('Restore its rows of dbanon.grouping and dbanon.exposure, and the key in dbanon.population, from a backup. Until then, '
+                                'publish runs of other times than %s to %s.', lower(changed.span), upper(changed.span));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.check_groups(bigint, bigint) IS
+'Refuses to compare a run with a release of which not the same is stored as when it was published.';
+
+-- ---- guards
+
+CREATE OR REPLACE FUNCTION dbanon_internal.refuse_known(operation text, relation text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- To the server's log: a line of the audit would go with the transaction that the error ends.
+    RAISE LOG 'dbanon: % was refused % on dbanon.%', session_user, operation, relation;
+    RAISE EXCEPTION 'What is known of a release must stay as it was published. Got % on dbanon.%.', operation, relation
+        USING ERRCODE = 'DA006', DETAIL = 'Later runs are compared with it.', HINT = 'To erase a subject, call dbanon.forget_subject.';
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.refuse_known(text, text) IS
+'Refuses a change of what is known of releases, and writes the login into the server''s log.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.forgotten_code(dataset_id bigint) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT dbanon_internal.person_code(dbanon_internal.dataset_key(dataset_id), nullif(current_setting('dbanon.forgotten', true), ''))
+$$;
+COMMENT ON FUNCTION dbanon_internal.forgotten_code(bigint) IS
+'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT EXISTS (SELECT FROM ONLY dbanon.trajectory t WHERE t.dataset_id = has_subject.dataset_id AND t.subject = has_subject.subject)
+$$;
+COMMENT ON FUNCTION dbanon_internal.has_subject(bigint, text) IS
+'Whether a dataset has a trajectory of a subject.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_groups() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    said CONSTANT text := CASE TG_TABLE_NAME
+        WHEN 'grouping' THEN 'SELECT s.release_id, range_send(s.period) AS period, s.people FROM %I s'
+        ELSE 'SELECT s.release_id, multirange_send(s.period) AS period, ARRAY[s.person] AS people FROM %I s' END;
+    allowed boolean := false;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        -- A publication stores them first, and the release after them.
+        PERFORM FROM (SELECT DISTINCT a.release_id FROM added a) n JOIN ONLY dbanon.release l ON l.release_id = n.release_id;
+        allowed := NOT FOUND;
+    ELSIF TG_OP = 'UPDATE' THEN
+        -- It must replace one number by one other and nothing else: that of the person named, of whom there are no data.
+        EXECUTE format($query$
+            WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (
+                SELECT n.release_id, dbanon_internal.forgotten_code(r.dataset_id) AS person
+                FROM (SELECT DISTINCT o.release_id FROM old o) n
+                JOIN ONLY dbanon.release l ON l.release_id = n.release_id JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+            ), stand_in AS MATERIALIZED (
+                SELECT u.person FROM new n CROSS JOIN LATERAL unnest(n.people) u (person)
+                EXCEPT SELECT u.person FROM old o CROSS JOIN LATERAL unnest(o.people) u (person)
+            )
+            SELECT NOT EXISTS (SELECT FROM old) OR (
+                (SELECT count(*) FROM stand_in) = 1
+                AND NOT EXISTS (
+                    SELECT o.release_id, o.period, ARRAY(
+                        SELECT p.person FROM unnest(array_replace(o.people, g.person, (SELECT min(i.person) FROM stand_in i))) p (person)
+                        ORDER BY p.person)
+                    FROM old o LEFT JOIN gone g ON g.release_id = o.release_id
+                    EXCEPT ALL SELECT n.release_id, n.period, n.people FROM new n)
+                AND NOT EXISTS (
+                    SELECT FROM ONLY dbanon.dataset d
+                    WHERE dbanon_internal.has_subject(d.dataset_id, current_setting('dbanon.forgotten', true))
+                        AND dbanon_internal.forgotten_code(d.dataset_id) IN (SELECT g.person FROM gone g)))
+            $query$, format(said, 'changed'), format(said, 'added')) INTO allowed;
+    END IF;
+    IF NOT allowed THEN
+        PERFORM dbanon_internal.refuse_known(TG_OP, TG_TABLE_NAME);
+    END IF;
+    IF TG_OP = 'UPDATE' THEN
+        EXECUTE format($query$
+            UPDATE ONLY dbanon.release l SET groups_sum = l.groups_sum + k.more
+            FROM (SELECT s.release_id, sum(s.sign * dbanon_internal.row_code(
+                        dbanon_internal.groups_key($1, s.release_id, s.dataset_id), s.period, s.people)::numeric) AS more
+                  FROM (SELECT x.*, r.dataset_id
+                        FROM (SELECT o.*, -1 AS sign FROM (%s) o UNION ALL SELECT n.*, 1 FROM (%s) n) x
+                        JOIN ONLY dbanon.release e ON e.release_id = x.release_id JOIN ONLY dbanon.run r ON r.run_id = e.run_id) s
+                  GROUP BY s.release_id) k
+            WHERE l.release_id = k.release_id
+            $query$, format(said, 'changed'), format(said, 'added')) USING TG_TABLE_NAME;
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_groups() IS
+'Keeps who was hidden with whom in a release, and whom it showed, except that a person who was forgotten gets another number; then carries
+dbanon.release.groups_sum on.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_codes() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        PERFORM FROM ONLY dbanon.release;
+    ELSE
+        PERFORM FROM (SELECT DISTINCT c.dataset_id, c.person FROM changed c) w
+            JOIN (SELECT DISTINCT r.dataset_id FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id) p
+                ON p.dataset_id = w.dataset_id
+            WHERE TG_OP = 'UPDATE' OR w.person IS DISTINCT FROM dbanon_internal.forgotten_code(w.dataset_id)
+                OR dbanon_internal.has_subject(w.dataset_id, current_setting('dbanon.forgotten', true));
+    END IF;
+    IF FOUND THEN
+        PERFORM dbanon_internal.refuse_known(TG_OP, TG_TABLE_NAME);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_codes() IS
+'Keeps the hashes of fixes of a dataset that was ever published, except those of a person who was forgotten.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.guard_key() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
+        WHERE TG_OP = 'TRUNCATE' OR TG_TABLE_NAME = 'installation' OR d.population_id = (to_jsonb(OLD) ->> 'population_id')::bigint;
+    IF FOUND THEN
+        PERFORM dbanon_internal.refuse_known(TG_OP, TG_TABLE_NAME);
+    END IF;
+    RETURN coalesce(NEW, OLD);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.guard_key() IS
+'Keeps the key of a population that has a release, and that of a database that has one: with another, people and their fixes would look new.';

@@ -1,0 +1,185 @@
+"""What is known of releases stays as it was published: guards refuse changes; a keyed hash finds what they missed."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from dbanon.server import Target, parse
+from dbanon.testing import cloned_database
+from tests.db.test_gate import CROSSING, PUBLISH, sqlstate, value
+from tests.facts import names, refusal
+
+Login = Callable[[str], str]
+
+# Release 1 shows a person exactly as well, and fixes of a person are known.
+STORED = """
+INSERT INTO dbanon.exposure VALUES (1, 42, '{[2008-06-04 08:00+00, 2008-06-04 08:01+00)}');
+INSERT INTO dbanon.fix_code VALUES (1, 42, 64);
+"""
+CODE = "dbanon_internal.person_code(dbanon_internal.dataset_key(1), 'p0')"
+OTHERS = "UPDATE dbanon.grouping SET people = ARRAY(SELECT x + 1 FROM unnest(people) x)"
+REPLACED = (
+    "UPDATE dbanon.grouping SET people = ARRAY(SELECT x FROM unnest(array_replace(people, {}, 7)) x ORDER BY x)"
+    " WHERE {} = ANY (people)"
+)
+
+
+@pytest.fixture(scope="module")
+def known(dbanon_server: Target, ten_template: str) -> Iterator[str]:
+    """Name of a database with release 1 of ten people, and run 2 that leaves two of five, to be cloned."""
+    with cloned_database(dbanon_server, ten_template) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(CROSSING)
+            connection.execute(STORED)
+            connection.execute("SELECT dbanon.publish(1, 'first')")
+        yield parse(url)["dbname"]
+
+
+@pytest.fixture
+def database(dbanon_server: Target, known: str) -> Iterator[str]:
+    with cloned_database(dbanon_server, known) as url:
+        yield url
+
+
+@pytest.fixture
+def admin(connection: psycopg.Connection, login: Login) -> Iterator[psycopg.Connection]:
+    """An administrator who is no superuser, to whom the server's log is shown."""
+    with psycopg.connect(login("dbanon_admin"), autocommit=True) as opened:
+        opened.execute("SET client_min_messages = log")
+        yield opened
+
+
+CHANGES = {
+    "grouping": [
+        OTHERS,
+        "UPDATE dbanon.grouping SET period = tstzrange(lower(period), upper(period) + interval '1 min')",
+        "UPDATE dbanon.grouping SET release_id = 9",
+        "INSERT INTO dbanon.grouping SELECT * FROM dbanon.grouping",
+        "DELETE FROM dbanon.grouping",
+        "TRUNCATE dbanon.grouping",
+    ],
+    "exposure": [
+        "UPDATE dbanon.exposure SET person = person + 1",
+        "INSERT INTO dbanon.exposure SELECT * FROM dbanon.exposure",
+        "DELETE FROM dbanon.exposure",
+        "TRUNCATE dbanon.exposure",
+    ],
+    "fix_code": [
+        "UPDATE dbanon.fix_code SET person = person + 1",
+        "DELETE FROM dbanon.fix_code",
+        "TRUNCATE dbanon.fix_code",
+    ],
+    "population": [
+        "UPDATE dbanon.population SET key = sha256('another')",
+        "UPDATE dbanon.population SET population_id = 9",
+        "DELETE FROM dbanon.population",
+        "TRUNCATE dbanon.population CASCADE",
+    ],
+    "installation": [
+        "UPDATE dbanon.installation SET key = sha256('another')",
+        "DELETE FROM dbanon.installation",
+        "TRUNCATE dbanon.installation",
+    ],
+    "release": [
+        "UPDATE dbanon.release SET groups_sum = 0",
+        "UPDATE dbanon.release SET reach = '0', span = NULL",
+        "DELETE FROM dbanon.release",
+    ],
+}
+
+
+def test_nobody_changes_what_is_known_and_each_attempt_leaves_a_line_in_the_servers_log(
+    connection: psycopg.Connection, admin: psycopg.Connection
+) -> None:
+    said: list[tuple[str | None, str | None]] = []
+    for session in (admin, connection):
+        session.execute("SET client_min_messages = log")
+        session.add_notice_handler(lambda d: said.append((d.severity_nonlocalized, d.message_primary)))
+        user = str(value(session, "SELECT session_user"))
+        for table, statements in CHANGES.items():
+            for statement in statements:
+                said.clear()
+                with refusal("DA006", f"dbanon.{table}"), session.transaction():
+                    session.execute(statement)  # type: ignore[arg-type]
+                line = [text for severity, text in said if severity == "LOG"]
+                assert len(line) == 1, statement
+                names(line[0] or "", user, statement.split(maxsplit=1)[0], f"dbanon.{table}")
+    assert sqlstate(connection, PUBLISH) == "DA010"
+
+
+UNSEEN = "ALTER TABLE dbanon.{0} DISABLE TRIGGER USER; {1}; ALTER TABLE dbanon.{0} ENABLE TRIGGER USER"
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("grouping", OTHERS),
+        ("grouping", "UPDATE dbanon.grouping SET period = tstzrange(lower(period), upper(period) + interval '1 min')"),
+        ("grouping", "INSERT INTO dbanon.grouping SELECT * FROM dbanon.grouping"),
+        ("grouping", "DELETE FROM dbanon.grouping WHERE ctid IN (SELECT max(ctid) FROM dbanon.grouping)"),
+        ("exposure", "DELETE FROM dbanon.exposure"),
+        ("exposure", "UPDATE dbanon.exposure SET person = 43"),
+        ("population", "UPDATE dbanon.population SET key = sha256('another')"),
+    ],
+)
+def test_with_guards_switched_off_the_next_comparison_finds_what_was_changed(
+    connection: psycopg.Connection, admin: psycopg.Connection, login: Login, table: str, change: str
+) -> None:
+    connection.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+                       " SELECT 1, 'tp-aware', true, dbanon_internal.run_digest(1)")  # fmt: skip
+    admin.execute(UNSEEN.format(table, change))  # type: ignore[arg-type]
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        for statement in (PUBLISH, "SELECT dbanon.measure_overlap(2)", "SELECT dbanon.publish(1, 'again')"):
+            with refusal("DA005", "first", "number 1", "dbanon.grouping"):
+                operator.execute(statement)  # type: ignore[arg-type]
+        allowed = "SELECT dbanon.publish(2, 'second', allow_overlap => true, reason => 'nobody reads both')"
+        assert sqlstate(operator, allowed) == "DA005"
+
+
+# ---- forgetting ------------------------------------------------------------------------------------------------------
+
+AS_STORED = "SELECT groups_sum = dbanon_internal.groups_sum(release_id, 1) FROM dbanon.release"
+
+
+def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Connection, login: Login) -> None:
+    before = value(connection, "SELECT groups_sum FROM dbanon.release")
+    connection.execute("INSERT INTO dbanon.fix_code SELECT 1, %s, 128", [value(connection, f"SELECT {CODE}")])
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
+        operator.execute("SELECT dbanon.forget_subject('ten', 'p0')")
+        user = operator.info.user
+    assert value(connection, "SELECT groups_sum FROM dbanon.release") != before
+    assert value(connection, AS_STORED) is True
+    lines = connection.execute(
+        "SELECT login, dataset, detail ->> 'statement', detail -> 'rows' FROM dbanon.audit"
+        " WHERE action = 'change' AND detail ->> 'table' = 'grouping'"
+    ).fetchall()
+    assert lines == [(user, "ten", "UPDATE", 1)]
+    assert value(connection, "SELECT current_setting('dbanon.forgotten', true)") in (None, "")
+    connection.execute("SELECT dbanon.unpublish('first')")
+    connection.execute("SELECT dbanon.drop_dataset('ten')")
+    assert value(connection, AS_STORED) is True
+
+
+@pytest.mark.parametrize(
+    ("gone", "statement"),
+    [
+        (False, REPLACED.format(CODE, CODE)),
+        (True, REPLACED.format(CODE.replace("p0", "p1"), CODE.replace("p0", "p1"))),
+        (True, f"UPDATE dbanon.grouping SET people = array_remove(people, {CODE})"),
+        (True, "UPDATE dbanon.grouping SET people = '{7}'"),
+        (True, "UPDATE dbanon.fix_code SET person = 7"),
+        (True, "DELETE FROM dbanon.fix_code"),
+    ],
+    ids=["still there", "another person", "one fewer", "all", "codes", "codes of others"],
+)
+def test_naming_a_person_lets_nothing_pass_but_the_forgetting_of_that_person(
+    connection: psycopg.Connection, admin: psycopg.Connection, gone: bool, statement: str
+) -> None:
+    admin.execute("SET dbanon.forgotten = 'p0'")
+    if gone:
+        admin.execute("DELETE FROM dbanon.trajectory WHERE subject = 'p0'")
+    assert sqlstate(admin, statement) == "DA006"
+    if gone:
+        assert sqlstate(admin, REPLACED.format(CODE, CODE)) is None
+    assert value(connection, AS_STORED) is True
