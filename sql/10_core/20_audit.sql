@@ -50,13 +50,13 @@ BEGIN
     -- Not source and quarantined: a file may be called after a person, and both can be read in dbanon.load.
     INSERT INTO dbanon.audit (action, dataset, detail)
         SELECT 'load', d.name, jsonb_build_object(
-            'load_id', a.load_id, 'kind', a.kind, 'rows_read', a.rows_read, 'rows_kept', a.rows_kept)
-        FROM added a LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.load_id;
+            'load_id', NEW.load_id, 'kind', NEW.kind, 'rows_read', NEW.rows_read, 'rows_kept', NEW.rows_kept)
+        FROM ONLY dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_load() IS
-'Writes who loaded what kind of rows and how many.';
+'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
