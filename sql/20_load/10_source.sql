@@ -26,7 +26,7 @@ BEGIN
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
+    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(dataset), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
@@ -68,7 +68,7 @@ AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west.
     IF tz IS NOT NULL AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
-        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', quote_literal(left(tz, 60))
+        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', dbanon_internal.quoted(tz)
             USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
                   HINT = 'Name another, for example tz => ''UTC''.';
     END IF;
@@ -94,7 +94,7 @@ BEGIN
     WHERE s.auth_srid = parts[2]::integer AND s.auth_name = upper(coalesce(parts[1], 'EPSG'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The reference system must be one of PostGIS''s spatial_ref_sys. Got %.',
-                coalesce(quote_literal(left(crs, 60)), 'NULL')
+                coalesce(dbanon_internal.quoted(crs), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = format('It lists %s.', (SELECT count(*) FROM @postgis@.spatial_ref_sys)),
                   HINT = 'Give one such as EPSG:4326.';
     END IF;
