@@ -47,8 +47,8 @@ def publish(
 ) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
-    A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and a second
-    statement raises it: what an error undoes cannot be recorded.
+    A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
+    a second statement raises it: an error would undo the record.
 
     Raises
     ------

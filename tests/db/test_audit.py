@@ -101,7 +101,9 @@ def test_a_load_is_recorded_by_what_counts_it(connection: psycopg.Connection, lo
     told = [
         {"load_id": number, "kind": "requests", "rows_read": 1, "rows_kept": kept} for number, kept in ((1, 1), (2, 0))
     ]
-    lines = connection.execute("SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'load' ORDER BY audit_id")
+    lines = connection.execute(
+        "SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'load' ORDER BY audit_id"
+    )
     assert lines.fetchall() == [(user, "ten", detail) for detail in told]
     loads = connection.execute("SELECT load_id, part_of, rows_kept, quarantined FROM dbanon.load ORDER BY load_id")
     assert loads.fetchall() == [(1, None, 1, {}), (2, 1, 0, {"bad-time-p3": 1})]

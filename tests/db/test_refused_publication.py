@@ -19,12 +19,12 @@ WORDS = "Anna Miller of 3 Elm Street was at the clinic\x1b]0;"
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    ("asked", "release", "state"),
+    ("asked", "kept"),
     [
-        ((WORDS, None, None), None, "DA002"),
-        (("ten", WORDS, None), "ten", "DA011"),
-        (("ten", None, [WORDS]), "ten", "DA011"),
-        ((None, None, None), None, "DA002"),
+        ((WORDS, None, None), (None, "DA002")),
+        (("ten", WORDS, None), ("ten", "DA011")),
+        (("ten", None, [WORDS]), ("ten", "DA011")),
+        ((None, None, None), (None, "DA002")),
     ],
     ids=["name", "reason", "reader", "no name"],
 )
@@ -33,9 +33,9 @@ def test_nothing_that_an_operator_writes_into_a_refused_publication_is_kept(
     run: int,
     login: Callable[[str], str],
     asked: tuple[str | None, str | None, list[str] | None],
-    release: str | None,
-    state: str,
+    kept: tuple[str | None, str],
 ) -> None:
+    release, state = kept
     with psycopg.connect(login("dbanon_operator"), autocommit=True) as operator:
         assert operator.execute(TRY, [run, *asked]).fetchone() == (state,)
         row = operator.execute(KEPT).fetchone()
