@@ -72,6 +72,25 @@ $$;
 COMMENT ON FUNCTION published.refuse_system(integer) IS
 'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
 
+CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
+BEGIN
+    -- PROJ keeps an error's code, and the session's next transformation would report it although it is a right one.
+    BEGIN
+        right_one := @postgis@.ST_Transform(right_one, 3857);
+    EXCEPTION WHEN internal_error THEN
+        NULL;
+    END;
+    PERFORM published.refuse_system(srid);
+END
+$$;
+COMMENT ON FUNCTION published.refuse_projection(integer) IS
+'Refuses a coordinate system after PROJ could not bring something into it or out of it.';
+
 CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -122,7 +141,7 @@ BEGIN
         RETURN @postgis@.ST_Transform(
             @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
     EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_system(@postgis@.ST_SRID(checked));
+        PERFORM published.refuse_projection(@postgis@.ST_SRID(checked));
     END;
 END
 $$;

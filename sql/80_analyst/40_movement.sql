@@ -118,7 +118,7 @@ BEGIN
             @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
                 about.srid), 0.01, true);
     EXCEPTION WHEN internal_error THEN  -- from PROJ
-        PERFORM published.refuse_system(@postgis@.ST_SRID(line));
+        PERFORM published.refuse_projection(@postgis@.ST_SRID(line));
     END;
 END
 $$;

@@ -1,6 +1,7 @@
 """What a real login of role dbanon_analyst can do: read the releases, and nothing else."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -176,3 +177,14 @@ def test_any_geometry_in_any_system_is_answered_or_refused_in_a_sentence(
     assert wrong == []
     assert refused.count(999999) >= len(_OF_ROWS + _OF_RELEASES)
     assert len(refused) < len(chosen)
+
+
+def test_a_refused_system_spoils_no_later_answer(analyst: psycopg.Connection) -> None:
+    """PROJ remembers an error, and reports it with the next use of a transformation that was used before."""
+    count = "SELECT * FROM published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')"
+    right = count.format("ST_Transform(ST_MakeEnvelope(0, 0, 50, 50, 32610), 3857)")
+    answer = analyst.execute(right).fetchall()
+    for srid in _FAR_SYSTEMS:
+        with suppress(psycopg.Error):
+            analyst.execute(count.format(f"ST_MakeEnvelope(0, 0, 1, 1, {srid})"))
+        assert analyst.execute(right).fetchall() == answer
