@@ -22,7 +22,7 @@ WORDS = "Anna Miller of 3 Elm Street was at the clinic\x1b]0;"
     ("asked", "kept"),
     [
         ((WORDS, None, None), (None, "DA002")),
-        (("ten", WORDS, None), ("ten", "DA011")),
+        (("ten", WORDS, None), ("ten", "DA002")),
         (("ten", None, [WORDS]), ("ten", "DA011")),
         ((None, None, None), (None, "DA002")),
     ],
