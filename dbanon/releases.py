@@ -4,10 +4,8 @@ SQL functions do all of it; here they are called, and their errors and notices h
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, cast
 
-import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
@@ -49,7 +47,8 @@ def publish(
 ) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
-    If the server refuses, a second statement records that in ``dbanon.runs`` and ``dbanon.audit``.
+    A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
+    a second statement raises it: an error would undo the record.
 
     Raises
     ------
@@ -60,23 +59,15 @@ def publish(
     """
     with server_notices(connection) as notices:
         given = [run_id, name, replace, allow_overlap, reason, end_readers, _array(readers)]
-        try:
-            rows = cast("int", one(connection, "SELECT dbanon.publish(%s, %s, %s, %s, %s, %s, %s)", given))
-        except psycopg.Error as error:
-            _note_refusal(connection, run_id, name, error)
-            raise
+        query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s)"
+        rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
+        if refusal[0] is not None:
+            connection.execute("SELECT dbanon_internal.raise_refusal(%s, %s, %s, %s)", refusal)
     return rows, tuple(notices)
 
 
 def _array(readers: Sequence[str] | None) -> list[str] | None:
     return None if readers is None else list(readers)
-
-
-def _note_refusal(connection: Connection, run_id: int, name: str, error: psycopg.Error) -> None:
-    """Record why a run was not published; not where the login may not publish, or the connection is lost."""
-    with suppress(psycopg.Error):
-        given = [run_id, name, error.sqlstate, error.diag.message_primary]
-        connection.execute("SELECT dbanon_internal.note_refusal(%s, %s, %s, %s)", given)
 
 
 def unpublish(connection: Connection, name: str, *, end_readers: bool = False) -> tuple[str, ...]:

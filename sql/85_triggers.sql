@@ -19,7 +19,7 @@ BEGIN
             UNION ALL SELECT 'guard', 'fix_code', 'guard_codes', e FROM unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE']) e
             UNION ALL VALUES
                 ('audit', 'dataset', 'audit_dataset', 'INSERT'), ('audit', 'dataset', 'audit_dataset', 'DELETE'),
-                ('audit', 'load', 'audit_load', 'INSERT'), ('audit', 'verification', 'audit_verification', 'INSERT'),
+                ('audit', 'verification', 'audit_verification', 'INSERT'),
                 ('audit', 'run', 'audit_run', 'INSERT'), ('audit', 'run', 'audit_run', 'DELETE')
         ) w
         JOIN (VALUES
@@ -42,6 +42,7 @@ BEGIN
             ('audit_update', 'dataset', 'AFTER', 'UPDATE', 'audit_dataset',
              'ROW WHEN (NEW.dropped_at IS NULL AND (OLD.name <> NEW.name OR OLD.srid <> NEW.srid OR OLD.grid_m <> NEW.grid_m '
              'OR OLD.grid_s <> NEW.grid_s OR OLD.population_id <> NEW.population_id OR OLD.settle_s <> NEW.settle_s))'),
+            ('audit_count', 'load', 'AFTER', 'INSERT OR UPDATE OF rows_read', 'audit_load', 'ROW WHEN (NEW.rows_read > 0)'),
             ('guard_subject', 'trajectory', 'BEFORE', 'UPDATE OF subject, dataset_id', 'guard_subject',
              'ROW WHEN (OLD.subject <> NEW.subject OR OLD.dataset_id <> NEW.dataset_id)'),
             ('guard_update', 'run', 'BEFORE', 'UPDATE', 'guard_run',

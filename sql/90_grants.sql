@@ -32,7 +32,6 @@ GRANT SELECT ON dbanon.audit, dbanon.quarantine TO @operator@;
 GRANT INSERT (name, srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects),
     UPDATE (srid, grid_m, grid_s, day_zone, population_id, settle_s, own_subjects) ON dbanon.dataset TO @operator@;
 GRANT SELECT (population_id, name) ON dbanon.population TO @operator@, @worker@;
-GRANT INSERT (load_id, part_of, dataset_id, kind, source, rows_read, rows_kept, quarantined) ON dbanon.load TO @operator@;
 GRANT INSERT ON dbanon.quarantine TO @operator@;
 GRANT UPDATE ON dbanon.run TO @worker@;
 GRANT INSERT ON dbanon.verification TO @worker@;
@@ -64,9 +63,9 @@ GRANT EXECUTE ON FUNCTION dbanon.submit_run(text, text, jsonb, text, bigint), db
     dbanon.release_card(text, bigint), dbanon_internal.reap_runs() TO @operator@, @worker@;
 GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon.measure_overlap(bigint),
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
-    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(), dbanon_internal.copied_notices(bigint),
-    dbanon_internal.population_id(text),
-    dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval),
+    dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.begin_record(bigint, text, text[]),
+    dbanon_internal.count_record(bigint, bigint[]), dbanon_internal.copied_notices(bigint), dbanon_internal.population_id(text),
+    dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[]), dbanon_internal.releases_within(bigint, tstzrange, interval),
     dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 

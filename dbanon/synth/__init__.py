@@ -271,10 +271,13 @@ def into_database(
         if mode == "append":
             _demand_generated(connection, dataset_id)
             first = _first_number(connection, dataset_id)
-        numbers = [one(connection, "SELECT dbanon_internal.draw_load()") for _ in LOADED]
-        _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
         source = plan.source(network, first)
-        _write_loads(connection, dataset_id, numbers, source, tally)
+        begin = "SELECT dbanon_internal.begin_record(%s, %s, ARRAY[%s])"
+        numbers = [one(connection, begin, [dataset_id, kind, source]) for kind in LOADED]
+        _write(connection, dataset_id, numbers, scenario, first=first, tally=tally, progress=progress)
+        counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
+        for number, count in zip(numbers, counts, strict=True):
+            connection.execute("SELECT dbanon_internal.count_record(%s, ARRAY[%s::bigint])", [number, count])
         places = tally.timed("writing_s", _write_places, connection, dataset, scenario, source, progress)
     return tally.report(scenario, dataset=dataset, files=(), **places)
 
@@ -367,17 +370,6 @@ def _copy(connection: Connection, tables: list[_Rows]) -> None:
             with writing.copying(connection, target) as copy:
                 for part in rows:
                     copy.write(part)
-
-
-def _write_loads(connection: Connection, dataset_id: int, loads: Sequence[int], source: str, tally: _Tally) -> None:
-    counts = (tally.fixes, tally.requests, tally.quasi_identifiers)
-    for load_id, kind, rows in zip(loads, LOADED, counts, strict=True):
-        if rows:
-            connection.execute(
-                "INSERT INTO dbanon.load (load_id, dataset_id, kind, source, rows_read, rows_kept) "
-                "VALUES (%s, %s, %s, %s, %s, %s)",
-                [load_id, dataset_id, kind, source, rows, rows],
-            )
 
 
 def _write_places(

@@ -1,6 +1,7 @@
 -- Who did what: triggers write dbanon.audit, so that no way of doing it leaves no line.
 --
--- A line stays permanently, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file.
+-- A line stays permanently, so it holds nothing that may have to be forgotten: no subject, no coordinate, no name of a file. What users
+-- word themselves are names (of datasets, populations, releases, roles, sets of quasi-identifiers) and reasons of overlaps that were allowed.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.guard_audit() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -50,13 +51,13 @@ BEGIN
     -- Not source and quarantined: a file may be called after a person, and both can be read in dbanon.load.
     INSERT INTO dbanon.audit (action, dataset, detail)
         SELECT 'load', d.name, jsonb_build_object(
-            'load_id', a.load_id, 'kind', a.kind, 'rows_read', a.rows_read, 'rows_kept', a.rows_kept)
-        FROM added a LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = a.dataset_id ORDER BY a.load_id;
+            'load_id', NEW.load_id, 'kind', NEW.kind, 'rows_read', NEW.rows_read, 'rows_kept', NEW.rows_kept)
+        FROM ONLY dbanon.dataset d WHERE d.dataset_id = NEW.dataset_id;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.audit_load() IS
-'Writes who loaded what kind of rows and how many.';
+'Writes who loaded what kind of rows and how many, once they are counted.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.audit_run() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
@@ -120,9 +121,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO dbanon.audit (action, dataset, run_id, detail)
-        SELECT 'verify', d.name, a.run_id, jsonb_build_object('attack', a.attack, 'passed', a.passed)
+        SELECT 'verify', d.name, a.run_id, jsonb_strip_nulls(jsonb_build_object('attack', m.attack, 'passed', a.passed))
         FROM added a
         LEFT JOIN ONLY dbanon.run r ON r.run_id = a.run_id
+        -- A worker may write any name of an attack: only that of the run's method is kept.
+        LEFT JOIN ONLY dbanon.method m ON m.name = r.method AND m.attack = a.attack
         LEFT JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         ORDER BY a.verification_id;
     RETURN NULL;

@@ -25,6 +25,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    -- A row that the table refuses would be shown to the caller, with the key that was drawn for it.
+    PERFORM dbanon_internal.check_people(population, NULL);
     INSERT INTO dbanon.population AS p (name) SELECT population
         WHERE NOT EXISTS (SELECT FROM ONLY dbanon.population q WHERE q.name = population) ON CONFLICT (name) DO NOTHING;
     RETURN (SELECT p.population_id FROM ONLY dbanon.population p WHERE p.name = population);

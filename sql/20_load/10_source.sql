@@ -26,7 +26,7 @@ BEGIN
     IF FOUND THEN
         RETURN found_row;
     END IF;
-    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
+    RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(dataset), 'NULL')
         USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
@@ -68,7 +68,7 @@ AS $$
 BEGIN
     -- Not by trying: AT TIME ZONE takes UTC+2 for two hours west.
     IF tz IS NOT NULL AND NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = tz) THEN
-        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', quote_literal(left(tz, 60))
+        RAISE EXCEPTION 'The time zone must be a name such as Europe/Berlin or UTC. Got %.', dbanon_internal.quoted(tz)
             USING ERRCODE = 'DA011', DETAIL = 'pg_timezone_names lists those that can be used.',
                   HINT = 'Name another, for example tz => ''UTC''.';
     END IF;
@@ -94,7 +94,7 @@ BEGIN
     WHERE s.auth_srid = parts[2]::integer AND s.auth_name = upper(coalesce(parts[1], 'EPSG'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'The reference system must be one of PostGIS''s spatial_ref_sys. Got %.',
-                coalesce(quote_literal(left(crs, 60)), 'NULL')
+                coalesce(dbanon_internal.quoted(crs), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = format('It lists %s.', (SELECT count(*) FROM @postgis@.spatial_ref_sys)),
                   HINT = 'Give one such as EPSG:4326.';
     END IF;
@@ -568,42 +568,112 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
 'Refuses a load of which most rows of a file have x and y the wrong way round.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.draw_load() RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+-- ---- records
+--
+-- A load is begun before its rows are written, which carry its number, and counted after that. Both functions run with the rights of their
+-- owner, since no login writes dbanon.load: the record says what is stored, whoever loaded.
+
+CREATE OR REPLACE FUNCTION dbanon_internal.loaded_table(kind text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT nextval(pg_get_serial_sequence('dbanon.load', 'load_id'))
+    SELECT CASE kind WHEN 'trajectories' THEN 'trajectory' WHEN 'requests' THEN 'request' WHEN 'quasi-identifiers' THEN 'quasi_identifier'
+        WHEN 'sites' THEN 'site' WHEN 'pois' THEN 'poi' WHEN 'cells' THEN 'cell' WHEN 'stations' THEN 'cell' END
 $$;
-COMMENT ON FUNCTION dbanon_internal.draw_load() IS
-'Draws the number of a load, which its rows carry: they are written before its record, which counts them.';
+COMMENT ON FUNCTION dbanon_internal.loaded_table(text) IS
+'The table that loads of a kind are stored in; NULL for what is no kind.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.write_load(
-    dataset_id bigint, kind text, sources text[], rows_read bigint[], drawn bigint)
-RETURNS TABLE (load_id bigint, file_rows bigint, rows_kept bigint, quarantined jsonb)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+CREATE OR REPLACE FUNCTION dbanon_internal.begin_record(dataset_id bigint, kind text, sources text[]) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    nth integer;
+    source text;
+    latest bigint;
+    drawn bigint;
 BEGIN
-    FOR nth IN 1 .. cardinality(sources) LOOP
-        file_rows := rows_read[nth];
-        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), file_rows - coalesce(sum(r.n), 0)
-        INTO quarantined, rows_kept
-        FROM (SELECT j.reason, count(*) AS n FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 GROUP BY j.reason) r;
-        -- The record of the source first, since its rows in the quarantine refer to it.
-        load_id := CASE nth WHEN 1 THEN drawn ELSE dbanon_internal.draw_load() END;
-        INSERT INTO dbanon.load (load_id, part_of, dataset_id, kind, source, rows_read, rows_kept, quarantined)
-        VALUES (write_load.load_id, nullif(drawn, write_load.load_id), write_load.dataset_id, write_load.kind, sources[nth], file_rows,
-                write_load.rows_kept, write_load.quarantined);
-        INSERT INTO dbanon.quarantine (load_id, line, reason, content)
-        SELECT write_load.load_id, j.line, j.reason, j.content FROM pg_temp.dbanon_rejected j WHERE j.file = nth - 1 ORDER BY j.line;
-        RETURN NEXT;
+    IF NOT EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.dataset_id = begin_record.dataset_id AND d.dropped_at IS NULL) THEN
+        RAISE EXCEPTION 'The dataset to load into must exist. There is none of number %.', dataset_id
+            USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
+    ELSIF dbanon_internal.loaded_table(kind) IS NULL OR cardinality(sources) = 0 OR EXISTS (SELECT FROM unnest(sources) s (name) WHERE s.name IS NULL) THEN
+        RAISE EXCEPTION 'A load must have a kind and the names of its sources. Got another kind, or a source without a name.'
+            USING ERRCODE = 'DA011', DETAIL = 'Kinds are trajectories, requests, quasi-identifiers, sites, pois, cells and stations.',
+                  HINT = 'Load with a function such as dbanon.import_trajectories.';
+    END IF;
+    FOR source IN SELECT s.name FROM unnest(sources) WITH ORDINALITY s (name, nth) ORDER BY s.nth LOOP
+        INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept)
+            VALUES (drawn, begin_record.dataset_id, begin_record.kind, source, 0, 0) RETURNING load_id INTO latest;
+        drawn := coalesce(drawn, latest);
     END LOOP;
+    RETURN drawn;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.write_load(bigint, text, text[], bigint[], bigint) IS
-'Writes a row of dbanon.load for each source, the first under the number that was drawn, and those left out to dbanon.quarantine.';
+COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[]) IS
+'Writes a row of dbanon.load for each source of a load, without counts, and returns the number of the first, which rows of all of them carry.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.count_record(drawn bigint, counted bigint[])
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first dbanon.load;
+    relation text;
+    stored numeric;
+    kept numeric := 0;
+BEGIN
+    -- Of this transaction, whose time the record has, and not counted before.
+    SELECT l.* INTO first FROM ONLY dbanon.load l
+        WHERE l.load_id = drawn AND l.part_of IS NULL AND l.rows_read = 0 AND l.loaded_at = now() AND l.loaded_by = session_user;
+    IF first.load_id IS NULL THEN
+        RAISE EXCEPTION 'The load to count must be one that this transaction began. Load % is not.', drawn
+            USING ERRCODE = 'DA001', DETAIL = 'A load is counted once, when its rows are stored.', HINT = 'Load again.';
+    END IF;
+    relation := dbanon_internal.loaded_table(first.kind);
+    EXECUTE format('SELECT coalesce(sum(%s), 0) FROM ONLY dbanon.%I t WHERE t.dataset_id = $1 AND t.load_id = $2',
+                   CASE relation WHEN 'trajectory' THEN '@postgis@.ST_NPoints(t.path)' ELSE '1' END, relation)
+        INTO stored USING first.dataset_id, drawn;
+    FOR load_id, rows_read IN
+        SELECT l.load_id, counted[row_number() OVER (ORDER BY l.load_id)] FROM ONLY dbanon.load l WHERE drawn IN (l.load_id, l.part_of) ORDER BY l.load_id
+    LOOP
+        SELECT coalesce(jsonb_object_agg(r.reason, r.n), '{}'), count_record.rows_read - coalesce(sum(r.n), 0) INTO quarantined, rows_kept
+            FROM (SELECT q.reason, count(*) AS n FROM ONLY dbanon.quarantine q WHERE q.load_id = count_record.load_id GROUP BY q.reason) r;
+        kept := CASE WHEN rows_kept >= 0 THEN kept + rows_kept END;
+        EXIT WHEN kept IS NULL;
+        UPDATE ONLY dbanon.load l
+            SET rows_read = count_record.rows_read, rows_kept = count_record.rows_kept, quarantined = count_record.quarantined
+            WHERE l.load_id = count_record.load_id;
+        RETURN NEXT;
+    END LOOP;
+    -- Which of several sources a stored row is from, no row says: their sum is what is stored.
+    IF kept IS DISTINCT FROM stored THEN
+        RAISE EXCEPTION 'Each row of a load must be stored or in quarantine. % are stored and % are said to be.', stored, coalesce(kept::text, 'none')
+            USING ERRCODE = 'DA012', DETAIL = format('Load %s is one of %s.', drawn, first.kind), HINT = 'Load again.';
+    END IF;
+    IF kept = 0 THEN  -- generated data may be of no requests
+        DELETE FROM ONLY dbanon.load l WHERE l.load_id = drawn AND NOT EXISTS (SELECT FROM ONLY dbanon.quarantine q WHERE q.load_id = drawn);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.count_record(bigint, bigint[]) IS
+'Counts what a load stored and left out into its rows of dbanon.load, and refuses it unless that is all the rows its sources are said to have;
+one of nothing leaves no record.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.write_load(drawn bigint, counted bigint[])
+RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO dbanon.quarantine (load_id, line, reason, content)
+        SELECT l.load_id, j.line, j.reason, j.content
+        FROM (SELECT o.load_id, row_number() OVER (ORDER BY o.load_id) - 1 AS file FROM dbanon.load o WHERE drawn IN (o.load_id, o.part_of)) l
+        JOIN pg_temp.dbanon_rejected j ON j.file = l.file ORDER BY l.file, j.line;
+    RETURN QUERY SELECT * FROM dbanon_internal.count_record(drawn, counted);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.write_load(bigint, bigint[]) IS
+'Writes to dbanon.quarantine what was left out of a load''s sources, and counts the load.';
 
 -- ---- places
 

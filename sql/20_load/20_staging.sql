@@ -13,7 +13,7 @@ BEGIN
         RAISE EXCEPTION 'A dataset must have a name of 1 to 200 characters that can be seen. Got another.'
             USING ERRCODE = 'DA011', DETAIL = 'Each of them can be seen, or is a blank.', HINT = 'Choose one such as cabs.';
     ELSIF mode IS NULL OR mode NOT IN ('create', 'append', 'replace') THEN
-        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(quote_literal(left(mode, 60)), 'NULL')
+        RAISE EXCEPTION 'The mode of a load must be create, append or replace. Got %.', coalesce(dbanon_internal.quoted(mode), 'NULL')
             USING ERRCODE = 'DA011', DETAIL = 'They make a dataset, add to it, or empty it first.', HINT = 'Choose one of the three.';
     ELSIF grid_m IS NULL OR NOT (grid_m > 0 AND grid_m <= 1000000) THEN
         RAISE EXCEPTION 'The space grid must be a number of metres above 0, and at most 1,000,000. Got %.', coalesce(grid_m::text, 'NULL')

@@ -22,7 +22,7 @@ DECLARE
     shape jsonb;
     middle record;
     into_dataset bigint;
-    drawn CONSTANT bigint := dbanon_internal.draw_load();
+    drawn bigint;
     shapes bigint;
     copies text;
     zone text := day_zone;
@@ -42,6 +42,7 @@ BEGIN
     PERFORM dbanon_internal.sort_out(shape, drop_outliers, content);
     PERFORM dbanon_internal.refuse_swapped(rows_read, swap_remedy);
     into_dataset := dbanon_internal.write_dataset(dataset, mode, target, grid_m, grid_s, zone, population, settle_s, alone);
+    drawn := dbanon_internal.begin_record(into_dataset, 'trajectories', sources);
     -- What is added is cut into days as the dataset is, whatever the call said.
     IF mode = 'append' THEN
         zone := (dbanon_internal.known_dataset(dataset)).day_zone;
@@ -66,7 +67,7 @@ BEGIN
     PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
     PERFORM dbanon_internal.raise_notice(copies);
     PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset) n (notice);
-    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(into_dataset, 'trajectories', sources, rows_read, drawn) w LOOP
+    FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(drawn, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;
 END

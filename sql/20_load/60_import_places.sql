@@ -99,7 +99,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    relation CONSTANT text := CASE kind WHEN 'pois' THEN 'poi' WHEN 'sites' THEN 'site' ELSE 'cell' END;
+    relation CONSTANT text := dbanon_internal.loaded_table(kind);
     label CONSTANT text := CASE kind WHEN 'pois' THEN 'category' ELSE 'name' END;
 BEGIN
     IF replace THEN
@@ -190,11 +190,11 @@ BEGIN
     END IF;
     -- What the dataset has already is left out here, last, since it is compared as it is stored.
     PERFORM dbanon_internal.report_stage('storing ' || kind);
-    load_id := dbanon_internal.draw_load();
+    load_id := dbanon_internal.begin_record(known.dataset_id, kind, ARRAY[rows.called]);
     PERFORM dbanon_internal.store_places(kind, known.dataset_id, coalesce(replace, false), load_id);
     PERFORM dbanon_internal.require_usable_rows(rows_read, usable);
     SELECT w.rows_kept, w.quarantined INTO rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, kind, ARRAY[rows.called], ARRAY[rows_read], load_id) w;
+    FROM dbanon_internal.write_load(load_id, ARRAY[rows_read]) w;
     SELECT count(s.reason) INTO far FROM pg_temp.dbanon_staged s;
     PERFORM dbanon_internal.raise_notice(dbanon_internal.far_places_notice(kind, far));
     IF kind IN ('cells', 'stations') THEN
@@ -371,12 +371,12 @@ BEGIN
         'AND q.sent_at = dbanon_staged.at AND q.content = dbanon_staged.pairs)', known.dataset_id),
         '''duplicate-request''', 'content');
     PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    load_id := dbanon_internal.draw_load();
+    load_id := dbanon_internal.begin_record(known.dataset_id, 'requests', ARRAY[staged.called]);
     INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content)
     SELECT known.dataset_id, take_requests.load_id, s.subject, s.at, s.pairs FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.file_rows, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, 'requests', ARRAY[staged.called], ARRAY[staged.counted], load_id) w;
+    SELECT w.rows_read, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) w;
     RETURN NEXT;
 END
 $$;
@@ -453,12 +453,12 @@ BEGIN
         'UNION ALL SELECT line, subject, at FROM pg_temp.dbanon_staged) every_one) numbered WHERE nth > 1)', known.dataset_id, set_name),
         '''duplicate-quasi-identifier''', 'content');
     PERFORM dbanon_internal.require_usable_rows(staged.counted, 'Check which columns are named, and the times.');
-    load_id := dbanon_internal.draw_load();
+    load_id := dbanon_internal.begin_record(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called]);
     INSERT INTO dbanon.quasi_identifier (dataset_id, load_id, set_name, subject, at)
     SELECT known.dataset_id, import_quasi_identifiers.load_id, import_quasi_identifiers.set_name, s.subject, s.at FROM pg_temp.dbanon_staged s ORDER BY s.line;
     SELECT count(DISTINCT s.subject) INTO subjects FROM pg_temp.dbanon_staged s;
-    SELECT w.file_rows, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
-    FROM dbanon_internal.write_load(known.dataset_id, 'quasi-identifiers', ARRAY[staged.called], ARRAY[staged.counted], load_id) w;
+    SELECT w.rows_read, w.rows_kept, w.quarantined INTO rows_read, rows_kept, quarantined
+    FROM dbanon_internal.write_load(load_id, ARRAY[staged.counted]) w;
     RETURN NEXT;
 END
 $$;

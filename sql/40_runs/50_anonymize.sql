@@ -73,31 +73,60 @@ COMMENT ON FUNCTION dbanon_internal.check_release(text, boolean, boolean, text[]
 'Says before a run that its release could not be made: spares the run.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.note_refusal(run_id bigint, name text, state text, sentence text) RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 AS $$
 DECLARE
     refused CONSTANT text := CASE WHEN name COLLATE "C" ~ '^[a-z][a-z0-9_]{0,49}$' THEN name END;
     control CONSTANT text := format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159));
-    code CONSTANT text := substring(state FROM '^[0-9A-Z]{5}$');
-    -- The server's own sentences may quote data; ours do not.
-    explanation CONSTANT text := CASE WHEN code LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
-                               ELSE format('The server refused it (SQLSTATE %s); its log says why.', code) END;
+    -- DA002 and DA011 quote what the caller gave, and the server's own sentences may quote data.
+    explanation CONSTANT text := CASE
+        WHEN state IN ('DA002', 'DA011') THEN format('What was asked for cannot be used (SQLSTATE %s).', state)
+        WHEN state LIKE 'DA%' THEN left(regexp_replace(sentence, control, ' ', 'g'), 1000)
+        ELSE format('The server refused it (SQLSTATE %s); its log says why.', state) END;
 BEGIN
+    -- A line of the audit stays permanently, so it holds no sentence.
     INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)
-        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', code, 'error', explanation)
-        FROM dbanon.run r JOIN dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
+        SELECT 'publish_refused', d.name, r.run_id, refused, jsonb_build_object('sqlstate', state)
+        FROM ONLY dbanon.run r JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id WHERE r.run_id = note_refusal.run_id;
     BEGIN
-        UPDATE dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, explanation) WHERE r.run_id = note_refusal.run_id;
-    EXCEPTION WHEN lock_not_available THEN  -- the session that has the run's row is publishing it
+        UPDATE ONLY dbanon.run r SET publish_error = concat_ws(': ', 'Not published as ' || refused, explanation)
+            WHERE r.run_id = note_refusal.run_id;
+    EXCEPTION WHEN lock_not_available OR serialization_failure THEN  -- the session that has the run's row is publishing it
         NULL;
     END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.note_refusal(bigint, text, text, text) IS
-'Writes into dbanon.runs and dbanon.audit that a run was not published, in a transaction after the one that failed; the
-next publication of the run takes it from dbanon.runs.';
+'Writes into dbanon.runs and dbanon.audit that a run was not published; the next publication of the run takes it from dbanon.runs.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.try_publish(
+    run_id bigint, name text, replace boolean, allow_overlap boolean, reason text, end_readers boolean, readers text[],
+    OUT rows bigint, OUT state text, OUT message text, OUT detail text, OUT hint text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    rows := dbanon.publish(run_id, name, replace, allow_overlap, reason, end_readers, readers);
+EXCEPTION WHEN OTHERS OR query_canceled THEN
+    GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    PERFORM dbanon_internal.note_refusal(run_id, name, state, message);
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.try_publish(bigint, text, boolean, boolean, text, boolean, text[]) IS
+'Publishes as dbanon.publish does; if that is refused, notes it and returns the error, which the caller raises in a later transaction.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.raise_refusal(state text, message text, detail text, hint text) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = detail, HINT = hint;
+END
+$$;
+COMMENT ON FUNCTION dbanon_internal.raise_refusal(text, text, text, text) IS
+'Raises an error that dbanon_internal.try_publish returned.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.run_news(run_id bigint, said text, OUT line text, OUT ended boolean)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -154,10 +183,7 @@ DECLARE
     news record;
     said text;
     within boolean;
-    refusal text;
-    message text;
-    detail text;
-    hint text;
+    tried record;
 BEGIN
     -- Refused in any case, since a block that catches errors cannot commit; but in other words within a transaction block.
     BEGIN
@@ -194,18 +220,14 @@ BEGIN
             CASE WHEN end_readers THEN ', end_readers => true' END,
             CASE WHEN allow_overlap THEN pg_catalog.format(', allow_overlap => true, reason => %L', reason) END,
             dbanon_internal.readers_argument(readers));
-        BEGIN
-            rows_published := dbanon.publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers);
-        EXCEPTION WHEN OTHERS OR query_canceled THEN
-            GET STACKED DIAGNOSTICS refusal = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
-                hint = PG_EXCEPTION_HINT;
-        END;
-        IF refusal IS NOT NULL THEN
-            PERFORM dbanon_internal.note_refusal(run_id, publish_as, refusal, message);
+        SELECT t.* INTO tried
+            FROM dbanon_internal.try_publish(run_id, publish_as, replace, allow_overlap, reason, end_readers, readers) t;
+        rows_published := tried.rows;
+        IF tried.state IS NOT NULL THEN
             COMMIT;
-            RAISE EXCEPTION '%', message USING ERRCODE = refusal,
-                DETAIL = pg_catalog.btrim(pg_catalog.format('%s Run %s is verified, and not published.', detail, run_id)),
-                HINT = pg_catalog.btrim(pg_catalog.format('%s It is noted in dbanon.runs.', hint));
+            PERFORM dbanon_internal.raise_refusal(
+                tried.state, tried.message, pg_catalog.btrim(pg_catalog.format('%s Run %s is verified, and not published.', tried.detail, run_id)),
+                pg_catalog.btrim(pg_catalog.format('%s It is noted in dbanon.runs.', tried.hint)));
         END IF;
     END IF;
 END

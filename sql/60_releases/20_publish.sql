@@ -11,7 +11,7 @@ BEGIN
         OR name IN ('releases', 'columns', 'left_out') THEN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
                         'have at most 50 characters and be no SQL keyword, nor releases, columns or left_out. Got % instead.',
-                coalesce(quote_literal(left(name, 60)), 'NULL')
+                coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(name), 0)),
                   HINT = 'Choose a name such as cabs_june.';
     END IF;

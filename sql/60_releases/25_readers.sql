@@ -5,7 +5,7 @@ LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE WHEN cardinality(readers) = 0 THEN 'an empty list'
-                ELSE (SELECT coalesce(quote_literal(left(n.name, 63)), 'NULL') || CASE
+                ELSE (SELECT coalesce(dbanon_internal.quoted(n.name), 'NULL') || CASE
                           WHEN n.name IS NULL THEN ''
                           -- The server takes it for every login, whatever quotes it is in.
                           WHEN n.name = 'public' THEN ', which is every login'

@@ -17,7 +17,7 @@ BEGIN
         ORDER BY l.withdrawn_at DESC NULLS FIRST, l.release_id DESC LIMIT 1;
     IF release.release_id IS NULL THEN
         RAISE EXCEPTION 'The release must exist, live or withdrawn. There was never one named %.',
-                coalesce(quote_literal(left(release_card.name, 60)), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
+                coalesce(dbanon_internal.quoted(release_card.name), 'NULL') || coalesce(' with release_id ' || release_card.release_id, '')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.release.', HINT = 'List the releases: SELECT * FROM dbanon.releases.';
     END IF;
     SELECT r.* INTO STRICT run FROM ONLY dbanon.run r WHERE r.run_id = release.run_id;

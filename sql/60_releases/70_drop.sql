@@ -234,7 +234,7 @@ BEGIN
     PERFORM dbanon_internal.lock_dataset(name);
     SELECT d.dataset_id INTO held FROM dbanon.dataset d WHERE d.name = hold_dataset.name AND d.dropped_at IS NULL FOR UPDATE;
     IF held IS NULL THEN
-        RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(name, 60)), 'NULL')
+        RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(name), 'NULL')
             USING ERRCODE = 'DA001', DETAIL = 'Looked in dbanon.dataset.', HINT = 'List the datasets: SELECT * FROM dbanon.datasets.';
     END IF;
     -- No worker takes a run with nothing to do: its row is enough.

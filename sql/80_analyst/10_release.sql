@@ -59,6 +59,52 @@ $$;
 COMMENT ON FUNCTION published.checked_area(@postgis@.geometry) IS
 'The area itself, in two dimensions, where it can be asked about; refuses others.';
 
+CREATE OR REPLACE FUNCTION published.refuse_system(srid integer) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'A coordinate system must be one of PostGIS''s spatial_ref_sys that can show where the release is. Got SRID %.', srid
+        USING ERRCODE = 'DA011', DETAIL = 'What is asked about and the regions of a release are brought into one system.',
+              HINT = 'Ask in the system of the release (srid in published.releases), or in longitude and latitude (4326).';
+END
+$$;
+COMMENT ON FUNCTION published.refuse_system(integer) IS
+'Refuses a coordinate system that PostGIS does not know, or in which a release has no place.';
+
+CREATE OR REPLACE FUNCTION published.refuse_projection(srid integer) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    right_one @postgis@.geometry := @postgis@.ST_MakeEnvelope(0, 0, 1, 1, 4326);
+BEGIN
+    -- PROJ keeps an error's code, and the session's next transformation would report it although it is a right one.
+    BEGIN
+        right_one := @postgis@.ST_Transform(right_one, 3857);
+    EXCEPTION WHEN internal_error THEN
+        NULL;
+    END;
+    PERFORM published.refuse_system(srid);
+END
+$$;
+COMMENT ON FUNCTION published.refuse_projection(integer) IS
+'Refuses a coordinate system after PROJ could not bring something into it or out of it.';
+
+CREATE OR REPLACE FUNCTION published.known_system(srid integer) RETURNS integer
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM @postgis@.spatial_ref_sys s WHERE s.srid = known_system.srid) THEN
+        PERFORM published.refuse_system(known_system.srid);
+    END IF;
+    RETURN srid;
+END
+$$;
+COMMENT ON FUNCTION published.known_system(integer) IS
+'The SRID itself, where PostGIS knows it; refuses others.';
+
 CREATE OR REPLACE FUNCTION published.surroundings(about published.releases, srid integer, OUT box @postgis@.geometry, OUT step double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -70,7 +116,7 @@ BEGIN
         @postgis@.ST_Segmentize(
             @postgis@.ST_MakeEnvelope(about.extent[1] - near, about.extent[2] - near, about.extent[3] + near, about.extent[4] + near, about.srid),
             near / 10),
-        srid));
+        published.known_system(srid)));
     step := greatest(@postgis@.ST_XMax(box) - @postgis@.ST_XMin(box), @postgis@.ST_YMax(box) - @postgis@.ST_YMin(box)) / 1000;
 END
 $$;
@@ -78,7 +124,7 @@ COMMENT ON FUNCTION published.surroundings(published.releases, integer) IS
 'A box around a release in another coordinate system, a tenth and a kilometre beyond it, and the length of steps that follow edges there.';
 
 CREATE OR REPLACE FUNCTION published.fitted_area(area @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -90,9 +136,13 @@ BEGIN
     END IF;
     -- An area of the whole world has no place in a local system: what is far from the release is cut off first, in the area's own
     -- system. Edges that are straight in one system are not in the other, so they are followed at short steps.
-    SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) n;
-    RETURN @postgis@.ST_Transform(
-        @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
+    BEGIN
+        SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(checked)) n;
+        RETURN @postgis@.ST_Transform(
+            @postgis@.ST_Segmentize(@postgis@.ST_CollectionExtract(@postgis@.ST_Intersection(checked, around.box), 3), around.step), about.srid);
+    EXCEPTION WHEN internal_error THEN  -- from PROJ
+        PERFORM published.refuse_projection(@postgis@.ST_SRID(checked));
+    END;
 END
 $$;
 COMMENT ON FUNCTION published.fitted_area(@postgis@.geometry, published.releases) IS

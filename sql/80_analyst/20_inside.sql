@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION published.in_system(region @postgis@.geometry, srid i
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 AS $$
     SELECT CASE WHEN @postgis@.ST_SRID(region) OPERATOR(pg_catalog.=) srid THEN region
-                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) OPERATOR(pg_catalog./) 100), srid) END
+                ELSE @postgis@.ST_Transform(@postgis@.ST_Segmentize(region, @postgis@.ST_Perimeter(region) OPERATOR(pg_catalog./) 100),
+                    published.known_system(srid)) END
 $$;
 COMMENT ON FUNCTION published.in_system(@postgis@.geometry, integer) IS
 'A region in another coordinate system, its edges followed at short steps.';
@@ -58,7 +59,7 @@ published.ten WHERE valid_from = ''2008-06-04 08:00Z''.';
 CREATE OR REPLACE FUNCTION published.count_inside(
     release regclass, area @postgis@.geometry, at timestamptz DEFAULT NULL, during tstzrange DEFAULT NULL,
     OUT at_least bigint, OUT expected double precision, OUT at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$

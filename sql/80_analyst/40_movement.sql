@@ -93,7 +93,7 @@ went anywhere alike, which are assumptions; at_most. Raises: DA001, DA011; a not
 ''[2008-06-04 08:00Z,2008-06-04 09:00Z)'').';
 
 CREATE OR REPLACE FUNCTION published.fitted_line(line @postgis@.geometry, about published.releases) RETURNS @postgis@.geometry
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -111,11 +111,15 @@ BEGIN
     IF @postgis@.ST_SRID(line) = about.srid OR @postgis@.ST_IsEmpty(line) OR about.extent IS NULL THEN
         RETURN @postgis@.ST_SetSRID(@postgis@.ST_Force2D(line), about.srid);
     END IF;
-    SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) n;
-    -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
-    RETURN @postgis@.ST_Simplify(
-        @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
-            about.srid), 0.01, true);
+    BEGIN
+        SELECT n.box, n.step INTO around FROM published.surroundings(about, @postgis@.ST_SRID(line)) n;
+        -- Steps that stay straight within a centimetre are joined again: each edge is compared with each move near the line.
+        RETURN @postgis@.ST_Simplify(
+            @postgis@.ST_Transform(@postgis@.ST_Segmentize(@postgis@.ST_ClipByBox2D(@postgis@.ST_Force2D(line), around.box::@postgis@.box2d), around.step),
+                about.srid), 0.01, true);
+    EXCEPTION WHEN internal_error THEN  -- from PROJ
+        PERFORM published.refuse_projection(@postgis@.ST_SRID(line));
+    END;
 END
 $$;
 COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases) IS
@@ -123,7 +127,7 @@ COMMENT ON FUNCTION published.fitted_line(@postgis@.geometry, published.releases
 
 CREATE OR REPLACE FUNCTION published.crossings(release regclass, line @postgis@.geometry, during tstzrange)
 RETURNS TABLE (direction text, at_least bigint, at_most bigint)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
@@ -224,7 +228,7 @@ public.ST_SetSRID(public.ST_MakeLine(public.ST_MakePoint(60, 0), public.ST_MakeP
 
 CREATE OR REPLACE FUNCTION published.dwell(release regclass, area @postgis@.geometry, during tstzrange DEFAULT '[-infinity,infinity)')
 RETURNS TABLE (record_id bigint, subjects integer, instants bigint, surely bigint, expectedly double precision, possibly bigint)
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$

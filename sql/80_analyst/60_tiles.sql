@@ -1,7 +1,7 @@
 -- Releases as vector tiles, for pg_tileserv and Martin.
 
 CREATE OR REPLACE FUNCTION published.tile(z integer, x integer, y integer, release text, at timestamptz DEFAULT NULL) RETURNS bytea
-LANGUAGE plpgsql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
@@ -48,7 +48,7 @@ tile; release, its name; at, a moment, by default the first of the release. Retu
 nothing is. Raises: DA001, DA011. Example: SELECT length(published.tile(0, 0, 0, ''ten'')).';
 
 CREATE OR REPLACE FUNCTION published.tile_query(z integer, x integer, y integer, query json) RETURNS bytea
-LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
+LANGUAGE sql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT published.tile(z, x, y, query ->> 'release', (query ->> 'at')::timestamptz)

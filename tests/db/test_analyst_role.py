@@ -1,7 +1,10 @@
 """What a real login of role dbanon_analyst can do: read the releases, and nothing else."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import product
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import errors
@@ -128,3 +131,60 @@ def test_a_login_without_a_role_sees_nothing(
                     nobody.execute(f"SELECT * FROM {name}")
     finally:
         connection.execute("DROP ROLE dbanon_test_nobody")
+
+
+_SHAPES = [
+    *("POLYGON EMPTY", "POINT(0 0)", "POLYGON((0 0,0 50,50 50,50 0,0 0))", "POLYGON((0 0,0 1e308,1e308 1e308,0 0))"),
+    *("POLYGON((NaN NaN,0 1,1 1,NaN NaN))", "CURVEPOLYGON(CIRCULARSTRING(0 0,1 1,2 0,1 -1,0 0))", "LINESTRING EMPTY"),
+    *("TIN(((0 0,0 1,1 1,0 0)))", "POLYGON((0 0,1 1,0 1,1 0,0 0))", "LINESTRING(0 0,100 100)", "LINESTRING(1 1,1 1)"),
+    *("POLYGON((-180 -90,-180 90,180 90,180 -90,-180 -90))", "POLYGON((-400 -400,-400 400,400 400,-400 -400))"),
+    *("MULTIPOLYGON(((0 0,0 1,1 1,0 0)))", "POLYGON Z((0 0 0,0 1 5,1 1 5,0 0 0))", "GEOMETRYCOLLECTION(POINT(0 0))"),
+]
+# No system, unknown ones, degrees, poles, the earth's centre; another planet, and the other side of this one.
+_SYSTEMS = [0, -1, 910001, 998999, 999999, 32610, 4326, 3857, 3031, 4978]
+_FAR_SYSTEMS = [104932, 2442]
+_DURING = "'[2008-06-04 08:00Z,2008-06-04 09:00Z)'"
+_OF_ROWS = [
+    "SELECT published.possibly_inside(region, {}) FROM published.ten",
+    "SELECT published.definitely_inside(region, {}) FROM published.ten",
+    "SELECT published.expected_inside(region, {}) FROM published.ten",
+]
+_OF_RELEASES = [
+    "SELECT published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')",
+    f"SELECT published.requests_inside('published.ten', {{}}, {_DURING})",
+    "SELECT published.dwell('published.ten', {})",
+    f"SELECT published.crossings('published.ten', {{}}, {_DURING})",
+]
+
+
+def test_any_geometry_in_any_system_is_answered_or_refused_in_a_sentence(
+    analyst: psycopg.Connection, rng: np.random.Generator
+) -> None:
+    """Neither PROJ's nor PostGIS's own errors reach an analyst."""
+    grid = [*product(_OF_ROWS + _OF_RELEASES, _SHAPES, _SYSTEMS), *product(_OF_RELEASES, _SHAPES, _FAR_SYSTEMS)]
+    chosen = [grid[n] for n in rng.choice(len(grid), 150, replace=False)]
+    square, line = _SHAPES[2], "LINESTRING(0 0,100 100)"
+    chosen += [(query, line if "crossings" in query else square, 999999) for query in _OF_ROWS + _OF_RELEASES]
+    chosen += [(query, line if "crossings" in query else square, 2442) for query in _OF_RELEASES]
+    refused, wrong = [], []
+    for query, shape, srid in chosen:
+        try:
+            analyst.execute(query.format(f"ST_SetSRID('{shape}'::geometry, {srid})"))
+        except psycopg.Error as error:
+            refused.append(srid)
+            if error.sqlstate != "DA011":
+                wrong.append(f"{query} {shape} {srid}: {error}")
+    assert wrong == []
+    assert refused.count(999999) >= len(_OF_ROWS + _OF_RELEASES)
+    assert len(refused) < len(chosen)
+
+
+def test_a_refused_system_spoils_no_later_answer(analyst: psycopg.Connection) -> None:
+    """PROJ remembers an error, and reports it with the next use of a transformation that was used before."""
+    count = "SELECT * FROM published.count_inside('published.ten', {}, at => '2008-06-04 08:00Z')"
+    right = count.format("ST_Transform(ST_MakeEnvelope(0, 0, 50, 50, 32610), 3857)")
+    answer = analyst.execute(right).fetchall()
+    for srid in _FAR_SYSTEMS:
+        with suppress(psycopg.Error):
+            analyst.execute(count.format(f"ST_MakeEnvelope(0, 0, 1, 1, {srid})"))
+        assert analyst.execute(right).fetchall() == answer

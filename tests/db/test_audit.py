@@ -40,12 +40,6 @@ ACTIONS = [
         ),
     ),
     (
-        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept, quarantined)"
-        """ VALUES (1, 'requests', '/home/anna/p3.csv', 9, 7, '{"bad-time-p3": 2}')""",
-        "dbanon_operator",
-        ("load", "ten", None, None, {"load_id": 1, "kind": "requests", "rows_read": 9, "rows_kept": 7}),
-    ),
-    (
         """SELECT dbanon.submit_run('ten', 'tp-aware', '{"k": 7}', seed => 31337)""",
         "dbanon_operator",
         ("submit", "ten", 2, None, {"method": "tp-aware", "algorithm": "traj-anon", "params": PARAMS}),
@@ -63,6 +57,19 @@ ACTIONS = [
     ),
     ("SELECT dbanon.publish(1, 'more')", "dbanon_operator", ("publish", "ten", 1, "more", {"rows": 4})),
 ]
+
+# A load of an event, and of one that cannot be used, from a file that is called after a person.
+LOAD = """
+DO $$
+DECLARE
+    n CONSTANT bigint := dbanon_internal.begin_record(1, 'requests', ARRAY['/home/anna/p3.csv', '/home/anna/p4.csv']);
+BEGIN
+    INSERT INTO dbanon.request (dataset_id, load_id, subject, sent_at, content) VALUES (1, n, 'p3', now(), '{}');
+    INSERT INTO dbanon.quarantine (load_id, line, reason, content) VALUES (n + 1, 1, 'bad-time-p3', '{}');
+    PERFORM dbanon_internal.count_record(n, ARRAY[1, 1]);
+END
+$$
+"""
 
 
 def last_line(connection: psycopg.Connection) -> int:
@@ -84,6 +91,49 @@ def test_an_action_leaves_its_one_line(
     assert connection.execute(LINES, [before]).fetchall() == [line]
     row = connection.execute("SELECT login, now() - at < '1 min' FROM dbanon.audit ORDER BY audit_id DESC").fetchone()
     assert row == (user, True)
+
+
+@pytest.mark.usefixtures("run")
+def test_a_load_is_recorded_by_what_counts_it(connection: psycopg.Connection, login: Login) -> None:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as somebody:
+        somebody.execute(LOAD)
+        user = somebody.info.user
+    told = [
+        {"load_id": number, "kind": "requests", "rows_read": 1, "rows_kept": kept} for number, kept in ((1, 1), (2, 0))
+    ]
+    lines = connection.execute(
+        "SELECT login, dataset, detail FROM dbanon.audit WHERE action = 'load' ORDER BY audit_id"
+    )
+    assert lines.fetchall() == [(user, "ten", detail) for detail in told]
+    loads = connection.execute("SELECT load_id, part_of, rows_kept, quarantined FROM dbanon.load ORDER BY load_id")
+    assert loads.fetchall() == [(1, None, 1, {}), (2, 1, 0, {"bad-time-p3": 1})]
+
+
+FORGED = {
+    "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (1, 'pois', 'f', 9, 9)": "42501",
+    LOAD.replace("ARRAY[1, 1]", "ARRAY[999999, 1]"): "DA012",
+    LOAD.replace("ARRAY[1, 1]", "ARRAY[1, 0]"): "DA012",
+    LOAD.replace("ARRAY[1, 1]", "ARRAY[2]"): "DA012",
+    LOAD.replace("(1, n, 'p3'", "(1, NULL, 'p3'"): "DA012",
+    LOAD.replace("'requests', ARRAY", "'words of mine', ARRAY"): "DA011",
+    LOAD + ";SELECT dbanon_internal.count_record(max(load_id), '{7}') FROM dbanon.load": "DA001",
+}
+
+
+@pytest.mark.usefixtures("run")
+def test_a_load_that_was_not_is_not_recorded(connection: psycopg.Connection, login: Login) -> None:
+    with psycopg.connect(login("dbanon_operator"), autocommit=True) as somebody:
+        for statement, state in FORGED.items():
+            with refusal(state):
+                somebody.execute(statement)
+        somebody.execute("SELECT dbanon_internal.begin_record(1, 'requests', ARRAY['never.csv'])")
+        with refusal("DA001"):  # in another transaction than the one that began it
+            somebody.execute("SELECT dbanon_internal.count_record(max(load_id), '{0}') FROM dbanon.load")
+        somebody.execute(
+            "SELECT dbanon_internal.count_record(dbanon_internal.begin_record(1, 'sites', ARRAY['none.csv']), '{0}')"
+        )
+    assert connection.execute("SELECT count(*) FROM dbanon.audit WHERE action = 'load'").fetchone() == (0,)
+    assert connection.execute("SELECT source, rows_read FROM dbanon.load").fetchall() == [("never.csv", 0)]
 
 
 def test_withdrawing_dropping_and_deleting_leave_a_line_each(connection: psycopg.Connection, run: int) -> None:
@@ -142,6 +192,7 @@ def test_what_is_undone_leaves_no_line(connection: psycopg.Connection, run: int)
 def test_the_audit_holds_no_subject_no_seed_and_no_file(
     connection: psycopg.Connection, run: int, verify: Callable[..., None]
 ) -> None:
+    connection.execute(LOAD)
     for statement, _, line in ACTIONS:
         if line[0] == "publish":
             verify(connection)
@@ -246,9 +297,7 @@ def test_rows_put_into_quarantine_by_hand_are_told(
     connection: psycopg.Connection, operator: psycopg.Connection
 ) -> None:
     connection.execute(OTHER)
-    operator.execute(
-        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (2, 'requests', 'f', 9, 7)"
-    )
+    operator.execute("SELECT dbanon_internal.begin_record(2, 'requests', ARRAY['f'])")
     with operator.transaction():
         for _ in range(2):
             operator.execute(QUARANTINE)

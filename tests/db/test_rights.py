@@ -89,7 +89,7 @@ def cast(dbanon_server: "Target", verified: str) -> Iterator[Cast]:
         owner.execute("SET search_path = public")  # names with their schema, also where the login is called like it
         owner.execute("ALTER TABLE dbanon.release ALTER release_id RESTART")  # tests before may have drawn numbers
         owner.execute("SELECT dbanon.publish(1, 'ten')")
-        users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in ROLES}
+        users = {role: f"dbanon_rights_{role}_{secrets.token_hex(4)}" for role in (*ROLES, "admin")}
         logins: dict[str, psycopg.Connection] = {}
         try:
             for role, user in users.items():
@@ -183,7 +183,7 @@ def test_these_roles_alone_call_what_runs_with_their_own_rights(cast: Cast, sche
     """
     allowed = [role in may for role in ROLES]
     rows = cast.owner.execute(query, [[cast.users[role] for role in ROLES], allowed, schemas]).fetchall()
-    assert sorted(rows) == sorted((user, True) for user in cast.users.values())
+    assert sorted(rows) == sorted((cast.users[role], True) for role in ROLES)
 
 
 @pytest.mark.many
@@ -246,3 +246,66 @@ def commands(thing: Thing, letter: str, allowed: bool, columns: list[str] | None
         form = "INSERT INTO {0} ({1}) VALUES (DEFAULT)" if letter == "I" else "UPDATE {0} SET {1} = DEFAULT WHERE false"
         for column in thing.parts:
             yield form.format(thing.name, column), allowed and (columns is None or column in columns)
+
+
+# ---- what runs with the rights of its owner shows nothing of what only the owner may read --------------------------
+
+_NUMBERS = ("0", "-1", "'-32768'", "'2147483647'")
+# Texts that the functions must bear, by type of argument: the first is plain, so that the others are looked at.
+_HOSTILE = {
+    "bigint": ("1", *_NUMBERS, "'9223372036854775807'", "'-9223372036854775808'"),
+    "integer": ("1", *_NUMBERS),
+    "double precision": ("1", *_NUMBERS, "'NaN'", "'Infinity'", "'-Infinity'", "'1e308'"),
+    "boolean": ("false", "true"),
+    "text": ("'ten'", "''", "' '", r"E'x\x1b[2J'", r"E'\u009b\u202e'", "repeat('x', 100000)", "'%I$1''; --'"),
+    "text[]": ("NULL", "'{}'", "'{NULL}'", r"ARRAY[E'x\x1b[2J']", "'{{a,b},{c,d}}'", "'[5:6]={a,b}'", "'{a}'"),
+    "bigint[]": ("'{1}'", "'{}'", "'{NULL}'", "'{-1}'", "'{{1,2},{3,4}}'", "'[5:6]={1,2}'", "'{9223372036854775807}'"),
+    "jsonb": ("""'{"k": 5}'""", "'null'", "'[]'", """'"x"'""", """'{"k": {}}'""", r"""'{"\u001b[2J": 1e300}'"""),
+    "timestamp with time zone": ("now()", "'infinity'", "'-infinity'", "'4713-01-01 BC'"),
+    "tstzrange": ("'[2008-06-04,2008-06-05)'", "'empty'", "'(,)'", "'[-infinity,infinity]'"),
+    "interval": ("'1 hour'", "'-1 day'", "'0'", "'178000000 years'"),
+    "geometry": ("'SRID=32610;POINT(0 0)'", "'POLYGON EMPTY'", "'SRID=999999;POINT(0 0)'", "'POINT(NaN Infinity)'"),
+    "regclass": ("'published.ten'", "'0'", "'pg_catalog.pg_class'", "'dbanon.population'"),
+}
+
+
+def hostile_calls(function: Thing) -> Iterator[str]:
+    """Call a function with each hostile value of each argument, beside plain ones; and with no value at all."""
+    kinds = [(kind, _HOSTILE[kind]) for kind in function.parts]
+    plain = [f"{values[0]}::{kind}" for kind, values in kinds]
+    given = [plain, [f"NULL::{kind}" for kind, _ in kinds]]
+    for place, (kind, values) in enumerate(kinds):
+        given += [[*plain[:place], f"{value}::{kind}", *plain[place + 1 :]] for value in ("NULL", *values[1:])]
+    for arguments in given:
+        yield f"SELECT * FROM {function.name}({', '.join(arguments)})"
+
+
+@pytest.mark.parametrize("role", ["operator", "worker", "analyst", "admin"])
+def test_no_function_of_its_owner_shows_a_row_that_the_server_refuses(cast: Cast, role: str) -> None:
+    """The DETAIL of such an error (class 23) is the row, with columns that the caller may not read."""
+    query = "SELECT string_agg(encode(key, 'hex'), '|') FROM (TABLE dbanon.population UNION ALL {}) p".format(
+        "SELECT 0, '', key FROM dbanon.installation"
+    )
+    secret = re.compile(rf"\\x[0-9a-f]{{16}}|{value(cast, query)}")
+    control = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+    login = cast.logins[role]
+    wrong = []
+    tried = 0
+    for thing in cast.things:
+        call = f"{thing.name}({', '.join(thing.parts)})"
+        allowed = "SELECT has_function_privilege(%s, %s, 'EXECUTE')"
+        if thing.kind != "function" or not value(cast, allowed, cast.users[role], call):
+            continue
+        for statement in hostile_calls(thing):
+            tried += 1
+            try:
+                login.execute(statement)
+            except psycopg.Error as error:
+                said = error.diag.message_primary, error.diag.message_detail, error.diag.message_hint
+                text = "\n".join(filter(None, said))
+                if (error.sqlstate or "").startswith("23") or secret.search(text) or control.search(text):
+                    wrong.append(f"{statement[:200]}: {error.sqlstate} {text[:300]!r}")
+            finally:
+                login.rollback()
+    assert wrong == []
+    assert (tried > 50) == (role in ("operator", "worker", "admin")), tried

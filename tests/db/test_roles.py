@@ -39,8 +39,7 @@ def test_an_operator_loads_submits_and_reads(operator: psycopg.Connection) -> No
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('mine', 32610, 1, 1)",
         "INSERT INTO dbanon.trajectory (dataset_id, subject, path) VALUES (2, 's', 'SRID=32610;POINT M (1 1 1)')",
         "INSERT INTO dbanon.request (dataset_id, subject, sent_at, content) VALUES (2, 's', now(), '{}')",
-        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept)"
-        " VALUES (2, 'trajectories', 'f', 2, 1)",
+        "SELECT dbanon_internal.begin_record(2, 'trajectories', ARRAY['f'])",
         "INSERT INTO dbanon.quarantine (load_id, line, reason, content) VALUES (1, 2, 'bad time', '{}')",
         "DELETE FROM dbanon.trajectory WHERE dataset_id = 2",
         "SELECT dbanon.submit_run('mine', 'tp-aware', '{\"k\": 2}')",
@@ -73,6 +72,7 @@ def test_an_operator_forges_nothing(operator: psycopg.Connection) -> None:
         operator,
         "UPDATE dbanon.dataset SET revision = 0",
         "INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s, revision) VALUES ('m', 32610, 1, 1, 9)",
+        "INSERT INTO dbanon.load (dataset_id, kind, source, rows_read, rows_kept) VALUES (1, 'pois', 'f', 2, 1)",
         "UPDATE dbanon.load SET rows_kept = rows_read, quarantined = '{}'",
         "UPDATE dbanon.load SET loaded_by = 'x'",
         "DELETE FROM dbanon.load",
