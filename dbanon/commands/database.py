@@ -84,8 +84,8 @@ def db_upgrade(
         typer.Option(
             "--restrict-public/--no-restrict-public",
             help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
-            "show something about private tables, and large objects, which fill the disk; or give them back. Other programs "
-            "there may need them. Later upgrades keep the choice.",
+            "show something about private tables, and large objects, which fill the disk; or give them back. Other "
+            "programs there may need them. Later upgrades keep the choice.",
             show_default=False,
         ),
     ] = None,
