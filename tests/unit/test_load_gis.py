@@ -172,7 +172,6 @@ def test_a_file_that_waits_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_that_holds_too_much_is_refused(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = 50_000
     _change(package, f"ALTER TABLE places ADD COLUMN big TEXT GENERATED ALWAYS AS (hex(zeroblob({size}))) VIRTUAL")
-    assert _read(package, "big") == 3
     monkeypatch.setitem(_gis.LIMITS, "output_bytes", 5 * size)
     with refusal(DataError, "places.gpkg", "MB"):
         _read(package, "big")
