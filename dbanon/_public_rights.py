@@ -1,8 +1,9 @@
-"""Lists what PostgreSQL and PostGIS show to every login about private tables; revokes it from PUBLIC, and restores it.
+"""Lists rights that every login has and analysts do not need; revokes them from PUBLIC, and restores them.
 
 Locks show which backends work; counters are exact and move with every statement; PostGIS's functions on statistics and
-indexes ask for no right on the table, and answer with its true extent and with estimates for any box. Other programs
-use the same things, so nothing is taken unless an administrator asks for it, and what was taken is recorded.
+indexes ask for no right on the table, and answer with its true extent and with estimates for any box; large objects
+fill the disk and stay. Other programs use the same things, so nothing is taken unless an administrator asks for it, and
+what was taken is recorded.
 
 All statements run in the caller's transaction, on a connection whose search_path is ``pg_catalog, pg_temp``.
 """
@@ -32,6 +33,8 @@ FROM (
     WHERE (p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ '^pg_stat_get_(?!subscription)'
            AND oidvectortypes(p.proargtypes) = 'oid')
         OR p.oid = 'pg_lock_status()'::regprocedure
+        OR (p.pronamespace = 'pg_catalog'::regnamespace
+            AND p.proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite'))
         OR (p.pronamespace = (SELECT e.extnamespace FROM pg_extension e WHERE e.extname = 'postgis') AND p.proname IN (
             '_postgis_stats', '_postgis_selectivity', '_postgis_join_selectivity', '_postgis_index_extent',
             'st_estimatedextent'))
@@ -66,7 +69,7 @@ class Thing:
 
 
 def things(connection: Connection) -> list[Thing]:
-    """List what shows something about private tables."""
+    """List what shows something about private tables, or writes large objects."""
     return [Thing(*row) for row in connection.execute(_THINGS).fetchall()]
 
 

@@ -106,7 +106,8 @@ def upgrade(
     share_roles : bool
         Let in the members that roles of these names have already.
     restrict_public : bool, optional
-        Revoke from PUBLIC what shows something about private tables, or grant it again; None keeps what was chosen.
+        Revoke from PUBLIC what shows something about private tables or writes large objects, or grant it again; None
+        keeps what was chosen.
     say : callable
         Called with a line for each thing taken, and for what could not be done.
 
@@ -327,7 +328,7 @@ def _settle_choice(connection: Connection, wanted: bool | None) -> tuple[bool, b
 def _settle_public(
     connection: Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
 ) -> None:
-    """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
+    """Take from PUBLIC the rights that analysts do not need, or give them back, as the administrator has chosen."""
     if restricted and not before:
         going = [thing for thing in _public_rights.things(connection) if thing.public and thing.ours]
         for kind, what in (("TABLE", "views"), ("FUNCTION", "functions")):
@@ -341,14 +342,15 @@ def _settle_public(
         _public_rights.give_back(connection, names)
     if left:
         say(
-            f"The server's locks and counters and PostGIS's estimates ({len(left)} views and functions) stay open to "
-            "every login: this one may not take them from PUBLIC. Upgrade once as a superuser, or see "
+            f"The server's locks, counters and large objects and PostGIS's estimates ({len(left)} views and functions) "
+            "stay open to every login: this one may not take them from PUBLIC. Upgrade once as a superuser, or see "
             "docs/limitations.md."
         )
     elif not restricted:
         say(
-            "Every login of this database can read the server's locks and counters and PostGIS's estimates: see "
-            "docs/limitations.md. In a database of dbanon's own, `dbanon db upgrade --restrict-public` takes them away."
+            "Every login of this database can read the server's locks and counters and PostGIS's estimates, and write "
+            "large objects: see docs/limitations.md. In a database of dbanon's own, `dbanon db upgrade "
+            "--restrict-public` takes these rights away."
         )
 
 

@@ -83,9 +83,9 @@ def db_upgrade(
         bool | None,
         typer.Option(
             "--restrict-public/--no-restrict-public",
-            help="Take the server's locks and counters and PostGIS's estimates, which show something about "
-            "private tables, from PUBLIC in this database, or give them back. Other programs there may need them. "
-            "Later upgrades keep the choice.",
+            help="Take from PUBLIC in this database the server's locks and counters and PostGIS's estimates, which "
+            "show something about private tables, and large objects, which fill the disk; or give them back. Other "
+            "programs there may need them. Later upgrades keep the choice.",
             show_default=False,
         ),
     ] = None,

@@ -1,16 +1,19 @@
 """Features of GeoJSON, GeoPackage and Shapefile: what a file of these says, checked before GDAL sees it.
 
 Invariants: only a file of this machine is opened, by its real path, and only one that begins as one of the three kinds
-does; GDAL runs in a separate process (`_gis_reader`). No message quotes a value.
+does; GDAL runs in a separate process (`_gis_reader`) with limits. No message quotes a value.
 """
 
+import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyproj
@@ -20,9 +23,10 @@ from dbanon.load import _files, _gis_reader
 
 MOST_FILE_BYTES = 512 * 1024**2
 """Coverage of a whole country takes some megabytes; GDAL takes several times the bytes of the file."""
+LIMITS = {"memory_bytes": 4 * 1024**3, "output_bytes": 1024**3, "cpu_s": 300, "time_s": 900}
+"""Limits of the process that reads a file. A GeoJSON of MOST_FILE_BYTES took 32 s of a processor and 1.4 GB."""
 
 _KINDS = "GeoJSON, GeoPackage or a Shapefile (.shp, with .shx and .dbf beside it)"
-_SQLITE, _SHAPE = b"SQLite format 3\0", b"\0\0\x27\x0a"
 _NAMED = re.compile(
     r"(?i)(?:urn:(?:x-)?ogc:def:crs:|https?://www\.opengis\.net/def/crs/)?"
     r"(?P<who>EPSG|OGC|ESRI)[:/](?:[0-9.]*[:/])?(?P<code>\w+)"
@@ -48,7 +52,8 @@ def is_gis(path: Path) -> bool:
             head = file.read(1024)
     except OSError:
         return False
-    return head.startswith((_SQLITE, _SHAPE)) or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    packed = head.startswith((_gis_reader.SQLITE, _gis_reader.SHAPE))
+    return packed or head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def features(path: Path, *, layer: str | None, label: str | None) -> Features:
@@ -57,14 +62,14 @@ def features(path: Path, *, layer: str | None, label: str | None) -> Features:
     Raises
     ------
     DataError
-        If the file is broken, too large, holds no such layer or column, or several layers of which none is named; if
-        a GeoJSON names a reference system that GDAL does not know.
+        If the file is broken, exceeds a limit, holds a view, no such layer or column, or several layers of which none
+        is named; if a GeoJSON names a reference system that GDAL does not know.
     """
     place = path.resolve()
-    if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() == ".zip":
+    if str(place).startswith("/vsi") or "!" in str(place) or place.suffix.lower() in (".zip", ".shz"):
         raise DataError(
             f"{path.name} must have a path that GDAL takes for a file. One that begins with /vsi, holds '!' or ends in "
-            ".zip is none; copy it to another place."
+            ".zip or .shz is none; copy it to another place."
         )
     if place.stat().st_size > MOST_FILE_BYTES:
         raise DataError(
@@ -72,15 +77,33 @@ def features(path: Path, *, layer: str | None, label: str | None) -> Features:
             "dataset does not need."
         )
     command = [sys.executable, "-I", str(_READER), str(place), layer or "", label or ""]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode:
-        raise _fault(path, done.stdout, layer=layer, label=label)
-    with pa.ipc.open_stream(done.stdout) as stream:
-        about = stream.schema.metadata or {}
-        found = about.get(b"crs", b"").decode()
-        crs = _epsg(path, found) if found else None
-        _check_named(path, json.loads(about.get(b"named", b"[]")), crs)
-        return Features(list(stream), crs)
+    command += [json.dumps(LIMITS), str(os.getpid())]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL) as reader:
+        try:
+            with cast("io.BufferedReader", reader.stdout) as output:
+                read = _read(output)
+            ended = reader.wait()
+        finally:
+            reader.kill()  # does nothing unless this process was interrupted
+    if ended or isinstance(read, dict):
+        raise _fault(path, read, ended, layer=layer, label=label)
+    about, parts = read
+    found = about.get(b"crs", b"").decode()
+    crs = _epsg(path, found) if found else None
+    _check_named(path, json.loads(about.get(b"named", b"[]")), crs)
+    return Features(parts, crs)
+
+
+def _read(output: io.BufferedReader) -> tuple[dict[bytes, bytes], list[pa.RecordBatch]] | dict[str, Any]:
+    """Receive the features part by part, or what `_gis_reader` found wrong: nothing, if the kernel ended it."""
+    try:
+        if output.peek(1)[:1] == b"{":
+            return cast("dict[str, Any]", json.load(output))
+        with pa.ipc.open_stream(output) as stream:
+            return stream.schema.metadata or {}, list(stream)
+    except ValueError:
+        return {}
 
 
 def system(path: Path, found: str | None, given: str | None) -> str:
@@ -134,29 +157,33 @@ def _code(crs: str) -> int | None:
         return None
 
 
-def _fault(path: Path, said: bytes, *, layer: str | None, label: str | None) -> DataError:
-    """Say in one sentence what `_gis_reader` found wrong; a process that was ended said nothing."""
-    try:
-        answer: dict[str, Any] = json.loads(said)
-    except ValueError:
-        answer = {"fault": "broken"}
-    layers, columns = _names(answer.get("layers", [])), _names(answer.get("columns", []))
+def _fault(path: Path, read: object, ended: int, *, layer: str | None, label: str | None) -> DataError:
+    """Say in one sentence what `_gis_reader` found wrong. `ended` is its exit code, below 0 if a signal ended it."""
+    answer: dict[str, Any] = read if isinstance(read, dict) else {}
+    fault = "time" if ended in (-signal.SIGALRM, -signal.SIGXCPU) else answer.get("fault")
+    has = _names(answer.get("names", []), answer.get("count", 0))
     return DataError(
         {
-            "layer": f"{path.name} must have a layer '{layer}'. It has{layers}; name the right one.",
-            "layers": f"One layer of {path.name} must be named. It has several{layers}; give one with --layer.",
+            "layer": f"{path.name} must have a layer '{layer}'. It has{has}; name the right one.",
+            "layers": f"One layer of {path.name} must be named. It has several{has}; give one with --layer.",
             "none": f"{path.name} must have a layer of geometries. It has none; check the file.",
-            "column": f"{path.name} must have a column '{label}'. It has{columns}; name the right one.",
+            "column": f"{path.name} must have a column '{label}'. It has{has}; name the right one.",
+            "views": f"{path.name} must consist of tables. It has a view or a virtual table, which could be endless; "
+            "export the layer to a new file.",
             "memory": f"{path.name} must fit into memory. It does not; split it.",
-            "drivers": "GDAL must be limited to three kinds of files. This pyogrio cannot be; install another version.",
+            "time": f"{path.name} must be read in {LIMITS['cpu_s']} s of a processor and {LIMITS['time_s']} s in all. "
+            "It takes longer; export the layer to a new file, or split it.",
+            "output": f"{path.name} must hold at most {LIMITS['output_bytes'] // 1024**2} MB of geometries and names. "
+            "It holds more; split it, or leave out what the dataset does not need.",
+            "drivers": "GDAL must be limited to one kind of files. This pyogrio cannot be; install another version.",
         }.get(
-            str(answer.get("fault")),
+            str(fault),
             f"{path.name} must be a whole {_KINDS}. Got a file that breaks off or is of another kind; check it.",
         )
     )
 
 
-def _names(found: list[str]) -> str:
+def _names(found: list[str], count: int) -> str:
     """List names that a file may have chosen, where they look like names."""
-    shown = [name for name in found if _files.is_name(name)][:40]
-    return ": " + ", ".join(shown) if shown else f" {len(found)} others" if found else " none"
+    shown = [name for name in found if _files.is_name(name)]
+    return ": " + ", ".join(shown) if shown else f" {count} others" if found else " none"

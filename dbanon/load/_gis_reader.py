@@ -1,41 +1,92 @@
-"""Reads a geographic file in a separate process: ``python -I _gis_reader.py FILE LAYER COLUMN``.
+"""Reads a geographic file in a separate process: ``python -I _gis_reader.py FILE LAYER COLUMN LIMITS PARENT``.
 
-Invariants: GDAL has three drivers, none of which follows an address, and no more memory than `MOST_BYTES`; what it does
-to a hostile file, it does to this process. Standard output holds the features as an Arrow stream (``wkb`` and
-``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's members name), or one JSON object
-that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
+Invariants: GDAL has one driver, which follows no address, and runs no query that a file contains. The kernel ends the
+process at its LIMITS (a JSON object of numbers), and when the process PARENT ends. Standard output holds the features
+as an Arrow stream (``wkb`` and ``label``; of the schema, ``crs`` is what GDAL found and ``named`` what a GeoJSON's
+members name), or one JSON object that says what is wrong. Imports nothing of dbanon, so that it starts quickly.
 """
 
+import ctypes
 import json
 import os
 import re
 import resource
+import signal
+import sqlite3
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import quote
 
-DRIVERS = {"GeoJSON", "GPKG", "ESRI Shapefile"}
-MOST_BYTES = 4 * 1024**3
+SQLITE, SHAPE = b"SQLite format 3\0", b"\0\0\x27\x0a"
 
 _OBJECTS = {"FeatureCollection", "Feature", "GeometryCollection", "Point", "MultiPoint", "LineString"}
 _OBJECTS |= {"MultiLineString", "Polygon", "MultiPolygon"}
+_TABLES = re.compile(
+    r"CREATE (?:TABLE|INDEX|UNIQUE INDEX|TRIGGER) "
+    r"""|CREATE VIRTUAL TABLE (?:\w+|"(?:[^"]|"")*"|'(?:[^']|'')*') USING rtree *\(""",
+    re.IGNORECASE,
+)
+"""Beginnings of the statements that a GeoPackage may consist of. SQLite itself writes them so."""
+MOST_NAMES = 40
+"""Names of layers or columns that an error may list."""
+_PR_SET_PDEATHSIG = 1
 
 
-def _stop(fault: str, **facts: Any) -> NoReturn:
-    print(json.dumps({"fault": fault, **facts}))
+def _stop(fault: str, has: Sequence[str] = ()) -> NoReturn:
+    """Say what is wrong, and what the file has instead: the first names, and how many."""
+    print(json.dumps({"fault": fault, "names": list(has[:MOST_NAMES]), "count": len(has)}))
     sys.exit(3)
 
 
-def _gdal() -> Any:
-    """Import pyogrio with no other drivers than `DRIVERS`."""
+def _limit(limits: dict[str, int], parent: int) -> None:
+    """Tell the kernel to end this process at its limits, and when its parent ends."""
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, limits["cpu_s"]),
+        (resource.RLIMIT_AS, limits["memory_bytes"]),
+    ):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    signal.alarm(limits["time_s"])
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent ended before the kernel was told
+        sys.exit(3)
+
+
+def _driver(path: str) -> str:
+    """Name the driver for what a file begins with."""
+    with Path(path).open("rb") as file:
+        head = file.read(len(SQLITE))
+    return "GPKG" if head == SQLITE else "ESRI Shapefile" if head.startswith(SHAPE) else "GeoJSON"
+
+
+def _demand_tables(path: str) -> None:
+    """Refuse a GeoPackage with a view or a virtual table other than a spatial index.
+
+    GDAL runs the query of every view when it lists the layers, also of a view that is no layer. A query may never end.
+    """
+    # GDAL applies changes that another program left beside the file, so the schema must be read with them.
+    changed = any(Path(path + ending).exists() for ending in ("-wal", "-journal"))
+    database = sqlite3.connect(f"file:{quote(path)}?mode=ro{'' if changed else '&immutable=1'}", uri=True)
+    for (statement,) in database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        if not _TABLES.match(statement):
+            _stop("views")
+    database.close()
+
+
+def _gdal(driver: str) -> Any:
+    """Import pyogrio with no other driver than this one."""
     import pyogrio
     from pyogrio import _ogr
 
-    others = sorted(set(pyogrio.list_drivers()) - DRIVERS)
+    others = sorted(set(pyogrio.list_drivers()) - {driver})
     pyogrio.set_gdal_config_options({"GDAL_SKIP": ",".join(others), "OGR_SQLITE_LOAD_EXTENSIONS": "NO"})
     _ogr._register_drivers()
-    if not set(pyogrio.list_drivers()) <= DRIVERS:
+    if set(pyogrio.list_drivers()) != {driver}:
         _stop("drivers")
     return pyogrio
 
@@ -44,9 +95,9 @@ def _layer(pyogrio: Any, path: str, wanted: str) -> str:
     """Name the layer to read: the one named, else the only one that holds geometries."""
     layers = [str(name) for name, kind in pyogrio.list_layers(path) if kind is not None]
     if wanted and wanted not in layers:
-        _stop("layer", layers=layers)
+        _stop("layer", layers)
     if not wanted and len(layers) != 1:
-        _stop("layers" if layers else "none", layers=layers)
+        _stop("layers" if layers else "none", layers)
     return wanted or layers[0]
 
 
@@ -54,7 +105,7 @@ def _named(path: str) -> list[str | None]:
     """List the reference systems that the objects of a GeoJSON name; None for no name, such as a link or null."""
     text = Path(path).read_bytes()
     # Few files have the member; the others need not be parsed twice. An escape may spell it, too.
-    if not text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") or not re.search(rb'"crs"|\\u00', text):
+    if not re.search(rb'"crs"|\\u00', text):
         return []
     named: set[str | None] = set()
 
@@ -71,16 +122,21 @@ def _named(path: str) -> list[str | None]:
     return list(named)
 
 
-def main(path: str, wanted: str, column: str) -> None:
+def main(path: str, wanted: str, column: str, most_bytes: int) -> None:
+    driver = _driver(path)
+    if driver == "GPKG":
+        _demand_tables(path)
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    pyogrio, named = _gdal(), _named(path)
+    pyogrio, named = _gdal(driver), _named(path) if driver == "GeoJSON" else []
     layer = _layer(pyogrio, path, wanted)
     fields = [str(name) for name in pyogrio.read_info(path, layer=layer)["fields"]]
     if column and column not in fields:
-        _stop("column", columns=fields)
+        _stop("column", fields)
     meta, features = pyogrio.raw.read_arrow(path, layer=layer, columns=[column] if column else [])
+    if features.nbytes > most_bytes:
+        _stop("output")
     # What holds the geometries is named by the file, where it is named at all.
     geometry = next((name for name in features.column_names if name == meta.get("geometry_name")), "wkb_geometry")
     wkb = features[geometry].cast(pa.binary())
@@ -94,10 +150,12 @@ def main(path: str, wanted: str, column: str) -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     os.environ["CPL_DEBUG"] = "OFF"
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    file, layer, column, given, parent = sys.argv[1:]
+    limits = json.loads(given)
     try:
-        main(*sys.argv[1:4])
+        _limit(limits, int(parent))
+        main(file, layer, column, limits["output_bytes"])
     except MemoryError:
         _stop("memory")
     except Exception as error:
-        _stop("memory" if "memory" in str(error).lower() else "broken")
+        _stop("memory" if re.search("memory|complex/large", str(error)) else "broken")

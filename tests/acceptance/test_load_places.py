@@ -1,7 +1,11 @@
 """Places, stations, cells, requests and quasi-identifiers out of files of every kind, and of none."""
 
 import json
+import os
+import shutil
+import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +19,8 @@ from dbanon.database import open_database
 from dbanon.load import _gis
 from dbanon.server import Target
 from dbanon.testing import cloned_database
-from tests.acceptance.commands import Done, call, json_of
+from tests.acceptance.commands import Done, call, finished, json_of, start
+from tests.facts import refused
 
 pytestmark = pytest.mark.db
 
@@ -358,6 +363,49 @@ def test_a_geographic_file_that_is_too_large_is_refused_before_it_is_read(
     monkeypatch.setattr(_gis, "MOST_FILE_BYTES", 100)
     done = _load(unchanged, "cells", bad / "whole.gpkg")
     assert (done.code, "MB" in done.sentence) == (3, True)
+
+
+def _writer(pipe: Path) -> int | None:
+    """Open a pipe to write, if a process reads it. It waits for what is written until all that was opened is closed."""
+    try:
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads it
+        return None
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_process_that_reads_a_file_ends_with_the_load(unchanged: str, tmp_path: Path, number: int) -> None:
+    path = _write(tmp_path / "waits.shp", SQUARES)
+    pipe = path.with_suffix(".dbf")
+    pipe.unlink()
+    os.mkfifo(pipe)
+    process = start(unchanged, "load", "cells", str(path), "--dataset", "town")
+    deadline = time.monotonic() + 60
+    while (writer := _writer(pipe)) is None:
+        assert process.poll() is None, finished(process).stderr
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        process.send_signal(number)
+        done = finished(process)
+        assert done.code == (-number if number == signal.SIGKILL else 128 + number)
+        assert number == signal.SIGKILL or "undone" in done.sentence
+        deadline = time.monotonic() + 30
+        while (other := _writer(pipe)) is not None:
+            os.close(other)
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        os.close(writer)
+
+
+def test_a_geopackage_with_a_view_is_refused_before_it_is_asked(unchanged: str, bad: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(bad / "whole.gpkg", tmp_path / "view.gpkg"))
+    with sqlite3.connect(path) as changed:
+        changed.execute("CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n")
+    changed.close()
+    refused(_load(unchanged, "cells", path), 3, "view.gpkg", "view")
 
 
 @pytest.mark.many

@@ -45,7 +45,7 @@ ANALYZE dbanon.trajectory, dbanon.site;
 
 _OPEN_STATISTICS = """
 DO $$ DECLARE f regprocedure; v regclass; BEGIN
-    FOR f IN SELECT oid FROM pg_proc WHERE proname ~ '^pg_stat_get_|^_postgis_|^st_estimatedextent$' LOOP
+    FOR f IN SELECT oid FROM pg_proc WHERE proname ~ '^(pg_stat_get_|_postgis_|st_estimatedextent$|lo_|lowrite)' LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', f);
     END LOOP;
     FOR v IN SELECT oid FROM pg_class WHERE relname ~ '^pg_stat(io|_xact)?_' AND relkind = 'v' LOOP
@@ -149,6 +149,12 @@ THREATS = {
         f"SELECT _postgis_selectivity({_TRAJECTORY}::regclass, 'path', "
         "'SRID=32610;POLYGON((0 0,0 50,50 50,50 0,0 0))'::geometry) IS NOT NULL",
         _OPEN_POSTGIS,
+    ),
+    "a large object that fills the disk": Threat("SELECT lo_from_bytea(0, 'x') > 0", _OPEN_STATISTICS),
+    "any way to write a large object": Threat(
+        "SELECT bool_or(has_function_privilege(oid, 'EXECUTE')) FROM pg_proc"
+        " WHERE proname IN ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_import', 'lo_put', 'lowrite')",
+        _OPEN_STATISTICS,
     ),
     "the last key of a sequence": Threat(
         "SELECT last_value > 0 FROM pg_sequences WHERE sequencename = 'trajectory_trajectory_id_seq'",
@@ -423,6 +429,18 @@ def test_who_runs_the_server_still_reads_its_counters(connection: psycopg.Connec
     with psycopg.connect(login(role)) as somebody:
         row = somebody.execute("SELECT count(n_live_tup) > 0 FROM pg_stat_all_tables").fetchone()
     assert row == (True,)
+
+
+def test_what_stays_open_is_as_the_limits_say(connection: psycopg.Connection, analyst: psycopg.Connection) -> None:
+    """Counts that no right covers: docs/limitations.md names them."""
+    connection.execute("ANALYZE dbanon.trajectory, dbanon.membership")
+    counted = "SELECT sum(reltuples) FROM pg_class WHERE relname IN ('trajectory', 'membership') AND relkind = 'r'"
+    held = "SELECT (SELECT count(*) FROM dbanon.trajectory) + (SELECT count(*) FROM dbanon.membership)"
+    assert analyst.execute(counted).fetchone() == connection.execute(held).fetchone()
+    connection.execute("REVOKE SELECT ON published.ten FROM dbanon_analyst")
+    assert analyst.execute("SELECT count(*) FROM published.releases").fetchone() == (0,)
+    explained = analyst.execute("EXPLAIN (ANALYZE, TIMING off, COSTS off) SELECT * FROM published.releases")
+    assert "on release l (actual rows=1" in str(explained.fetchall())
 
 
 # What desktop programs and tile servers ask when they connect.
