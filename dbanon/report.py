@@ -12,6 +12,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from dbanon.errors import counted
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -169,7 +171,7 @@ def synth_json(report: "SynthReport") -> dict[str, Any]:
 
 def synth_text(report: "SynthReport") -> str:
     """What was generated, as a table, and how long it took."""
-    where = f"dataset {report.dataset}" if report.dataset is not None else f"{len(report.files)} files"
+    where = f"dataset {report.dataset}" if report.dataset is not None else counted(len(report.files), "file")
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
@@ -262,7 +264,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 def published_text(name: str, rows: int) -> str:
     """Report that a release was published, and how to read it."""
-    return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"
+    return f"Published {counted(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
 
 
 def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:

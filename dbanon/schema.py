@@ -23,7 +23,7 @@ from psycopg import sql
 
 from dbanon import _public_rights, _roles, _uninstall
 from dbanon.connection import Connection, connect, errors_translated
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.errors import SchemaMismatch, StoreError, counted
 from dbanon.methods import METHODS, Method, describe
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def upgrade(
             _settle_public(connection, names, *restricted, say=say)
             left = _roles.rights_left(connection, before) if before and before != names else 0
             if before and left:
-                say(f"Roles {before.prefix}_* own or may still use {left} other things in this database.")
+                say(f"Roles {before.prefix}_* own or may still use {counted(left, 'other thing')} in this database.")
             if not _roles.operators_read_releases(connection, names):
                 say(
                     "Operators may not read the releases: this login may not grant that. Run "
@@ -339,9 +339,9 @@ def _settle_public(
         _public_rights.give_back(connection, names)
     if left:
         say(
-            f"The server's locks and counters and PostGIS's estimates ({len(left)} views and functions) stay open to "
-            "every login: this one may not take them from PUBLIC. Upgrade once as a superuser, or see "
-            "docs/limitations.md."
+            "The server's locks and counters and PostGIS's estimates "
+            f"({counted(len(left), 'view or function', 'views and functions')}) stay open to every login: this one "
+            "may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
         )
     elif not restricted:
         say(

@@ -117,7 +117,7 @@ def db_uninstall(
     import sys
 
     from dbanon import schema, server
-    from dbanon.errors import ParameterError
+    from dbanon.errors import ParameterError, counted
     from dbanon.report import stderr_line
 
     target = server.resolve(options.dsn)
@@ -125,7 +125,8 @@ def db_uninstall(
 
     def confirm(found: schema.Inventory) -> bool:
         stderr_line(
-            f"This deletes {found.datasets} datasets with {found.trajectories} trajectories, {found.runs} runs and the "
+            f"This deletes {counted(found.datasets, 'dataset')} with "
+            f"{counted(found.trajectories, 'trajectory', 'trajectories')}, {counted(found.runs, 'run')} and the "
             f"releases that are live: {', '.join(found.releases) or 'none'}."
         )
         for line in found.built_on_it:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dbanon.commands._shared import GLOBAL, Dataset, app, open_database, options, say, show
-from dbanon.errors import ParameterError
+from dbanon.errors import ParameterError, counted
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
 TakePlace = Annotated[bool, typer.Option("--replace", help="Replace the live release of that name.")]
@@ -238,7 +238,8 @@ def drop(run_id: RunId) -> None:
     """Delete a run that was never published and is not being worked on."""
     with open_database() as database:
         rows = database.drop(run_id)
-    show(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
+    value = {"run_id": run_id, "rows_dropped": rows}
+    show(lambda: f"Dropped run {run_id} and its {counted(rows, 'row')}.", lambda: value)
 
 
 @app.command(epilog=GLOBAL)

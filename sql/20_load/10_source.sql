@@ -27,7 +27,8 @@ BEGIN
         RETURN found_row;
     END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(quote_literal(left(dataset, 60)), 'NULL')
-        USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
+        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.counted(count(*), 'dataset')
+                                           FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
@@ -46,14 +47,14 @@ DECLARE
 BEGIN
     IF array_position(named, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', what
-            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
     SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
     GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
-            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
 END
@@ -537,13 +538,13 @@ BEGIN
     IF lost < rows_read THEN
         RETURN;
     ELSIF known THEN
-        RAISE EXCEPTION 'What is added must be new. The dataset has something for % (%).',
-                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, counts
-            USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = 'It was loaded before.';
+        RAISE EXCEPTION 'There is nothing to add. Of % the dataset already has all (%).', dbanon_internal.counted(rows_read, 'row'), counts
+            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')),
+                  HINT = 'If they were loaded before, nothing is to be done.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
-            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || counts || ')', '')
-        USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
+            dbanon_internal.counted(rows_read, 'row'), coalesce(' (' || counts || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')), HINT = remedy;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text) IS
@@ -561,7 +562,7 @@ BEGIN
     WHERE 2 * s.n > rows_read[s.file + 1] LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
-            USING ERRCODE = 'DA011', DETAIL = format('%s rows are the other way round.', swapped), HINT = remedy;
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.counted(swapped, 'row has', 'rows have')), HINT = remedy;
     END IF;
 END
 $$;

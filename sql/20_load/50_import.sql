@@ -81,7 +81,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- The owner of the table may have meant lines as trajectories.
-    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.format_count(shapes) || ' rows hold lines or areas; each' END
+    SELECT dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
 $$;

@@ -123,7 +123,7 @@ BEGIN
         SELECT 5, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
             WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
         UNION ALL
-        SELECT 0, 'Nothing is known to be missing. Whether the data suffice, a run finds out.') c
+        SELECT 0, 'The inputs are complete. Only a run can show whether they suffice.') c
         ORDER BY c.code = 0, c.code LIMIT 1;
 END
 $$;

@@ -174,7 +174,7 @@ def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
     names(hint, "mode => 'append'", "mode => 'replace'")
     code, message, _ = _refused(gps, CALL.format(", mode => 'append'"))
     assert code == "DA012"
-    names(message, "new", "90 rows")
+    names(message, "nothing to add", "90 rows")
     (row,) = _import(gps, mode="'replace'", split_gap_s="30", grid_m="5")
     assert row["trajectories"] == 90
     assert gps.execute("SELECT grid_m FROM dbanon.dataset").fetchall() == [(5,)]

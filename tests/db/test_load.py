@@ -220,7 +220,7 @@ def test_rows_of_their_own_are_counted_among_what_is_added_and_what_is_there(con
 def test_adding_rows_of_their_own_is_refused_if_half_are_there(connection, write, rows, again):
     _load(connection, write(ROWS), **METRES)
     before = _stored(connection)
-    with refusal(DataError, "new", f"{again} rows"):
+    with refusal(DataError, "nothing to add", f"{again} rows"):
         _load(connection, write("time,x,y\n" + rows, "more.csv"), mode="append", **METRES)
     assert _stored(connection) == before
 
