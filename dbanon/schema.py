@@ -84,6 +84,12 @@ def is_current(url: str) -> bool:
     return row is not None and row[0] == _stamp()
 
 
+def upgrade_embedded(url: str) -> None:
+    """Upgrade the embedded server where it has not what this program needs: unasked, as no other server is."""
+    if not is_current(url):
+        upgrade(url, restrict_public=True)
+
+
 def upgrade(
     url: str,
     *,
@@ -91,6 +97,7 @@ def upgrade(
     share_roles: bool = False,
     restrict_public: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
+    verbose: bool = False,
 ) -> str:
     """Make or upgrade the schema in one transaction; safe to repeat and to run twice at once.
 
@@ -107,7 +114,9 @@ def upgrade(
     restrict_public : bool, optional
         Revoke from PUBLIC what shows something about private tables, or grant it again; None keeps what was chosen.
     say : callable
-        Called with a line for each thing taken, and for what could not be done.
+        Called with a line for what was taken from PUBLIC, and for what could not be done.
+    verbose : bool
+        Name each view and function that was taken.
 
     Returns
     -------
@@ -142,7 +151,7 @@ def upgrade(
             connection.execute(comment.format(sql.Literal(_stamp())))
             restricted = _settle_choice(connection, restrict_public)
             connection.execute("RESET ROLE")
-            _settle_public(connection, names, *restricted, say=say)
+            _settle_public(connection, names, *restricted, say=say, verbose=verbose)
             left = _roles.rights_left(connection, before) if before and before != names else 0
             if before and left:
                 say(f"Roles {before.prefix}_* own or may still use {counted(left, 'other thing')} in this database.")
@@ -323,15 +332,24 @@ def _settle_choice(connection: Connection, wanted: bool | None) -> tuple[bool, b
 
 
 def _settle_public(
-    connection: Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
+    connection: Connection,
+    names: _roles.Names,
+    before: bool,
+    restricted: bool,
+    *,
+    say: Callable[[str], None],
+    verbose: bool,
 ) -> None:
     """Take from PUBLIC what shows something about private tables, or give it back, as the administrator has chosen."""
     if restricted and not before:
         going = [thing for thing in _public_rights.things(connection) if thing.public and thing.ours]
-        for kind, what in (("TABLE", "views"), ("FUNCTION", "functions")):
-            listed = ", ".join(thing.name for thing in going if thing.kind == kind)
-            if listed:
-                say(f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: the {what} {listed}.")
+        views, functions = ([thing.name for thing in going if thing.kind == kind] for kind in ("TABLE", "FUNCTION"))
+        if going:
+            say(
+                f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: {counted(len(views), 'view')} and "
+                f"{counted(len(functions), 'function')} that show locks, counters and estimates"
+                f"{': ' + ', '.join(views + functions) if verbose else '; --verbose names them'}."
+            )
     left: list[_public_rights.Thing] = []
     if restricted:
         left = _public_rights.restrict(connection, names)

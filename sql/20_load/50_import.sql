@@ -125,7 +125,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
         FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
@@ -230,7 +230,7 @@ BEGIN
     PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.check_days(subject, subject_per_day);
-    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
     begun := dbanon_internal.begin_load(

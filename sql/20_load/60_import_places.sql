@@ -163,7 +163,7 @@ BEGIN
     -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
-    described := dbanon_internal.describe_source(source, named);
+    described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));
