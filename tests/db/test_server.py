@@ -285,6 +285,14 @@ def test_psql_reaches_it_and_its_exit_code_comes_back(server: EmbeddedServer) ->
     assert psql(url, ["-Xqc", "SELECT nonsense"]) == 1
 
 
+def test_psql_names_no_function_that_an_error_passed_through(
+    server: EmbeddedServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raises = "DO $$ BEGIN RAISE EXCEPTION 'No.' USING HINT = 'Yes.'; END $$"
+    assert psql(server.start().url, ["-Xqc", raises]) == 1
+    assert capfd.readouterr().err.splitlines() == ["ERROR:  No.", "HINT:  Yes."]
+
+
 @pytest.mark.stress
 def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
