@@ -73,8 +73,8 @@ def test_what_is_built_on_releases_is_listed_before_anything_goes(
     assert "--yes" in done.stderr
     assert connection.execute("SELECT count(*) FROM published.ten").fetchone() == (4,)
     for fact in (
-        "1 datasets with 10 trajectories",
-        "1 runs",
+        "1 dataset with 10 trajectories",
+        "1 run",
         "ten",
         "view public.busy",
         "materialized view public.counted",
