@@ -134,6 +134,25 @@ class Names:
         return [f"{self.prefix}_{role}" for role in PURPOSES]
 
 
+READER_LIMITS = {"statement_timeout": "5min", "temp_file_limit": "2GB"}
+_UNLIMITED = """
+SELECT quote_ident(r.rolname), array_agg(l.name ORDER BY l.name)
+FROM pg_roles r CROSS JOIN unnest(%(limits)s::text[]) l (name)
+WHERE r.rolcanlogin AND NOT r.rolsuper
+    AND EXISTS (
+        SELECT FROM pg_roles o WHERE pg_has_role(r.oid, o.oid, 'MEMBER') AND (o.rolname = %(analyst)s OR o.rolname IN (
+            SELECT unnest(e.readers) FROM dbanon.release e WHERE e.withdrawn_at IS NULL)))
+    AND NOT EXISTS (
+        SELECT FROM pg_roles o WHERE pg_has_role(r.oid, o.oid, 'MEMBER') AND o.rolname = ANY (%(names)s)
+            AND o.rolname <> %(analyst)s)
+    AND NOT EXISTS (
+        SELECT FROM pg_db_role_setting s JOIN pg_database d ON d.datname = current_database()
+        CROSS JOIN unnest(s.setconfig) c (setting)
+        WHERE s.setdatabase IN (0, d.oid) AND s.setrole IN (0, r.oid) AND starts_with(c.setting, l.name || '='))
+GROUP BY r.rolname ORDER BY r.rolname
+"""
+
+
 def is_there(connection: Connection, table: str) -> bool:
     """Whether dbanon's schema has a table of that name that may be read: what is planted there is not dbanon's."""
     query = f"""
@@ -288,6 +307,16 @@ def record(connection: Connection, names: Names) -> None:
 def operators_read_releases(connection: Connection, names: Names) -> bool:
     """Check whether operators may read what analysts may; an upgrade grants it where its login may."""
     return bool(ask(connection, "SELECT pg_has_role(%s, %s, 'MEMBER')", names.operator, names.analyst))
+
+
+def unlimited_readers(connection: Connection, names: Names) -> list[tuple[str, list[str]]]:
+    """List the logins that only read releases, each with those settings of `READER_LIMITS` that it lacks.
+
+    A role's settings hold for its own login and not for its members, so dbanon_analyst itself can carry none.
+    """
+    return connection.execute(
+        _UNLIMITED, {"names": names.all, "analyst": names.analyst, "limits": list(READER_LIMITS)}
+    ).fetchall()
 
 
 def revoke_rights(connection: Connection, names: Names) -> None:

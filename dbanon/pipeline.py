@@ -17,7 +17,7 @@ import psycopg
 
 from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import Clause, Evidence, Verdict, attacker
+from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
 from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
@@ -228,7 +228,8 @@ def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]")
 
     def decide(evidence: Evidence) -> Verdict:
         ready.result()
-        return _demand_sound(attacker(family.attack).attack(evidence), family)
+        verdict = _demand_sound(attacker(family.attack).attack(evidence), family)
+        return once.added(verdict, evidence, days=family.days)
 
     with reading.open_reader(url) as reader:
         digest = reader.beside(runs.run_digest, run_id)

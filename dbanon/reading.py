@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from dbanon import _arrow, _rows, methods
 from dbanon._beside import Beside
 from dbanon.attacks import Evidence, attacker
 from dbanon.connection import Connection, connect, errors_translated
-from dbanon.errors import ParameterError
+from dbanon.errors import DataError, ParameterError
 from dbanon.methods import _parsing
 from dbanon.trajectory import Cells, Float, Int, QuasiIdentifiers, Requests, Sites, Trajectories
 
@@ -297,7 +297,10 @@ def evidence(snapshot: _arrow.Snapshot, run_id: int, beside: Beside) -> Evidence
         beside=beside,
         ahead=ahead,
     )
-    return package.read(rows, source)
+    read = package.read(rows, source)
+    if any(getattr(read, item.name) is not getattr(rows, item.name) for item in fields(Evidence)):
+        raise DataError("An attack must be given the rows as they are stored; this is a defect of its reading.")
+    return read
 
 
 def no_run(run_id: int) -> ParameterError:

@@ -37,6 +37,7 @@ _UPGRADE_LOCK = 0x6462616E << 32 | 0xFFFFFFFF
 _LOCK_WAIT_S = 30.0
 _LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S:.0f}s'"
 _OLDEST_SERVER = 150000
+_MOST_NAMED = 3
 _INSTALLED = Path(__file__).parent
 _REPOSITORY = _INSTALLED.parent
 
@@ -150,6 +151,7 @@ def upgrade(
             comment = sql.SQL("COMMENT ON TABLE dbanon.alembic_version IS {}")
             connection.execute(comment.format(sql.Literal(_stamp())))
             restricted = _settle_choice(connection, restrict_public)
+            _offer_limits(connection, names, say)
             connection.execute("RESET ROLE")
             _settle_public(connection, names, *restricted, say=say, verbose=verbose)
             left = _roles.rights_left(connection, before) if before and before != names else 0
@@ -365,6 +367,23 @@ def _settle_public(
         say(
             "Every login of this database can read the server's locks and counters and PostGIS's estimates: see "
             "docs/limitations.md. In a database of dbanon's own, `dbanon db upgrade --restrict-public` takes them away."
+        )
+
+
+def _offer_limits(connection: Connection, names: _roles.Names, say: Callable[[str], None]) -> None:
+    """Say how to limit the time and the temporary files of logins that only read releases."""
+    unlimited = _roles.unlimited_readers(connection, names)
+    statements = [
+        f"`ALTER ROLE {login} SET {name} = '{_roles.READER_LIMITS[name]}'`"
+        for login, lacking in unlimited[:_MOST_NAMED]
+        for name in lacking
+    ]
+    if statements:
+        further = len(unlimited) - _MOST_NAMED
+        more = f", and the same for {counted(further, 'more login')}" if further > 0 else ""
+        say(
+            "Some logins that read releases may compute for any time, or fill the disk with temporary files. A "
+            f"superuser can limit them: {', '.join(statements)}{more}."
         )
 
 

@@ -66,7 +66,8 @@ GRANT EXECUTE ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, b
     dbanon.unpublish(text, boolean), dbanon.clear_withdrawn(), dbanon.drop_run(bigint), dbanon.forget_subject(text, text),
     dbanon.drop_load(bigint), dbanon.forget_before(text, timestamptz), dbanon.drop_dataset(text), dbanon_internal.draw_load(), dbanon_internal.copied_notices(bigint),
     dbanon_internal.population_id(text),
-    dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval) TO @operator@;
+    dbanon_internal.note_refusal(bigint, text, text, text), dbanon_internal.releases_within(bigint, tstzrange, interval),
+    dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) TO @operator@;
 GRANT EXECUTE ON FUNCTION dbanon_internal.requeue_run(bigint, integer) TO @worker@;
 
 -- A withdrawn release that could not be dropped yet stays closed, also where a restore has given its owner all rights again.

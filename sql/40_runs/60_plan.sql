@@ -92,14 +92,20 @@ DECLARE
     family dbanon.method;
     data record;
     span tstzrange;
+    reach interval;
     near text[];
+    conflict record;
+    others text;
     missing text;
 BEGIN
     SELECT m.* INTO STRICT family FROM ONLY dbanon.method m WHERE m.name = plan_run.method;
     SELECT p.* INTO STRICT data FROM dbanon_internal.plan_data(about.dataset_id) p;
     span := dbanon_internal.plan_span(family.traits, checked, about.grid_s, data.first_s, data.last_s);
-    near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(
-        about.dataset_id, span, dbanon_internal.method_reach(family.traits, checked, about.settle_s)) r WHERE span IS NOT NULL);
+    reach := dbanon_internal.method_reach(family.traits, checked, about.settle_s);
+    near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) r WHERE span IS NOT NULL);
+    SELECT c.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) c WHERE near <> '{}';
+    others := array_to_string(conflict.releases[:3], ', ')
+        || CASE WHEN cardinality(conflict.releases) > 3 THEN format(' and %s more', cardinality(conflict.releases) - 3) ELSE '' END;
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,
@@ -107,30 +113,43 @@ BEGIN
     RETURN QUERY SELECT i.input, i.rows::numeric, true, CASE WHEN i.needed THEN 'needed' ELSE 'joined to what is computed' END
         FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i;
     RETURN QUERY VALUES ('releases_compared'::text, cardinality(near)::numeric, false, array_to_string(near[:10], ', '));
+    IF conflict.people > 0 THEN
+        RETURN QUERY VALUES ('people_published'::text, conflict.people::numeric, false,
+            array_to_string(conflict.releases[:10], ', '));
+    END IF;
     RETURN QUERY SELECT e.* FROM dbanon_internal.plan_earlier(family.name, chosen, checked -> 'k', about.dataset_id, data.fixes) e;
     IF NOT FOUND THEN
         RETURN QUERY VALUES ('earlier_runs'::text, 0::numeric, true,
             'no verified run of this method and algorithm to estimate from'::text);
     END IF;
     SELECT i.input INTO missing FROM dbanon_internal.plan_inputs(about.dataset_id, family.traits, checked) i WHERE i.needed AND i.rows = 0 LIMIT 1;
-    RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.code <> 0, c.sentence FROM (
-        SELECT 3 AS code, format('The dataset must have %s. It has none; load some first.', replace(missing, '_', '-')) AS sentence
+    RETURN QUERY SELECT 'exit_code'::text, c.code::numeric, c.exact, c.sentence FROM (
+        SELECT 3 AS code, true AS exact, format('The dataset must have %s. It has none; load some first.', replace(missing, '_', '-')) AS sentence
             WHERE missing IS NOT NULL
         UNION ALL
-        SELECT 4, format('A run must have at least k = %s subjects. The dataset has %s; lower k, or load more.', checked ->> 'k', data.subjects)
+        SELECT 4, true, format('A run must have at least k = %s subjects. The dataset has %s; lower k, or load more.', checked ->> 'k', data.subjects)
             WHERE (checked ->> 'k')::numeric > data.subjects
         UNION ALL
-        SELECT 5, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
+        SELECT 5, true, format('%s is for comparison only: the attack refuses what it publishes.', chosen)
             WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
         UNION ALL
-        SELECT 0, 'The inputs are complete. Only a run can show whether they suffice.') c
-        ORDER BY c.code = 0, c.code LIMIT 1;
+        SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
+                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s whom %s published at that time.',
+                            chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
+                ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s at that time.',
+                            others, dbanon_internal.counted(conflict.people, 'person', 'people')) END
+            || ' Choose one method for these people and this time, or another time.'
+            WHERE conflict.people > 0
+        UNION ALL
+        SELECT 0, false, 'The inputs are complete. Only a run can show whether they suffice.') c
+        ORDER BY c.code = 0, c.code, c.exact DESC LIMIT 1;
 END
 $$;
 COMMENT ON FUNCTION dbanon.plan_run(text, text, jsonb, text) IS
 'What a run would meet, without computing or writing anything. Takes: dataset, its name; method; params, as dbanon.submit_run takes
 them; algorithm, by default the first of the method. Returns: one row an item: item, value, exact (false: an estimate), note: what is
 there, the time and the releases it would be compared with, and what an earlier run of the method came to. The last item, exit_code,
-is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where the algorithm is for comparison only, else 0. Raises:
+is 3 where an input is missing, 4 where there are fewer than k subjects, 5 where the algorithm is for comparison only or where releases
+already speak of people_published people although one of the two stands alone, else 0. Raises:
 DA001 where there is no such dataset; DA011 for method, algorithm and parameters. Example: SELECT * FROM dbanon.plan_run(''taxi'', ''METHOD'',
 ''{"k": 20}'').';

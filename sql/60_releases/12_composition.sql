@@ -340,6 +340,55 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.intrusions(bigint, bigint, bytea) IS
 'Of whom both a run and an earlier release speak within reach, although one of the two stands alone.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.plan_conflicts(
+    dataset_id bigint, method text, algorithm text, params jsonb, span tstzrange, reach interval) RETURNS TABLE (people bigint, releases text[])
+LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET work_mem = '256MB'
+SET jit = off
+SET enable_nestloop = off
+AS $$
+    WITH planned AS (
+        SELECT m.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(m.name, plan_conflicts.algorithm) AS alone
+        FROM ONLY dbanon.method m WHERE m.name = plan_conflicts.method
+    ), conflict AS MATERIALIZED (
+        -- As dbanon_internal.intrusions pairs releases. The same parameters give the same sets again, which say nothing new.
+        SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach
+        FROM planned n
+        CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) w
+        JOIN ONLY dbanon.release l ON l.release_id = w.release_id
+        JOIN ONLY dbanon.run r ON r.run_id = l.run_id
+        JOIN ONLY dbanon.method m ON m.name = r.method
+        WHERE ((n.alone AND (n.secret = 'place' OR m.traits ->> 'hides' = n.secret))
+                OR (dbanon_internal.stands_alone(r.method, r.algorithm) AND (m.traits ->> 'hides' = 'place' OR m.traits ->> 'hides' = n.secret)))
+            AND (r.dataset_id, r.method, r.algorithm, r.params)
+                IS DISTINCT FROM (plan_conflicts.dataset_id, plan_conflicts.method, plan_conflicts.algorithm, plan_conflicts.params)
+    ), statement AS (
+        SELECT e.release_id, e.person, e.period FROM ONLY dbanon.exposure e WHERE e.release_id IN (SELECT c.release_id FROM conflict c)
+        UNION ALL
+        SELECT g.release_id, u.person, tstzmultirange(g.period)
+        FROM ONLY dbanon.grouping g CROSS JOIN LATERAL unnest(g.people) u (person)
+        WHERE g.release_id IN (SELECT c.release_id FROM conflict c)
+    ), met AS MATERIALIZED (
+        SELECT DISTINCT s.release_id, s.person
+        FROM statement s JOIN conflict c ON c.release_id = s.release_id
+        WHERE s.period && dbanon_internal.padded(plan_conflicts.span, c.reach)
+    ), person AS (
+        SELECT DISTINCT dbanon_internal.person_code(k.key, t.subject) AS code
+        FROM (SELECT dbanon_internal.dataset_key(plan_conflicts.dataset_id) AS key WHERE EXISTS (SELECT FROM met)) k
+        JOIN ONLY dbanon.trajectory t ON t.dataset_id = plan_conflicts.dataset_id
+        WHERE @postgis@.ST_M(coalesce(@postgis@.ST_StartPoint(t.path), t.path)) < extract(epoch FROM upper(plan_conflicts.span))
+            AND @postgis@.ST_M(coalesce(@postgis@.ST_EndPoint(t.path), t.path)) >= extract(epoch FROM lower(plan_conflicts.span))
+    )
+    SELECT count(DISTINCT m.person),
+        (SELECT array_agg(c.name ORDER BY c.release_id) FROM conflict c WHERE c.release_id = ANY (array_agg(m.release_id)))
+    FROM met m JOIN person p ON p.code = m.person
+    HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION dbanon_internal.plan_conflicts(bigint, text, text, jsonb, tstzrange, interval) IS
+'Counts the people of a dataset with positions in the time of a planned run of whom a release already speaks within reach of that time, although
+the run or the release stands alone, and names these releases; no row where there is nobody.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.judge(run_id bigint, new_release bigint) RETURNS TABLE (
     relation text, smallest_crowd bigint, k bigint, below bigint, people bigint, met bigint[], promised_by bigint[])
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT

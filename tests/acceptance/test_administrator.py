@@ -18,6 +18,8 @@ BLOCKS = re.findall(r"^```sql ?(\w*)\n(.*?)^```", PAGE.read_text(), re.MULTILINE
 RAW = """
 CREATE TABLE public.requests AS SELECT subject, sent_at AS t, content ->> 'poi' AS poi FROM dbanon.request;
 CREATE TABLE public.gps_tuesday AS SELECT subject, t + interval '1 day' AS t, position FROM public.gps;
+CREATE TABLE public.gps_late AS SELECT 'late ' || subject AS subject, t + interval '1 day' AS t,
+    ST_Translate(position, 100, 100) AS position FROM public.gps;
 CREATE TABLE public.requests_tuesday AS SELECT subject, t + interval '1 day' AS t, poi FROM public.requests;
 """
 MONDAY = "SELECT min(t) >= '2026-01-05 00:00Z' AND max(t) < '2026-01-06 00:00Z' FROM public.gps"

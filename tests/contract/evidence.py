@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from dbanon.attacks import Evidence, attacker
+from dbanon.attacks import Evidence, attacker, once
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
 from dbanon.trajectory import Cells, QuasiIdentifiers, Requests, Sites, Trajectories
 from tests.unit.site_evidence import joined
@@ -92,6 +92,12 @@ def attacked(family, algorithm, params, data, cloaks, *, given=None):
     given = inputs((*family.reads, *family.joins), data) if given is None else given
     rows, attack = stored(family, algorithm, params, data, cloaks), attacker(family.attack)
     return attack.attack(attack.read(rows, Stored(rows, cloaks, given)))
+
+
+def verified(family, algorithm, params, data, cloaks, *, given=None):
+    """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
+    verdict = attacked(family, algorithm, params, data, cloaks, given=given)
+    return once.added(verdict, stored(family, algorithm, params, data, cloaks), days=family.days)
 
 
 def stored(family, algorithm, params, data, cloaks):

@@ -8,10 +8,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dbanon.attacks import once
 from dbanon.cloaks import Cloaks, Hiding
 from dbanon.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
-from tests.contract.evidence import GRID_M, attacked, inputs, people, run
+from tests.contract.evidence import GRID_M, attacked, inputs, people, run, stored, verified
 
 K = 4
 
@@ -284,7 +285,7 @@ def test_joining_inputs_may_join_rows_and_change_no_other(family, algorithm, mon
 def test_the_attack_finds_nothing_to_object_to(family, algorithm, changed):
     data = people(60)
     cloaks = run(family, algorithm, data, **changed)
-    verdict = attacked(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
+    verdict = verified(family, algorithm, family.parse({**family.example, **changed}), data, cloaks)
     assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
     assert verdict.attack == family.name
     assert set(family.totals.values()) | set(family.notices) <= verdict.figures.keys()
@@ -378,3 +379,58 @@ def test_a_small_harmful_change_is_refused(family, algorithm, mutant):
     data = people(60)
     mutated = mutant(run(family, algorithm, data))
     assert not attacked(family, algorithm, family.parse(family.example), data, mutated).passed
+
+
+# ---- each person once -----------------------------------------------------------------------------------------------
+
+
+def broken_clauses(family, algorithm, data, cloaks):
+    """Name the clauses of core that cloaks break."""
+    evidence = stored(family, algorithm, family.parse(family.example), data, cloaks)
+    return {clause.name for clause in once.clauses(evidence, days=family.days) if not clause.passed}
+
+
+@every_algorithm
+def test_each_person_is_in_one_group_at_a_time_and_subjects_may_be_summed(family, algorithm):
+    """Rows of an instant, added up, stand for no more than the people who are members of their records."""
+    data = people(60)
+    cloaks = run(family, algorithm, data)
+    assert broken_clauses(family, algorithm, data, cloaks) == set()
+    subject = data.subject[np.searchsorted(data.trajectory_id, cloaks.member_trajectory)]
+    for start in np.unique(cloaks.start):
+        rows = (cloaks.start <= start) & (start < cloaks.end)
+        members = np.isin(cloaks.member_record, cloaks.record_id[rows])
+        assert cloaks.subjects[rows].sum() <= len(np.unique(subject[members]))
+
+
+def with_a_member_of_another_record(cloaks):
+    """Make the first member of a record that hides people one of a record at the same time with other members too."""
+    row, member = hidden_row(cloaks)
+    path, first = cloaks.member_trajectory[member], cloaks.record_id[row]
+    at_the_time = (cloaks.start < cloaks.end[row]) & (cloaks.end > cloaks.start[row])
+    own = cloaks.member_trajectory[cloaks.member_record == first]
+    strange = cloaks.member_record[~np.isin(cloaks.member_trajectory, own)]
+    record = np.intersect1d(strange, cloaks.record_id[at_the_time])[-1]
+    pairs = np.append(cloaks.member_record, record), np.append(cloaks.member_trajectory, path)
+    order = np.lexsort(pairs[::-1])
+    return dataclasses.replace(cloaks, member_record=pairs[0][order], member_trajectory=pairs[1][order])
+
+
+def standing_for_one_more(cloaks):
+    subjects = cloaks.regions.subjects.copy()
+    subjects[cloaks.region[hidden_row(cloaks)[0]]] += 1
+    return dataclasses.replace(cloaks, regions=dataclasses.replace(cloaks.regions, subjects=subjects))
+
+
+@pytest.mark.many
+@every_algorithm
+@pytest.mark.parametrize(
+    ("mutant", "clause"),
+    [(with_a_member_of_another_record, "one-group"), (standing_for_one_more, "subjects-sum")],
+    ids=["member", "subjects"],
+)
+def test_a_person_counted_twice_is_refused_by_the_attack_and_by_core(family, algorithm, mutant, clause):
+    data = people(60)
+    mutated = mutant(run(family, algorithm, data))
+    assert not attacked(family, algorithm, family.parse(family.example), data, mutated).passed
+    assert clause in broken_clauses(family, algorithm, data, mutated)

@@ -9,7 +9,7 @@ import pytest
 from dbanon.errors import InfeasibleError
 from dbanon.methods import METHODS
 from dbanon.trajectory import Cells, Requests, Sites, Trajectories
-from tests.contract.evidence import CONTENTS, attacked
+from tests.contract.evidence import CONTENTS, verified
 
 
 def town(rng):
@@ -58,7 +58,7 @@ def test_the_tp_aware_adversary_finds_nothing_to_object_to(cases, algorithm, ali
             continue
         requests = questions(rng, data)
         joined = family.attach(cloaks, data, params, requests=requests)
-        verdict = attacked(family, algorithm, params, data, joined, given={"requests": requests})
+        verdict = verified(family, algorithm, params, data, joined, given={"requests": requests})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         runs += 1
     assert runs >= len(cases(60)) // 6
@@ -112,7 +112,7 @@ def around_sites(rng, algorithm, *, at, **params):
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(0), sites=places)
     except InfeasibleError:
         return None
-    return cloaks, attacked(family, algorithm, params, data, cloaks, given={"sites": places})
+    return cloaks, verified(family, algorithm, params, data, cloaks, given={"sites": places})
 
 
 @pytest.mark.parametrize("at", [False, True], ids=["one fix each", "at an instant"])
@@ -165,7 +165,7 @@ def generalised(rng, algorithm):
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))
     except InfeasibleError:
         return None
-    return attacked(family, algorithm, params, data, cloaks)
+    return verified(family, algorithm, params, data, cloaks)
 
 
 @pytest.mark.parametrize("algorithm", ["kte-hide", "k-merge", "glove"])
@@ -187,7 +187,7 @@ def test_one_wild_time_is_not_counted_hour_by_hour():
     data, params = replace(data, t=t), family.parse({"k": 2, "grid_s": 60, "grid_m": data.grid_m}, "kte-hide")
     cloaks = family.anonymise(data, "kte-hide", params, np.random.default_rng(0))
     assert len(cloaks.suppressed["by_hour"]) <= 3
-    assert attacked(family, "kte-hide", params, data, cloaks).passed
+    assert verified(family, "kte-hide", params, data, cloaks).passed
 
 
 @pytest.mark.parametrize("algorithm", ["static", "w4m"])
@@ -240,7 +240,7 @@ def test_the_adversary_of_semantic_finds_nothing_to_object_to(cases, monkeypatch
             cloaks = family.anonymise(data, "merge", params, np.random.default_rng(rng.randrange(99)), cells=cells)
         except InfeasibleError:
             continue
-        verdict = attacked(family, "merge", params, data, cloaks, given={"cells": cells})
+        verdict = verified(family, "merge", params, data, cloaks, given={"cells": cells})
         assert verdict.passed, [c.sentence for c in verdict.clauses if not c.passed]
         assert verdict.figures["groups"] == cloaks.metrics["groups"]
         runs += 1

@@ -1,5 +1,7 @@
 """The family of docs/howto/add-a-family.md, as it stands there: all it takes is its code and a line of the registry."""
 
+import ast
+import dataclasses
 import importlib
 import re
 import sys
@@ -12,16 +14,18 @@ import pytest
 import dbanon.attacks
 import dbanon.methods
 from dbanon import schema
+from dbanon.attacks import Evidence
 from dbanon.database import open_database
 from dbanon.errors import InfeasibleError, VerificationFailed
 from dbanon.methods import METHODS
 from tests.acceptance.commands import call, json_of
 from tests.contract import test_methods as contract
+from tests.contract.evidence import attacked, people, run
 from tests.unit.test_docs import HEADINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-family.md"
 NAME = "slot-boxes"
-MOST_LINES = 151
+MOST_STATEMENTS = 95
 
 
 def blocks():
@@ -31,9 +35,19 @@ def blocks():
 
 
 @pytest.fixture
-def family(tmp_path, monkeypatch):
+def changes():
+    """Parts of the code on the page, and what is written instead of them."""
+    return {}
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch, changes):
     """The family, installed beside the others and entered in the registry."""
-    for path, text in blocks().items():
+    files = blocks()
+    for before, after in changes.items():
+        [path] = [path for path, text in files.items() if before in text]
+        files[path] = files[path].replace(before, after)
+    for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     for package in (dbanon.methods, dbanon.attacks):
@@ -61,7 +75,26 @@ def url(database, family, tmp_path):
 
 
 def test_a_family_is_short():
-    assert sum(text.count("\n") for text in blocks().values()) <= MOST_LINES
+    """Counted in statements: comments, and an array operation on each line, cost nothing."""
+    texts = [text for path, text in blocks().items() if path.endswith(".py")]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 120
+    code = [ast.parse(text) for text in texts]
+    assert sum(isinstance(node, ast.stmt) for tree in code for node in ast.walk(tree)) <= MOST_STATEMENTS
+
+
+def test_what_attacks_share_is_listed():
+    """Each public function of the modules, under the name of its module."""
+    listing = PAGE.read_text().partition("## What an attack may use")[2]
+    for module in (Path(dbanon.attacks.__path__[0]) / "shared").glob("[a-z]*.py"):
+        names = [n.name for n in ast.parse(module.read_text()).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        public = {name for name in names if not name.startswith("_")}
+        assert f"`{module.stem}`" in listing
+        assert public - set(re.findall(r"`(\w+)`", listing)) == set(), module.name
+    fields = {item.name for item in dataclasses.fields(Evidence)}
+    groups = set(re.findall(r"`(\w+_)\.\.\.`", listing))
+    assert {name for name in fields if f"`{name}`" not in listing and name.partition("_")[0] + "_" not in groups} <= {
+        "method", "algorithm", "trajectories", "place",
+    }  # fmt: skip
 
 
 def test_its_page_has_the_fixed_headings():
@@ -92,6 +125,13 @@ def test_its_attack_refuses_small_harmful_changes(family, mutant):
     for changed in ({"since": 120, "until": 480}, {"since": 60}, {"since": 60, "until": 301}):
         contract.test_the_attack_finds_nothing_to_object_to(family, "west", changed)
     contract.test_a_small_harmful_change_is_refused(family, "west", mutant)
+
+
+def test_its_attack_takes_since_and_until_in_seconds_whatever_the_grid(family):
+    data = dataclasses.replace(people(60), grid_s=60)
+    cloaks = run(family, "west", data, since=60, until=300)
+    params = family.parse({**family.example, "since": 60, "until": 300})
+    assert attacked(family, "west", params, data, cloaks).passed
 
 
 def test_it_is_run_attacked_published_and_described(url):
@@ -138,3 +178,39 @@ def test_the_command_line_lists_plans_and_refuses_it(url):
     assert call(url, "plan", NAME, "--dataset", "walks", "-p", "k=37").code == 0  # what a plan says is no failure
     done = call(url, "run", NAME, "--dataset", "walks", "-p", "k=37")
     assert done.code == InfeasibleError.exit_code
+
+
+# Each person is in a group of neighbours, and in the same slot in a group of another kind: each has k people.
+TWICE = {
+    "        for group in np.array_split(person[np.argsort(first)], len(person) // params.k):\n": (
+        "        kinds = (person[np.argsort(first)], person)\n"
+        "        for group in [g for kind in kinds for g in np.array_split(kind, len(person) // params.k)]:\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("changes", [TWICE], ids=["two groups"])
+def test_a_family_whose_records_overlap_is_refused_though_its_attack_finds_nothing(url):
+    with open_database(url) as database:
+        run = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120})
+        assert (run.status, [c.name for c in run.verdict.clauses if not c.passed]) == ("refused", ["one-group"])
+        assert "36 of 36 people" in run.refusal
+        counted = "SELECT DISTINCT sum(subjects) FROM dbanon.cloak GROUP BY period"
+        assert database.connection.execute(counted).fetchall() == [(72,)]
+        with pytest.raises(VerificationFailed):
+            database.publish(run.run_id, "walks_k5")
+
+
+OTHERWISE = {
+    "import numpy as np\n\nfrom dbanon.attacks import Evidence": (
+        "import dataclasses\n\nimport numpy as np\n\nfrom dbanon.attacks import Evidence"
+    ),
+    "    return evidence\n": "    return dataclasses.replace(evidence, member_record=evidence.member_record + 0)\n",
+}
+
+
+@pytest.mark.parametrize("changes", [OTHERWISE], ids=["members"])
+def test_an_attack_that_reads_the_rows_otherwise_than_they_are_stored_is_refused(url):
+    with open_database(url) as database:
+        run = database.run(NAME, dataset="walks", params={"k": 5, "slot_s": 120})
+        assert (run.status, [c.name for c in run.verdict.clauses]) == ("refused", ["decidable"])

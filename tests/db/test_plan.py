@@ -8,6 +8,7 @@ from psycopg import errors
 
 from dbanon import runs
 from dbanon.methods import METHODS
+from tests.db.written import CONTRACTS, write
 
 FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
 
@@ -88,6 +89,48 @@ def test_a_plan_names_the_releases_a_run_would_be_compared_with(own, method, par
     own.execute("SELECT dbanon.unpublish('first')")
     near = planned(own, method, {"k": 2, **params})["releases_compared"]
     assert (near.value, near.note) == (compared, "first (withdrawn)" * compared)
+
+
+@pytest.mark.parametrize(
+    ("published", "method", "algorithm", "params", "people"),
+    [
+        ("bundles", "kte", "kte-hide", {}, 10),
+        ("bundles", "kte", "k-merge", {}, None),  # measured, as bundles are
+        ("bundles", "kte", "kte-hide", {"since": FIXES + 1800}, None),
+        ("kte-hide", "tp-aware", None, {}, 3),
+        ("kte-hide", "sensitive-sites", None, {"at": FIXES}, 3),
+        ("kte-hide", "sensitive-sites", None, {"at": FIXES + 7200}, None),
+    ],
+)
+def test_a_plan_foretells_that_a_release_stands_alone(own, published, *, method, algorithm, params, people):
+    spot = "ST_SetSRID(ST_MakePoint(0, 0), 32610)"
+    own.execute(f"INSERT INTO dbanon.site (dataset_id, geom) SELECT dataset_id, {spot} FROM dbanon.dataset")
+    own.execute("DELETE FROM dbanon.run")
+    own.execute("SELECT dbanon.publish(%s, 'first')", [write(own, CONTRACTS[published])])
+    plan = planned(own, method, {"k": 2, **params}, algorithm)
+    ending = plan["exit_code"]
+    if people is None:
+        assert "people_published" not in plan
+        assert ending.value == 0
+    else:
+        assert (plan["people_published"].value, plan["people_published"].note) == (people, "first")
+        assert (ending.value, ending.exact) == (5, False)
+        assert f"{people} people" in ending.note
+        assert "first" in ending.note
+
+
+def test_a_plan_of_the_same_run_again_foretells_no_refusal(own):
+    own.execute("DELETE FROM dbanon.run")
+    first = write(own, CONTRACTS["kte-hide"])
+    own.execute(
+        "UPDATE dbanon.run SET method = 'kte', algorithm = 'kte-hide', params = dbanon_internal.check_params('kte', "
+        "'kte-hide', '{\"k\": 2}') WHERE run_id = %s", [first],
+    )  # fmt: skip
+    own.execute("INSERT INTO dbanon.verification (run_id, attack, passed, digest)"
+                " SELECT %s, 'kte', true, dbanon_internal.run_digest(%s)", [first, first])  # fmt: skip
+    own.execute("SELECT dbanon.publish(%s, 'first')", [first])
+    assert planned(own, "kte", {"k": 2})["exit_code"].value == 0
+    assert planned(own, "kte", {"k": 3})["people_published"].value == 3
 
 
 def test_there_must_be_k_subjects(scratch):

@@ -163,3 +163,31 @@ def test_a_dump_restored_beside_the_original_moves_to_roles_of_its_own(
             owner.execute("SELECT dbanon.unpublish('ten')")
     finally:
         drop_login(url, f"{prefixes[0]}_analyst")
+
+
+def test_an_upgrade_offers_limits_for_logins_that_only_read_releases(empty: Empty, prefixes: list[str]) -> None:
+    url, prefix = empty(), prefixes[0]
+    schema.upgrade(url, role_prefix=prefix)
+    roles = [f"{prefix}_{role}" for role in ("analyst", "operator")]
+
+    def offered() -> list[str]:
+        said: list[str] = []
+        schema.upgrade(url, say=said.append)
+        return [statement for line in said for statement in re.findall(r"`(ALTER ROLE [^`]*)`", line)]
+
+    assert offered() == []
+    for role in roles:
+        add_login(url, role)
+    try:
+        statements = offered()
+        assert [statement.split("=")[0] for statement in statements] == [
+            f"ALTER ROLE {prefix}_analyst_login SET {name} " for name in ("statement_timeout", "temp_file_limit")
+        ]
+        for statement in statements:
+            with psycopg.connect(url, autocommit=True) as owner:
+                owner.execute(statement)
+            assert statement not in offered()
+        assert offered() == []
+    finally:
+        for role in roles:
+            drop_login(url, role)
