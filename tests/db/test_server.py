@@ -295,15 +295,20 @@ def test_psql_names_no_function_that_an_error_passed_through(
 
 @pytest.mark.stress
 def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
-    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DBANON_HOME", str(server.home))
+    new = EmbeddedServer(place / "new", settings=FORGETFUL)
+    monkeypatch.setenv("DBANON_HOME", str(new.home))
     for name in ("DBANON_DSN", *_SERVER_VARIABLES):
         monkeypatch.delenv(name, raising=False)
-    done = call("", "db", "url")
-    assert done.code == 0, done.stderr
-    assert ask(done.stdout.strip(), "SELECT to_regclass('dbanon.run') IS NOT NULL")
-    assert ask(done.stdout.strip(), "SELECT count(*) FROM pg_roles WHERE rolname = 'dbanon_operator'") == 1
+    new.start()
+    try:
+        done = call("", "db", "url")
+        assert done.code == 0, done.stderr
+        assert ask(done.stdout.strip(), "SELECT to_regclass('dbanon.run') IS NOT NULL")
+        assert ask(done.stdout.strip(), "SELECT count(*) FROM pg_roles WHERE rolname = 'dbanon_operator'") == 1
+    finally:
+        new.stop()
 
 
 def test_the_chosen_programs_have_postgis() -> None:
