@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon.errors import DataError, ParameterError, StoreError, counted
 from dbanon.methods import share
 from dbanon.methods.kernels import cores
 
@@ -56,7 +56,7 @@ class Cluster:
         """
         with self._connected() as client:
             number = len(client.nthreads())
-        say(f"the tasks of runs go to {self._address}, with {number} processes now")
+        say(f"the tasks of runs go to {self._address}, with {counted(number, 'process', 'processes')} now")
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 

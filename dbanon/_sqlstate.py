@@ -101,7 +101,7 @@ def translated(error: psycopg.Error) -> DbanonError:
     state = error.sqlstate
     if state is not None and state.startswith("DA"):
         return _translate_own(error, state)
-    if state in ("3F000", "42P01", "42883", "42703"):
+    if state in ("3F000", "42P01", "42883", "42703", "42704"):
         return SchemaMismatch(_NO_SCHEMA)
     if state is None and isinstance(error, psycopg.DataError):  # psycopg's own check, before anything is sent
         state = "22021"

@@ -475,7 +475,7 @@ def open_database(dsn: str | None = None, announce: Callable[[str], None] | None
 
 def _check_or_migrate(database: Database) -> None:
     """Check the schema; only the embedded server is migrated unasked."""
-    if database.target.embedded and not schema.is_current(database.target.url):
-        schema.upgrade(database.target.url, restrict_public=True)
+    if database.target.embedded:
+        schema.upgrade_embedded(database.target.url)
     if schema.is_open(database.connection):
         schema.check(database.connection)

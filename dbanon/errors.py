@@ -66,3 +66,14 @@ def choose_one(names: Iterable[str]) -> str:
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
     listed = ", ".join(f"'{name}'" for name in known[:LISTED])
     return f"Choose one of: {listed}{more}." if known else ""
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Write a count and what is counted: ``1 row``, ``1,200 rows``; `many` is for what takes no s.
+
+    Examples
+    --------
+    >>> counted(1, "person is", "people are"), counted(1200, "row")
+    ('1 person is', '1,200 rows')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

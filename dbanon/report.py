@@ -12,6 +12,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from dbanon.errors import counted
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dbanon.synth import SynthReport
 
 Rows = Iterable[Sequence[Any]]
+WIDTH = 100
+"""Characters of a line that fits a terminal."""
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -103,6 +107,17 @@ def table(header: Sequence[str], rows: Rows) -> str:
     return "\n".join([*lines, *(_line(row, widths, right) for row in cells)])
 
 
+def fitted(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out rows as `table` does, with the last column broken into lines that fit the width."""
+    rows = list(rows)
+    used = sum(max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1))
+    broken: list[Sequence[str]] = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], WIDTH - used) or [""]
+        broken += [(*row[:-1], first), *(("",) * (len(header) - 1) + (line,) for line in others)]
+    return table(header, broken)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""
@@ -169,7 +184,7 @@ def synth_json(report: "SynthReport") -> dict[str, Any]:
 
 def synth_text(report: "SynthReport") -> str:
     """What was generated, as a table, and how long it took."""
-    where = f"dataset {report.dataset}" if report.dataset is not None else f"{len(report.files)} files"
+    where = f"dataset {report.dataset}" if report.dataset is not None else counted(len(report.files), "file")
     rows: list[tuple[str, int]] = [("nodes", report.nodes), ("edges", report.edges)]
     rows += [("nodes left out (not connected)", report.left_out)] * (report.left_out > 0)
     rows += [("trajectories", report.trajectories), ("fixes", report.fixes), ("requests", report.requests)]
@@ -222,8 +237,8 @@ def run_text(result: "RunResult") -> str:
     clauses = [(c.name, "holds" if c.passed else "BROKEN", c.violations) for c in result.verdict.clauses]
     parts.append(table([f"attack {result.verdict.attack}", "verdict", "violations"], clauses))
     if result.verdict.figures:
-        counted = ", ".join(f"{name} {_cell(value)}" for name, value in result.verdict.figures.items())
-        parts.append(textwrap.fill(f"The attack counted: {counted}.", 100))
+        figures = ", ".join(f"{name} {_cell(value)}" for name, value in result.verdict.figures.items())
+        parts.append(textwrap.fill(f"The attack counted: {figures}.", WIDTH))
     if result.timings:
         seconds = ", ".join(f"{name.removesuffix('_s')} {value:.2f} s" for name, value in result.timings.items())
         parts.append(f"Time: {seconds}; peak memory {result.peak_rss_mb:,.0f} MB")
@@ -246,13 +261,15 @@ def card_text(card: Mapping[str, Any]) -> str:
     facts += [(f"parameter {name}", value) for name, value in card["parameters"].items()]
     attack, left_out = card["attack"], card["left_out"]
     checked = [(name, attack[name]) for name in ("passed", "checked_at", "checked_by")]
-    parts = [textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", 100) for name in words]
+    parts = [
+        textwrap.fill(f"{name.replace('_', ' ').capitalize()}: {card[name]}", WIDTH) for name in words if card[name]
+    ]
     parts.append(table([f"release {card['release']}", ""], facts))
     parts.append(table([f"attack {attack['name']}", ""], [*checked, *(attack["figures"] or {}).items()]))
     clauses = [(c["name"], "holds" if c["passed"] else "BROKEN", c["violations"]) for c in attack["clauses"] or ()]
     if clauses:
         parts.append(table(["clause", "verdict", "violations"], clauses))
-    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", 100))
+    parts.append(textwrap.fill(f"Left out: {left_out['meaning']}", WIDTH))
     in_all = [("in all", reason, n) for counts in left_out["in_all"].values() for reason, n in counts.items()]
     hours = [(hour["hour"], reason, n) for hour in left_out["by_hour"] for reason, n in hour["left_out"].items()]
     if in_all or hours:
@@ -262,7 +279,7 @@ def card_text(card: Mapping[str, Any]) -> str:
 
 def published_text(name: str, rows: int) -> str:
     """Report that a release was published, and how to read it."""
-    return f"Published {rows:,} rows as published.{name}; read them with: SELECT * FROM published.{name}"
+    return f"Published {counted(rows, 'row')} as published.{name}; read them with: SELECT * FROM published.{name}"
 
 
 def plan_json(items: Sequence["PlanItem"]) -> dict[str, Any]:
@@ -295,18 +312,25 @@ def methods_json(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> 
 
 
 def methods_text(described: Iterable[tuple["Method", list[dict[str, Any]]]]) -> str:
-    """All families, algorithms and parameters for people."""
-    parts = []
-    for family, parameters in described:
-        algorithms = [
-            (a.name, a.summary + (" (comparison only)" if a.comparison_only else "")) for a in family.algorithms
+    """All families for people, a line or two each."""
+    families = [(family.name, family.summary) for family, _ in described]
+    listed = fitted(["method", "is for"], families)
+    return f"{listed}\n\n`dbanon methods NAME` shows what a method promises, its algorithms and its parameters."
+
+
+def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> str:
+    """One family, its algorithms and its parameters for people."""
+    sentences = [
+        f"{family.name}: {family.summary}",
+        family.guarantee,
+        *([f"Paper: {family.paper}"] if family.paper else []),
+    ]
+    algorithms = [(a.name, a.summary + (" (comparison only)" if a.comparison_only else "")) for a in family.algorithms]
+    named = [(p["name"], p["default_text"], f"{p['help']} It must be {p['requirement']}.") for p in parameters]
+    return "\n\n".join(
+        [
+            "\n".join(textwrap.fill(sentence, WIDTH) for sentence in sentences),
+            fitted(["algorithm", "does"], algorithms),
+            fitted(["parameter", "default", "meaning"], named),
         ]
-        parts += [
-            f"{family.name}: {family.summary}\n{family.guarantee}\nPaper: {family.paper}",
-            table(["algorithm", "does"], algorithms),
-            table(
-                ["parameter", "default", "must be", "meaning"],
-                [(p["name"], p["default_text"], p["requirement"], p["help"]) for p in parameters],
-            ),
-        ]
-    return "\n\n".join(parts)
+    )

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from dbanon import _public_rights, _roles, _uninstall
 from dbanon.connection import Connection, connect, errors_translated
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.errors import SchemaMismatch, StoreError, counted
 from dbanon.methods import METHODS, Method, describe
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ def is_current(url: str) -> bool:
     return row is not None and row[0] == _stamp()
 
 
+def upgrade_embedded(url: str) -> None:
+    """Upgrade the embedded server where it has not what this program needs: unasked, as no other server is."""
+    if not is_current(url):
+        upgrade(url, restrict_public=True)
+
+
 def upgrade(
     url: str,
     *,
@@ -92,6 +98,7 @@ def upgrade(
     share_roles: bool = False,
     restrict_public: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
+    verbose: bool = False,
 ) -> str:
     """Make or upgrade the schema in one transaction; safe to repeat and to run twice at once.
 
@@ -109,7 +116,9 @@ def upgrade(
         Revoke from PUBLIC what shows something about private tables or writes large objects, or grant it again; None
         keeps what was chosen.
     say : callable
-        Called with a line for each thing taken, and for what could not be done.
+        Called with a line for what was taken from PUBLIC, and for what could not be done.
+    verbose : bool
+        Name each view and function that was taken.
 
     Returns
     -------
@@ -145,10 +154,10 @@ def upgrade(
             restricted = _settle_choice(connection, restrict_public)
             _offer_limits(connection, names, say)
             connection.execute("RESET ROLE")
-            _settle_public(connection, names, *restricted, say=say)
+            _settle_public(connection, names, *restricted, say=say, verbose=verbose)
             left = _roles.rights_left(connection, before) if before and before != names else 0
             if before and left:
-                say(f"Roles {before.prefix}_* own or may still use {left} other things in this database.")
+                say(f"Roles {before.prefix}_* own or may still use {counted(left, 'other thing')} in this database.")
             if not _roles.operators_read_releases(connection, names):
                 say(
                     "Operators may not read the releases: this login may not grant that. Run "
@@ -326,15 +335,24 @@ def _settle_choice(connection: Connection, wanted: bool | None) -> tuple[bool, b
 
 
 def _settle_public(
-    connection: Connection, names: _roles.Names, before: bool, restricted: bool, *, say: Callable[[str], None]
+    connection: Connection,
+    names: _roles.Names,
+    before: bool,
+    restricted: bool,
+    *,
+    say: Callable[[str], None],
+    verbose: bool,
 ) -> None:
     """Take from PUBLIC the rights that analysts do not need, or give them back, as the administrator has chosen."""
     if restricted and not before:
         going = [thing for thing in _public_rights.things(connection) if thing.public and thing.ours]
-        for kind, what in (("TABLE", "views"), ("FUNCTION", "functions")):
-            listed = ", ".join(thing.name for thing in going if thing.kind == kind)
-            if listed:
-                say(f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: the {what} {listed}.")
+        views, functions = ([thing.name for thing in going if thing.kind == kind] for kind in ("TABLE", "FUNCTION"))
+        if going:
+            say(
+                f"Taken from PUBLIC, and given to pg_monitor and dbanon's roles: {counted(len(views), 'view')} and "
+                f"{counted(len(functions), 'function')} that show locks, counters and estimates"
+                f"{': ' + ', '.join(views + functions) if verbose else '; --verbose names them'}."
+            )
     left: list[_public_rights.Thing] = []
     if restricted:
         left = _public_rights.restrict(connection, names)
@@ -342,9 +360,9 @@ def _settle_public(
         _public_rights.give_back(connection, names)
     if left:
         say(
-            f"The server's locks, counters and large objects and PostGIS's estimates ({len(left)} views and functions) "
-            "stay open to every login: this one may not take them from PUBLIC. Upgrade once as a superuser, or see "
-            "docs/limitations.md."
+            "The server's locks, counters and large objects and PostGIS's estimates "
+            f"({counted(len(left), 'view or function', 'views and functions')}) stay open to every login: this one "
+            "may not take them from PUBLIC. Upgrade once as a superuser, or see docs/limitations.md."
         )
     elif not restricted:
         say(
@@ -363,7 +381,8 @@ def _offer_limits(connection: Connection, names: _roles.Names, say: Callable[[st
         for name in lacking
     ]
     if statements:
-        more = f", and the same for {len(unlimited) - _MOST_NAMED} more logins" if len(unlimited) > _MOST_NAMED else ""
+        further = len(unlimited) - _MOST_NAMED
+        more = f", and the same for {counted(further, 'more login')}" if further > 0 else ""
         say(
             "Some logins that read releases may compute for any time, or fill the disk with temporary files. A "
             f"superuser can limit them: {', '.join(statements)}{more}."

@@ -236,6 +236,8 @@ def dumps_lack_postgis(url: str) -> bool:
 def psql(url: str, arguments: Sequence[str] = ()) -> int:
     """Run psql on `url` with the terminal of this process and return its exit code.
 
+    An error ends with its HINT: PostgreSQL adds the functions it passed through, and psql alone can leave them out.
+
     The connection goes by environment variables, because every user of the machine can read a command line.
     """
     from psycopg import pq
@@ -247,7 +249,7 @@ def psql(url: str, arguments: Sequence[str] = ()) -> int:
     words = parse(url)
     named = {variables[key]: value for key, value in words.items() if variables.get(key)}
     unnamed = {key: value for key, value in words.items() if not variables.get(key)}
-    options = ["--dbname", uri(unnamed)] if unnamed else []
+    options = ["--set=SHOW_CONTEXT=never", *(["--dbname", uri(unnamed)] if unnamed else [])]
     with _left_to_psql(signal.SIGINT):
         return subprocess.run([program, *options, *arguments], env={**os.environ, **named}, check=False).returncode
 

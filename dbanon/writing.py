@@ -17,7 +17,7 @@ from dbanon import binary_copy
 from dbanon._progress import Progress, silent
 from dbanon.cloaks import Cloaks, Hiding, Regions
 from dbanon.connection import Connection, errors_translated
-from dbanon.errors import StoreError
+from dbanon.errors import StoreError, counted
 from dbanon.methods.kernels import cores
 from dbanon.reading import DatasetRow
 from dbanon.trajectory import Float, Int
@@ -213,5 +213,5 @@ def _check_size(cloaks: Cloaks) -> None:
     if size > LARGEST_RUN_BYTES:
         raise StoreError(
             f"A run may write at most {LARGEST_RUN_BYTES / 1024**3:.0f} GB. This one would write "
-            f"{size / 1024**3:.0f} GB in {cloaks.rows} cloaks; use fewer instants or a shorter time."
+            f"{size / 1024**3:.0f} GB in {counted(cloaks.rows, 'cloak')}; use fewer instants or a shorter time."
         )

@@ -15,6 +15,7 @@ import numpy as np
 from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slices
+from dbanon.errors import counted
 from dbanon.trajectory import Float, Int, Trajectories
 
 _ROWS_TOGETHER = 1 << 20
@@ -123,14 +124,14 @@ def clauses(evidence: Evidence, *, days: bool) -> tuple[Clause, Clause]:
             passed=twice == 0,
             violations=twice,
             sentence="Each person must be in one record at a time, or in several with the very same members; broken by "
-            f"{twice} of {people} people. The method must form groups that do not overlap.",
+            f"{twice} of {counted(people, 'person', 'people')}. The method must form groups that do not overlap.",
         ),
         Clause(
             name="subjects-sum",
             passed=overstated == 0,
             violations=overstated,
             sentence="Rows of one time must stand for no more people than are members of their records; broken by "
-            f"{overstated} of {number} groups. The method must state fewer subjects.",
+            f"{overstated} of {counted(number, 'group')}. The method must state fewer subjects.",
         ),
     )
 

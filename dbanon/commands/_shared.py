@@ -8,18 +8,43 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from dbanon.database import Database
 
 GLOBAL = "Everywhere: --dsn DSN, --json, --debug (see 'dbanon --help')."
 
+_SECTIONS = {  # of the help, in the order of the work
+    "Data": ("load", "import", "synth", "datasets", "drop-load", "forget", "forget-before", "drop-dataset"),
+    "Runs": ("methods", "plan", "run", "submit", "worker", "runs", "cancel", "verify", "drop"),
+    "Releases": ("publish", "unpublish", "releases", "card", "export", "style"),
+    "Server": ("db", "demo"),
+}
 
-def _group(help_text: str) -> typer.Typer:
-    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+class _InSections(TyperGroup):
+    """Lists its commands under the titles of `_SECTIONS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections, and those in none of them last."""
+        width = max(map(len, self.commands))
+        named = [name for names in _SECTIONS.values() for name in names]
+        sections = {**_SECTIONS, "Others": [name for name in self.commands if name not in named]}
+        for title, names in sections.items():
+            helps = {name: self.commands[name].get_short_help_str(formatter.width - 6 - width) for name in names}
+            if helps:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), line) for name, line in helps.items()])
 
 
-app = _group("Publish trajectories from PostGIS as cloaked views that are attacked before an analyst may read them.")
+def _group(help_text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, add_completion=False, cls=cls)
+
+
+app = _group(
+    "Publish trajectories from PostGIS as cloaked views that are attacked before an analyst may read them.", _InSections
+)
 db_app = _group("The embedded server, and the schema on any server.")
 load_app = _group("Load data files into a dataset.")
 app.add_typer(db_app, name="db", epilog=GLOBAL)

@@ -1,10 +1,13 @@
 """Commands about the embedded server, and the schema on any server."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dbanon.commands._shared import GLOBAL, db_app, options, show
+
+if TYPE_CHECKING:
+    from dbanon.server import Target
 
 
 def _warn_of_dumps(url: str) -> None:
@@ -19,6 +22,18 @@ def _warn_of_dumps(url: str) -> None:
                 "by itself; move the database once as docs/howto/administrator.md says (Dump and restore), or run "
                 "`CREATE EXTENSION postgis` in the new database before pg_restore."
             )
+
+
+def _resolved() -> "Target":
+    """Pick the database; the embedded server is upgraded unasked, so that its schema and roles are there."""
+    from dbanon import schema, server
+    from dbanon.connection import errors_translated
+
+    target = server.resolve(options.dsn)
+    if target.embedded:
+        with errors_translated():
+            schema.upgrade_embedded(target.url)
+    return target
 
 
 @db_app.command("up", epilog=GLOBAL)
@@ -60,7 +75,7 @@ def db_url(
     """Print a URL that psql, QGIS and pandas can connect with."""
     from dbanon import server
 
-    url = server.resolve(options.dsn).url
+    url = _resolved().url
     if user is not None:
         url = server.uri({**server.parse(url), "user": user})
     show(lambda: url, lambda: {"url": url})
@@ -89,6 +104,9 @@ def db_upgrade(
             show_default=False,
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Name each view and function that is taken from PUBLIC.")
+    ] = False,
 ) -> None:
     """Create or upgrade dbanon's schema on the chosen server."""
     from dbanon import schema, server
@@ -104,6 +122,7 @@ def db_upgrade(
             share_roles=share_roles,
             restrict_public=True if target.embedded else restrict_public,
             say=stderr_line,
+            verbose=verbose,
         )
     _warn_of_dumps(target.url)
     show(lambda: f"The schema is at revision {revision}.", lambda: {"revision": revision})
@@ -117,7 +136,7 @@ def db_uninstall(
     import sys
 
     from dbanon import schema, server
-    from dbanon.errors import ParameterError
+    from dbanon.errors import ParameterError, counted
     from dbanon.report import stderr_line
 
     target = server.resolve(options.dsn)
@@ -125,7 +144,8 @@ def db_uninstall(
 
     def confirm(found: schema.Inventory) -> bool:
         stderr_line(
-            f"This deletes {found.datasets} datasets with {found.trajectories} trajectories, {found.runs} runs and the "
+            f"This deletes {counted(found.datasets, 'dataset')} with "
+            f"{counted(found.trajectories, 'trajectory', 'trajectories')}, {counted(found.runs, 'run')} and the "
             f"releases that are live: {', '.join(found.releases) or 'none'}."
         )
         for line in found.built_on_it:
@@ -153,6 +173,6 @@ def db_psql(context: typer.Context) -> None:
     from dbanon import server
     from dbanon.report import stderr_line
 
-    target = server.resolve(options.dsn)
+    target = _resolved()
     stderr_line(target.label)
     raise typer.Exit(server.psql(target.url, context.args))

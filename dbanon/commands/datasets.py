@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dbanon.commands._shared import GLOBAL, app, open_database, say, show
-from dbanon.errors import ParameterError
+from dbanon.errors import ParameterError, counted
 
 if TYPE_CHECKING:
     from dbanon.database import Database
@@ -56,8 +56,9 @@ def _confirmed(database: "Database", name: str) -> bool:
     rows = database.datasets(name)
     if not rows:  # which is refused
         return True
-    counted = f"{rows[0]['trajectories']:,} trajectories of {rows[0]['subjects']:,} subjects"
-    stderr_line(f"This deletes dataset {name} with {counted}, its loads and its runs.")
+    held = counted(rows[0]["trajectories"], "trajectory", "trajectories")
+    people = counted(rows[0]["subjects"], "subject")
+    stderr_line(f"This deletes dataset {name} with {held} of {people}, its loads and its runs.")
     if not sys.stdin.isatty():
         raise ParameterError("Dropping a dataset must be confirmed. There is no terminal to ask on; add --yes.")
     return typer.confirm("Delete all of it?", err=True)

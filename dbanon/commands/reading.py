@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from dbanon.commands._shared import GLOBAL, app, open_database, show
+from dbanon.errors import counted
 
 Release = Annotated[str, typer.Argument(help="Name of a live release.")]
 
@@ -22,7 +23,7 @@ def export(
     with open_database() as database, report.Progress() as progress:
         rows = database.export(name, file, where=where, progress=progress)
     value = {"release": name, "file": str(file), "rows": rows}
-    show(lambda: f"Wrote {rows:,} rows of published.{name} to {file}.", lambda: value)
+    show(lambda: f"Wrote {counted(rows, 'row')} of published.{name} to {file}.", lambda: value)
 
 
 @app.command(epilog=GLOBAL)

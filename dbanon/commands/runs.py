@@ -6,9 +6,16 @@ from typing import Annotated
 import typer
 
 from dbanon.commands._shared import GLOBAL, Dataset, app, open_database, options, say, show
-from dbanon.errors import ParameterError
+from dbanon.errors import ParameterError, counted
 
-RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, max=2**63 - 1, help="The run's number.")]
+
+def _run_number(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**63:
+        raise typer.BadParameter("it must be the number of a run, which `dbanon runs` lists")
+    return int(text)
+
+
+RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The run's number, from 'dbanon runs'.")]
 TakePlace = Annotated[bool, typer.Option("--replace", help="Replace the live release of that name.")]
 AllowOverlap = Annotated[
     bool,
@@ -27,12 +34,20 @@ Readers = Annotated[
 
 
 @app.command("methods", epilog=GLOBAL)
-def list_methods() -> None:
-    """List every method, algorithm and parameter with its unit, default and limits."""
+def list_methods(
+    name: Annotated[
+        str | None, typer.Argument(help="Show its algorithms and parameters, with unit and limits.")
+    ] = None,
+) -> None:
+    """List the methods, or show all of one."""
     from dbanon import methods, report
 
-    described = [(family, methods.describe(family)) for family in methods.METHODS.values()]
-    show(lambda: report.methods_text(described), lambda: report.methods_json(described))
+    families = methods.METHODS.values() if name is None else [methods.method(name)]
+    described = [(family, methods.describe(family)) for family in families]
+    show(
+        lambda: report.methods_text(described) if name is None else report.method_text(*described[0]),
+        lambda: report.methods_json(described),
+    )
 
 
 Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
@@ -238,7 +253,8 @@ def drop(run_id: RunId) -> None:
     """Delete a run that was never published and is not being worked on."""
     with open_database() as database:
         rows = database.drop(run_id)
-    show(lambda: f"Dropped run {run_id} and its {rows:,} rows.", lambda: {"run_id": run_id, "rows_dropped": rows})
+    value = {"run_id": run_id, "rows_dropped": rows}
+    show(lambda: f"Dropped run {run_id} and its {counted(rows, 'row')}.", lambda: value)
 
 
 @app.command(epilog=GLOBAL)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dbanon.errors import DataError
+from dbanon.errors import DataError, counted
 from dbanon.load import _parquet
 
 BLOCK_BYTES = 4 * 1024**2
@@ -127,8 +127,7 @@ def _readable(path: Path) -> Iterator[None]:
 def _complaint(words: str) -> str:
     row = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", words)
     if row:
-        cells = "1 cell" if row[3] == "1" else f"{row[3]} cells"
-        return f"Line {row[1]} has {cells} where the header has {row[2]}; correct or remove it."
+        return f"Line {row[1]} has {counted(int(row[3]), 'cell')} where the header has {row[2]}; correct or remove it."
     if "UTF8" in words or "utf-8" in words:
         return "Got text that is not UTF-8; convert it, for example with iconv."
     if any(sign in words.lower() for sign in ("zlib", "gzip", "truncated", "inflate")):

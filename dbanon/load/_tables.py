@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from dbanon import binary_copy
 from dbanon._progress import Progress, silent
 from dbanon.connection import Connection, errors_translated
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, counted
 from dbanon.load import _bbox, _files, _gis, _parse, _staging, _trajectories
 from dbanon.load._staging import LoadReport
 from dbanon.writing import copying
@@ -262,8 +262,8 @@ def _area(file: Path) -> str:
     shapes = np.concatenate([np.empty(0, object), *(_known_shapes(part.column(0)) for part in found.parts)])
     if not len(shapes) or not (np.isin(shapely.get_type_id(shapes), _POLYGONS) & shapely.is_valid(shapes)).all():
         raise DataError(
-            f"{file.name} must hold valid polygons and nothing else. Of its {len(shapes):,} features some are not; "
-            "check --area."
+            f"{file.name} must hold valid polygons and nothing else. Of {counted(len(shapes), 'feature')} some are "
+            "not; check --area."
         )
     whole = shapely.set_srid(shapely.union_all(shapes), int(crs.rpartition(":")[2]))
     return str(shapely.to_wkb(whole, hex=True, include_srid=True))

@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from dbanon import _utm
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, counted
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -305,7 +305,7 @@ def _nodes(path: Path) -> tuple[pa.Array, Float, Float, bool]:
     ids = table.columns["id"]
     twice = len(ids) - len(pc.unique(ids))
     if twice:
-        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {twice} ids; remove them.")
+        raise DataError(f"The ids of nodes must be unique. {path.name} repeats {counted(twice, 'id')}; keep each once.")
     degrees = bool({"lon", "longitude"} & {name.strip().lower() for name in table.names})
     return ids, table.numbers("x"), table.numbers("y"), degrees
 
@@ -320,8 +320,8 @@ def _edges(
     unknown = int(pc.sum(pc.or_(pc.is_null(ends[0]), pc.is_null(ends[1])).cast(pa.int64())).as_py())
     if unknown:
         raise DataError(
-            f"Every edge must join two nodes of {nodes}. Got {unknown} edges in {path.name} that name another; check "
-            "that the two files belong together."
+            f"Every edge must join two nodes of {nodes}. Got {counted(unknown, 'edge')} in {path.name} with another; "
+            "check that the two files belong together."
         )
     a, b = (end.to_numpy().astype(np.int32) for end in ends)
     length = table.numbers("length") if "length" in table.columns else None
@@ -349,8 +349,8 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
     slow = int((kmh < SLOWEST_KMH).sum())
     if slow:
         raise DataError(
-            f"A speed limit must be at least {SLOWEST_KMH:g} km/h. Got {slow} edges of {table.path.name} with a lower "
-            "one; correct them, or see --limits."
+            f"A speed limit must be at least {SLOWEST_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
+            "with a lower one; correct them, or see --limits."
         )
     return kmh / 3.6
 
@@ -362,8 +362,9 @@ def _limits_of(kind: Float, path: Path, limits_kmh: Mapping[int, float]) -> Floa
     strange = int((known[place] != kind).sum())
     if strange:
         raise DataError(
-            f"Every class of edge must have a speed limit. Got {strange} edges in {path.name} of other classes than "
-            f"{', '.join(str(c) for c in sorted(limits_kmh))}; give the limits of all, such as --limits 0=110,1=80."
+            f"Every class of edge must have a speed limit. Got {counted(strange, 'edge')} in {path.name} of other "
+            f"classes than {', '.join(str(c) for c in sorted(limits_kmh))}; give the limits of all, such "
+            "as --limits 0=110,1=80."
         )
     return np.array([limits_kmh[c] for c in sorted(limits_kmh)], dtype=np.float64)[place]
 
@@ -420,8 +421,8 @@ class _Table:
         bad = int((~np.isfinite(values)).sum())
         if bad:
             raise DataError(
-                f"Column '{name}' of {self.path.name} must hold finite numbers. Got {bad} that are NaN or infinite; "
-                "correct or remove these rows."
+                f"Column '{name}' of {self.path.name} must hold finite numbers. Got NaN or infinity in "
+                f"{counted(bad, 'row')}; correct or remove what is not finite."
             )
         return np.asarray(values, dtype=np.float64)
 

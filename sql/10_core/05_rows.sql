@@ -232,8 +232,8 @@ BEGIN
     GET DIAGNOSTICS unknown = ROW_COUNT;
     unknown := cardinality(cell) - unknown;
     IF unknown > 0 THEN
-        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % are not there.', unknown
-            USING ERRCODE = 'DA009', DETAIL = format('Of %s distinct cells.', cardinality(cell)),
+        RAISE EXCEPTION 'Regions must be made of cells of the run''s dataset. % not there.', dbanon_internal.counted(unknown, 'is', 'are')
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s.', dbanon_internal.counted(cardinality(cell), 'distinct cell')),
                   HINT = 'Load the cells again, and start another run.';
     END IF;
 END

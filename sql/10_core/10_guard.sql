@@ -60,7 +60,7 @@ BEGIN
     END IF;
     IF found_rows < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a dataset that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('%s of %s datasets exist.', found_rows, cardinality(touched)),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'dataset'), dbanon_internal.counted(found_rows, 'exists', 'exist')),
                   HINT = 'Insert the dataset into dbanon.dataset first.';
     END IF;
     IF TG_TABLE_NAME = 'trajectory' THEN
@@ -75,7 +75,7 @@ BEGIN
     END IF;
     IF elsewhere THEN
         RAISE EXCEPTION 'Every geometry must be in the SRID of its dataset. At least one of dbanon.% is in another.', TG_TABLE_NAME
-            USING ERRCODE = 'DA008', DETAIL = format('%s datasets were written to.', cardinality(touched)),
+            USING ERRCODE = 'DA008', DETAIL = format('%s written to.', dbanon_internal.counted(cardinality(touched), 'dataset was', 'datasets were')),
                   HINT = 'Transform it with ST_Transform, or set its SRID with ST_SetSRID.';
     END IF;
     RETURN NULL;
@@ -122,8 +122,9 @@ BEGIN
     -- A publication that has begun holds the dataset, and comes first.
     IF EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = OLD.dataset_id) THEN
         RAISE EXCEPTION 'A dataset that was ever published must stay in its population, and its settle time may only grow. ''%'' is in '
-                        'population ''%'' with % seconds.', OLD.name,
-                (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id), OLD.settle_s
+                        'population ''%'' with %.', OLD.name,
+                (SELECT p.name FROM ONLY dbanon.population p WHERE p.population_id = OLD.population_id),
+                dbanon_internal.counted(OLD.settle_s, 'second')
             USING ERRCODE = 'DA011', DETAIL = 'The next release is compared with those before it by who is who.',
                   HINT = 'Leave out population => ..., and settle_s => ... unless it is greater.';
     END IF;
@@ -224,7 +225,7 @@ BEGIN
                                          ORDER BY r.run_id FOR SHARE) l);
     IF TG_OP IN ('INSERT', 'UPDATE') AND cardinality(there) < cardinality(touched) THEN
         RAISE EXCEPTION 'Rows of dbanon.% must belong to a run that exists.', TG_TABLE_NAME
-            USING ERRCODE = 'DA009', DETAIL = format('%s of %s runs exist.', cardinality(there), cardinality(touched)),
+            USING ERRCODE = 'DA009', DETAIL = format('Of %s, %s.', dbanon_internal.counted(cardinality(touched), 'run'), dbanon_internal.counted(cardinality(there), 'exists', 'exist')),
                   HINT = 'Insert the run into dbanon.run first.';
     END IF;
     -- Of a dataset that was dropped, what releases promised is in dbanon.grouping.

@@ -16,6 +16,24 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.choose_one(text[]) IS
 'The sentence that lists what could have been named, or NULL if there is nothing.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.format_count(n bigint) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT btrim(to_char(n, '999,999,999,999,999,990'))
+$$;
+COMMENT ON FUNCTION dbanon_internal.format_count(bigint) IS
+'Writes a count with a comma at each thousand.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.counted(n bigint, one text, many text DEFAULT NULL) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('%s %s', dbanon_internal.format_count(n), CASE n WHEN 1 THEN one ELSE coalesce(many, one || 's') END)
+$$;
+COMMENT ON FUNCTION dbanon_internal.counted(bigint, text, text) IS
+'Writes a count and what is counted, as 1 row or 1,200 rows; many is for what takes no s, and for verbs: 1 person is, 2 people are.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.hidden_characters() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
@@ -229,7 +247,7 @@ BEGIN
     IF jsonb_typeof(given) <> 'object' THEN
         RAISE EXCEPTION 'The parameters must be an object of names and values. Got % instead.',
                 coalesce(dbanon_internal.format_value(given), 'null')
-            USING ERRCODE = 'DA011', DETAIL = format('%s has %s parameters.', method, cardinality(known)),
+            USING ERRCODE = 'DA011', DETAIL = format('%s has %s.', method, dbanon_internal.counted(cardinality(known), 'parameter')),
                   HINT = 'Write them as in ''{"k": 20}''.';
     END IF;
     -- Of several faults the same one is reported, in whatever order they are given: JSON keeps none.

@@ -27,7 +27,8 @@ BEGIN
         RETURN found_row;
     END IF;
     RAISE EXCEPTION 'The dataset must exist. There is none named %.', coalesce(dbanon_internal.quoted(dataset), 'NULL')
-        USING ERRCODE = 'DA001', DETAIL = format('There are %s datasets.', (SELECT count(*) FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
+        USING ERRCODE = 'DA001', DETAIL = format('There %s.', (SELECT CASE count(*) WHEN 1 THEN 'is ' ELSE 'are ' END || dbanon_internal.counted(count(*), 'dataset')
+                                           FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
               HINT = coalesce(dbanon_internal.choose_one(ARRAY(SELECT d.name FROM dbanon.dataset d WHERE d.dropped_at IS NULL)),
                               'Load one with SELECT * FROM dbanon.import_trajectories(...).');
 END
@@ -46,14 +47,14 @@ DECLARE
 BEGIN
     IF array_position(named, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'The columns of % must be named. Got NULL for one of them.', what
-            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
     SELECT n.name INTO twice FROM unnest(named) WITH ORDINALITY n (name, ord)
     GROUP BY n.name HAVING count(*) > 1 ORDER BY min(n.ord) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'The columns of % must differ. Got ''%'' twice.', what, twice
-            USING ERRCODE = 'DA011', DETAIL = format('%s columns are needed.', cardinality(named)),
+            USING ERRCODE = 'DA011', DETAIL = format('%s needed.', dbanon_internal.counted(cardinality(named), 'column is', 'columns are')),
                   HINT = 'Name each as it is called.';
     END IF;
 END
@@ -105,8 +106,36 @@ COMMENT ON FUNCTION dbanon_internal.reference_system(text) IS
 
 -- ---- the source
 
+CREATE OR REPLACE FUNCTION dbanon_internal.view_statement(source regclass, suffix text, expression text, name text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('CREATE VIEW %1$I.%2$I AS SELECT *, %3$s AS %4$I FROM %1$I.%5$I', n.nspname, c.relname || suffix, expression, name, c.relname)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source
+$$;
+COMMENT ON FUNCTION dbanon_internal.view_statement(regclass, text, text, text) IS
+'Writes the statement that makes a view of a table with one more column.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.points_hint(source regclass, types jsonb, geom text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
+AS $$
+    SELECT format('Build points in a view, and import that: %s.', dbanon_internal.view_statement(source, '_points', format(
+            CASE WHEN p.degrees THEN '@postgis@.ST_SetSRID(@postgis@.ST_MakePoint(%I::float8, %I::float8), 4326)'
+                 ELSE '@postgis@.ST_MakePoint(%I::float8, %I::float8)' END, x.name, y.name), geom))
+        || CASE WHEN p.degrees THEN '' ELSE ' Then name their reference system, for example crs => ''EPSG:32610''.' END
+    FROM (VALUES (1, true, '^(lon|lng|long|longitude)$', '^(lat|latitude)$'), (2, false, '^(x|east|easting)$', '^(y|north|northing)$'))
+            p (nth, degrees, x, y)
+        JOIN jsonb_object_keys(types) x (name) ON x.name ~* p.x
+        JOIN jsonb_object_keys(types) y (name) ON y.name ~* p.y
+    ORDER BY p.nth, x.name COLLATE "C", y.name COLLATE "C" LIMIT 1
+$$;
+COMMENT ON FUNCTION dbanon_internal.points_hint(regclass, jsonb, text) IS
+'Says how a table gets the column of points that it lacks, if two of its columns are called like coordinates; else nothing.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.describe_source(
-    source regclass, columns text[], subject text DEFAULT NULL, OUT qualified text, OUT types jsonb)
+    source regclass, columns text[], subject text DEFAULT NULL, geom text DEFAULT NULL, OUT qualified text, OUT types jsonb)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on
@@ -149,7 +178,7 @@ BEGIN
                 (SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = source AND a.attnum > 0 AND NOT a.attisdropped)
             USING ERRCODE = 'DA012', DETAIL = format('Columns named: %s.', array_to_string(columns, ', ')),
-                  HINT = 'Name the right one.';
+                  HINT = coalesce(CASE missing WHEN geom THEN dbanon_internal.points_hint(source, types, geom) END, 'Name the right one.');
     END IF;
     -- A cast runs a function of its maker with the rights of the login that imports; those of extensions are trusted.
     SELECT a.attname INTO missing
@@ -194,7 +223,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text) IS
+COMMENT ON FUNCTION dbanon_internal.describe_source(regclass, text[], text, text) IS
 'Looks up a table or view to import, and refuses one that cannot be read whole by this login.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.make_file(called text, cells integer, swap_remedy text DEFAULT NULL, check_remedy text DEFAULT NULL)
@@ -415,8 +444,9 @@ BEGIN
         RETURN dbanon_internal.counted_expression(argument, kind, qualified, time_column);
     ELSIF kind NOT IN ('timestamp without time zone', 'date') THEN
         RAISE EXCEPTION 'Column ''%'' must be a timestamp, a date or a number of unix seconds. It is %.', time_column, kind
-            USING ERRCODE = 'DA012', DETAIL = 'Texts can be read in more than one way.',
-                  HINT = 'Cast it in a view and import that.';
+            USING ERRCODE = 'DA012', DETAIL = 'A text without a zone is read in that of the session.',
+                  HINT = format('Cast it in a view, and import that with "time" => %L: %s.', time_column || '_read',
+                      dbanon_internal.view_statement(qualified::regclass, '_read', format('%I::timestamptz', time_column), time_column || '_read'));
     ELSIF tz IS NULL THEN
         RAISE EXCEPTION 'Times must name their zone, or come with one for all of them. Column ''%'' is %.', time_column, kind
             USING ERRCODE = 'DA011', DETAIL = 'Without a zone a time of day is not a time.',
@@ -537,13 +567,13 @@ BEGIN
     IF lost < rows_read THEN
         RETURN;
     ELSIF known THEN
-        RAISE EXCEPTION 'What is added must be new. The dataset has something for % (%).',
-                CASE rows_read WHEN 1 THEN 'its row' ELSE format('each of the %s rows', rows_read) END, counts
-            USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = 'It was loaded before.';
+        RAISE EXCEPTION 'There is nothing to add. Of % the dataset already has all (%).', dbanon_internal.counted(rows_read, 'row'), counts
+            USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')),
+                  HINT = 'If the source was loaded before, nothing is to be done.';
     END IF;
     RAISE EXCEPTION 'At least one row must be usable. Got %, none usable%.',
-            CASE rows_read WHEN 1 THEN '1 row' ELSE format('%s rows', rows_read) END, coalesce(' (' || counts || ')', '')
-        USING ERRCODE = 'DA012', DETAIL = format('%s rows were read.', rows_read), HINT = remedy;
+            dbanon_internal.counted(rows_read, 'row'), coalesce(' (' || counts || ')', '')
+        USING ERRCODE = 'DA012', DETAIL = format('%s read.', dbanon_internal.counted(rows_read, 'row was', 'rows were')), HINT = remedy;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.require_usable_rows(bigint, text) IS
@@ -561,7 +591,7 @@ BEGIN
     WHERE 2 * s.n > rows_read[s.file + 1] LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'x must be the longitude or easting and y the latitude or northing.'
-            USING ERRCODE = 'DA011', DETAIL = format('%s rows are the other way round.', swapped), HINT = remedy;
+            USING ERRCODE = 'DA011', DETAIL = format('%s them the other way round.', dbanon_internal.counted(swapped, 'row has', 'rows have')), HINT = remedy;
     END IF;
 END
 $$;

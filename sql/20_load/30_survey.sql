@@ -305,9 +305,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT format(CASE n WHEN 1 THEN '%s %s lies far outside the rest and was kept; load with drop_outliers => true to leave it out'
-                         ELSE '%s %ss lie far outside the rest and were kept; load with drop_outliers => true to leave them out' END,
-                  dbanon_internal.format_count(n), what)
+    SELECT format('%s kept; load with drop_outliers => true to leave %s out',
+                  dbanon_internal.counted(n, what || ' lies far outside the rest and was', what || 's lie far outside the rest and were'),
+                  CASE n WHEN 1 THEN 'it' ELSE 'them' END)
         || CASE what WHEN 'position' THEN ', or keep to an area (bbox => ...).' ELSE '.' END
     WHERE n > 0
 $$;

@@ -114,7 +114,7 @@ BEGIN
     -- The same as where PROJ refuses: the caller finds the fixes one by one, and makes the lines again.
     IF off_the_map > 0 THEN
         RAISE EXCEPTION 'Every position must lie where SRID % shows it. Some do not.', target
-            USING ERRCODE = 'internal_error', DETAIL = format('%s trajectories have one.', off_the_map),
+            USING ERRCODE = 'internal_error', DETAIL = format('%s one.', dbanon_internal.counted(off_the_map, 'trajectory has', 'trajectories have')),
                   HINT = 'dbanon_internal.make_trajectories finds them, as it does where PROJ itself refuses.';
     END IF;
 END
@@ -248,16 +248,14 @@ BEGIN
               round(@postgis@.ST_XMax(p.b) * 1000), round(@postgis@.ST_YMax(p.b) * 1000)) s
     WHERE s.added > 0;
     IF counted.again > 0 AND 2 * counted.again >= counted.added THEN
-        RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the % rows, each of which would be one '
-                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.format_count(counted.added)
+        RAISE EXCEPTION 'What is added must be new. The dataset has the time and place of % of the %, each of which would be one '
+                        'more person.', dbanon_internal.format_count(counted.again), dbanon_internal.counted(counted.added, 'row')
             USING ERRCODE = 'DA012', DETAIL = 'Every row is a separate subject here.', HINT = 'Leave out what was loaded before.';
     END IF;
     repeats := counted.again + counted.twins;
     RETURN CASE repeats WHEN 0 THEN NULL
-        WHEN 1 THEN '1 row repeats the time and place of another. It counts as a separate person here; if it is a copy of the same row, '
-                    'people would hide among copies of themselves: load without them.'
-        ELSE format('%s rows repeat the time and place of others. Each counts as a separate person here; if they are copies of the same rows, '
-                    'people would hide among copies of themselves: load without them.', dbanon_internal.format_count(repeats)) END;
+        ELSE format('%s the time and place of another. Each row counts as a separate person here; where it is a copy, people would hide among '
+                    'copies of themselves: load without copies.', dbanon_internal.counted(repeats, 'row repeats', 'rows repeat')) END;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_notice(bigint, bigint) IS

@@ -82,7 +82,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
     -- The owner of the table may have meant lines as trajectories.
-    SELECT CASE shapes WHEN 1 THEN '1 row holds a line or an area; it' ELSE dbanon_internal.format_count(shapes) || ' rows hold lines or areas; each' END
+    SELECT dbanon_internal.counted(shapes, 'row holds a line or an area; it', 'rows hold lines or areas; each')
         || ' became the rectangle around it, at one time. Take lines of positions apart with ST_DumpPoints in a view and import that.'
     WHERE shapes > 0
 $$;
@@ -126,7 +126,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    described record := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
     place text := format('jsonb_build_object(%s)', (
         SELECT string_agg(DISTINCT format('%L::text, %s', c.name, c.value), ', ')
         FROM (VALUES (nullif(subject, '-'), 'raw_subject'), ("time", 'raw_time'), (geom, '@postgis@.ST_AsText(raw_geom)'),
@@ -231,7 +231,7 @@ BEGIN
     PERFORM dbanon_internal.check_columns(subject, "time", geom, trip);
     PERFORM dbanon_internal.check_zone(tz);
     PERFORM dbanon_internal.check_days(subject, subject_per_day);
-    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'));
+    described := dbanon_internal.describe_source(source, array_remove(ARRAY[nullif(subject, '-'), "time", geom, trip], NULL), nullif(subject, '-'), geom);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := coalesce(crs, dbanon_internal.source_crs(described.qualified, geom));
     begun := dbanon_internal.begin_load(

@@ -129,14 +129,13 @@ CREATE OR REPLACE FUNCTION dbanon_internal.far_places_notice(kind text, far bigi
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format(CASE far WHEN 1 THEN '%s %s lies far outside where the trajectories are and was kept%s; load with drop_outliers => true to leave it out%s.'
-                      ELSE '%s %s lie far outside where the trajectories are and were kept%s; load with drop_outliers => true to leave them out%s.' END,
-                  dbanon_internal.format_count(far),
-                  CASE WHEN kind <> 'pois' THEN CASE far WHEN 1 THEN rtrim(kind, 's') ELSE kind END
-                       WHEN far = 1 THEN 'point of interest' ELSE 'points of interest' END,
-                  CASE kind WHEN 'sites' THEN CASE far WHEN 1 THEN ', though its rectangle' ELSE ', though their rectangles' END
-                                              || ' would reach from there to the users'
+    SELECT format('%s kept%s; load with drop_outliers => true to leave %s out%s.',
+                  dbanon_internal.counted(far,
+                      CASE kind WHEN 'pois' THEN 'point of interest' ELSE rtrim(kind, 's') END || ' lies far outside where the trajectories are and was',
+                      CASE kind WHEN 'pois' THEN 'points of interest' ELSE kind END || ' lie far outside where the trajectories are and were'),
+                  CASE kind WHEN 'sites' THEN ', though a rectangle would reach from there to the users'
                             WHEN 'stations' THEN ', though cells reach from one station to the next' END,
+                  CASE far WHEN 1 THEN 'it' ELSE 'them' END,
                   CASE kind WHEN 'sites' THEN ', or keep to an area (bbox => ...)' END)
     WHERE far > 0
 $$;
@@ -164,7 +163,7 @@ BEGIN
     -- One load at a time; then the source is described, and what was asked for is checked against it.
     PERFORM dbanon_internal.lock_dataset(dataset);
     known := dbanon_internal.known_dataset(dataset);
-    described := dbanon_internal.describe_source(source, named);
+    described := dbanon_internal.describe_source(source, named, geom => geom);
     rows := dbanon_internal.describe_rows(source, described.qualified);
     PERFORM dbanon_internal.check_geometry(described.types, geom);
     meant := dbanon_internal.reference_system(coalesce(crs, dbanon_internal.source_crs(described.qualified, geom)));

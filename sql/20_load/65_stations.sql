@@ -12,8 +12,8 @@ BEGIN
     END IF;
     SELECT count(*) INTO cells FROM dbanon.cell c WHERE c.dataset_id = known.dataset_id;
     IF cells > 0 THEN
-        RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has % cells.', known.name,
-                dbanon_internal.format_count(cells)
+        RAISE EXCEPTION 'Stations must come all at once, since their cells divide one area. Dataset ''%'' has %.', known.name,
+                dbanon_internal.counted(cells, 'cell')
             USING ERRCODE = 'DA011', DETAIL = 'Cells of further stations would overlap those that are there.',
                   HINT = 'Give replace => true to delete the cells that are there first.';
     END IF;
@@ -104,8 +104,7 @@ BEGIN
     -- Stations beside the area are usual and serve parts of it; with none near it, one of the two is somewhere else.
     IF NOT @postgis@.ST_Intersects(@postgis@.ST_ConvexHull(clip), stations) THEN
         RAISE EXCEPTION 'At least one station must stand within the hull of the area. Got %, none of which does.',
-                CASE @postgis@.ST_NumGeometries(stations) WHEN 1 THEN '1 station'
-                    ELSE dbanon_internal.format_count(@postgis@.ST_NumGeometries(stations)) || ' stations' END
+                dbanon_internal.counted(@postgis@.ST_NumGeometries(stations), 'station')
             USING ERRCODE = 'DA012', DETAIL = 'The cells of the stations divide the area among themselves.',
                   HINT = 'Check the area and its reference system.';
     END IF;
@@ -200,8 +199,8 @@ BEGIN
                                        dbanon_internal.format_count(faults.gaps), dbanon_internal.format_count(round(faults.gap_m2)::bigint)));
         END IF;
         IF faults.pieces > 1 THEN
-            PERFORM dbanon_internal.raise_notice(format('The cells make %s areas that do not touch; methods that let regions grow from cell to cell need one.',
-                                       dbanon_internal.format_count(faults.pieces)));
+            PERFORM dbanon_internal.raise_notice(format('The cells make %s that do not touch; methods that let regions grow from cell to cell need one.',
+                                       dbanon_internal.counted(faults.pieces, 'area')));
         END IF;
     END IF;
     IF outside > 0 THEN

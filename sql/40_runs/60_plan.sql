@@ -134,14 +134,14 @@ BEGIN
             WHERE family.algorithms @> jsonb_build_array(jsonb_build_object('name', chosen, 'comparison_only', true))
         UNION ALL
         SELECT 5, false, CASE WHEN dbanon_internal.stands_alone(family.name, chosen)
-                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s people whom %s published at that time.',
-                            chosen, conflict.people, others)
-                ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s people at that time.',
-                            others, conflict.people) END
+                THEN format('%s stands alone: publishing the run is refused if it shows any of the %s whom %s published at that time.',
+                            chosen, dbanon_internal.counted(conflict.people, 'person', 'people'), others)
+                ELSE format('%s stands alone: publishing the run is refused if it shows any of its %s at that time.',
+                            others, dbanon_internal.counted(conflict.people, 'person', 'people')) END
             || ' Choose one method for these people and this time, or another time.'
             WHERE conflict.people > 0
         UNION ALL
-        SELECT 0, false, 'Nothing is known to be missing. Whether the data suffice, a run finds out.') c
+        SELECT 0, false, 'The inputs are complete. Only a run can show whether they suffice.') c
         ORDER BY c.code = 0, c.code, c.exact DESC LIMIT 1;
 END
 $$;

@@ -73,8 +73,9 @@ BEGIN
     SELECT count(DISTINCT d.record_id) INTO bare
         FROM ONLY dbanon.record d LEFT JOIN ONLY dbanon.membership m ON m.run_id = d.run_id AND m.record_id = d.record_id
         WHERE d.run_id = refuse_unknown_members.run_id AND m.record_id IS NULL;
-    RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % records have no '
-                    'member, and % of % members have no trajectory.', refuse_unknown_members.run_id, bare, unknown, members
+    RAISE EXCEPTION 'Every record of a run must have members, and every member a trajectory in the dataset. Of run %, % no '
+                    'member, and % of % no trajectory.', refuse_unknown_members.run_id, dbanon_internal.counted(bare, 'record has', 'records have'),
+            dbanon_internal.format_count(unknown), dbanon_internal.counted(members, 'member has', 'members have')
         USING ERRCODE = 'DA005', DETAIL = 'Who is hidden with whom cannot be determined, so the run cannot be measured or published.',
               HINT = 'The dataset has changed since that run; start another: CALL dbanon.anonymize(...).';
 END

@@ -573,9 +573,9 @@ BEGIN
                   HINT = 'Add allow_overlap => true, or leave the reason out.';
     END IF;
     IF allow_overlap AND (words < 3 OR length(reason) > 1000) THEN
-        RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % words instead.',
-                words
-            USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(reason), 0)),
+        RAISE EXCEPTION 'Allowing an overlap must have a reason of at least three words and at most 1,000 characters. Got % instead.',
+                dbanon_internal.counted(words, 'word')
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(reason), 0), 'character')),
                   HINT = 'Say why it may be published all the same: reason => ''...''.';
     END IF;
 END
@@ -614,14 +614,15 @@ BEGIN
         IF since IS NOT NULL THEN
             hint := format('A run with since = %s would share no time with them. ', to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) || hint;
         END IF;
-        RAISE EXCEPTION 'No other release may speak of the people of one that stands alone, at the same time or within reach. Run % and % '
-                        'both speak of % people.', run_id, others, measured ->> 'people'
-            USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be intersected with anything.', HINT = hint;
+        RAISE EXCEPTION 'A release that stands alone must share no person and time, or time within reach, with another. Run % and % '
+                        'share %.', run_id, others, dbanon_internal.counted((measured ->> 'people')::bigint, 'person', 'people')
+            USING ERRCODE = 'DA010', DETAIL = 'Hiding sets that overlap, and promises beyond k, cannot be compared with other releases.', HINT = hint;
     END IF;
     RAISE EXCEPTION 'A person whom a release promises to hide must not be left with fewer candidates than promised. Run % read beside % leaves % of %, '
                     'which breaks the promise of %.', run_id, others, measured ->> 'smallest_crowd', measured ->> 'k',
             (SELECT string_agg(b, ', ') FROM jsonb_array_elements_text(measured -> 'broken') b)
-        USING ERRCODE = 'DA010', DETAIL = format('%s people are left with fewer than promised.', measured ->> 'people'), HINT = hint;
+        USING ERRCODE = 'DA010', DETAIL = format('%s left with fewer than promised.',
+                dbanon_internal.counted((measured ->> 'people')::bigint, 'person is', 'people are')), HINT = hint;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.refuse_overlap(bigint, bigint, jsonb, text) IS
@@ -689,18 +690,20 @@ BEGIN
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN
-        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % candidates where % were promised; promises to % people break.',
-            others, found.smallest_crowd, coalesce(found.k::text, 'more'), found.people;
+        RAISE NOTICE 'Overridden: an adversary who reads this beside % finds % where % were promised; promises to % break.',
+            others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), coalesce(found.k::text, 'more'),
+            dbanon_internal.counted(found.people, 'person', 'people');
     ELSIF found.relation = 'same' THEN
         RAISE NOTICE 'The groups are the same as in %: this leaves each person the same candidates as that.', others;
     ELSIF found.relation = 'overlapping' THEN
-        RAISE NOTICE 'An adversary who reads this beside % still finds at least % candidates for each person; % are promised.',
-            others, found.smallest_crowd, found.k;
+        RAISE NOTICE 'An adversary who reads this beside % still finds at least % for each person; % are promised.',
+            others, dbanon_internal.counted(found.smallest_crowd, 'candidate'), found.k;
     END IF;
     within_a_day := dbanon_internal.shown_within_a_day(check_overlap.run_id, check_overlap.release_id);
     IF within_a_day IS NOT NULL THEN
-        RAISE NOTICE 'Within a day, other releases show exactly % people whom this one hides, inside the region that hides them; and this one % '
-            'whom they hide.', within_a_day -> 'hidden_here', within_a_day -> 'shown_here';
+        RAISE NOTICE 'Within a day, other releases show exactly % whom this one hides, inside the region that hides them; and this one % '
+            'whom they hide.', dbanon_internal.counted((within_a_day ->> 'hidden_here')::bigint, 'person', 'people'),
+            dbanon_internal.counted((within_a_day ->> 'shown_here')::bigint, 'person', 'people');
     END IF;
     RETURN CASE WHEN found.relation = 'disjoint' THEN '{}' ELSE to_jsonb(found) END || jsonb_strip_nulls(jsonb_build_object('within_a_day', within_a_day));
 END

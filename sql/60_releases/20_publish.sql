@@ -12,7 +12,7 @@ BEGIN
         RAISE EXCEPTION 'The name of a release must be lower-case letters, digits and underscores, start with a letter, '
                         'have at most 50 characters and be no SQL keyword, nor releases, columns or left_out. Got % instead.',
                 coalesce(dbanon_internal.quoted(name), 'NULL')
-            USING ERRCODE = 'DA002', DETAIL = format('It has %s characters.', coalesce(length(name), 0)),
+            USING ERRCODE = 'DA002', DETAIL = format('It has %s.', dbanon_internal.counted(coalesce(length(name), 0), 'character')),
                   HINT = 'Choose a name such as cabs_june.';
     END IF;
 END

@@ -153,7 +153,7 @@ BEGIN
     ended := ARRAY(SELECT DISTINCT e.reader FROM unnest(ended) e (reader) ORDER BY e.reader);
     IF cardinality(ended) > 0 THEN
         -- In the server's log as well: the line of the audit goes with a transaction that is undone.
-        RAISE LOG 'dbanon: % ended % sessions that read release %', session_user, cardinality(ended), release_name;
+        RAISE LOG 'dbanon: % ended % that read release %', session_user, dbanon_internal.counted(cardinality(ended), 'session'), release_name;
         RAISE NOTICE 'Ended the sessions that read %: %.', release_name, array_to_string(ended[:20], ', ')
             || CASE WHEN cardinality(ended) > 20 THEN format(' and %s more', cardinality(ended) - 20) ELSE '' END;
         INSERT INTO dbanon.audit (action, dataset, run_id, release, detail)

@@ -40,12 +40,12 @@ BEGIN
         'published_at', release.published_at, 'published_by', release.published_by,
         'withdrawn_at', release.withdrawn_at, 'withdrawn_by', release.withdrawn_by,
         'overlap', release.overlap, 'overlap_reason', release.overlap_reason, 'readers', release.readers,
-        'program_version', run.program_version, 'paper', method.paper);
+        'program_version', run.program_version, 'paper', nullif(method.paper, ''));
 END
 $$;
 COMMENT ON FUNCTION dbanon.release_card(text, bigint) IS
 'A release on one page: method, parameters without the seed, promise, adversary, what the attack counted clause by clause,
 what was left out in all and by hour and reason, rows, period, how many seconds around that others are compared with it, who published and withdrew it and when, its readers, overlap with other
 releases. It is for administrators: its counts may be small. Takes: name; release_id, as in dbanon.releases, NULL for the
-live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT
-jsonb_pretty(dbanon.release_card(''cabs_june'')).';
+live release of that name, else the latest withdrawn one. Returns: a JSON object. Raises: DA001. Example: SELECT key, value FROM
+jsonb_each_text(jsonb_strip_nulls(dbanon.release_card(''cabs_june'')) - ''attack'' - ''left_out'').';

@@ -120,7 +120,7 @@ BEGIN
         RAISE NOTICE '% made with this subject''s data and unchanged: %. To remove it there too, withdraw them: %; '
                      'or replace them with a new run, which reveals to the readers of both who was '
                      'forgotten and therefore needs replace => true, allow_overlap => true and a reason.',
-            CASE WHEN number = 1 THEN '1 live release was' ELSE format('%s live releases were', number) END, live, withdraw;
+            dbanon_internal.counted(number, 'live release was', 'live releases were'), live, withdraw;
     END IF;
     IF exact IS NOT NULL THEN
         RAISE NOTICE 'In these releases the subject is not hidden but published exactly: %. Withdraw them until they are '

@@ -26,7 +26,7 @@ BEGIN
         -- A border that two zones share, in another system, is transformed to two that differ by rounding.
         WHERE @postgis@.ST_Area(@postgis@.ST_Intersection(a.area, b.area)) > 1e-6 * least(@postgis@.ST_Area(a.area), @postgis@.ST_Area(b.area));
     IF overlapping > 0 THEN
-        RAISE NOTICE '% pairs of zones overlap: each zone is answered for itself, and sums over zones count people twice.', overlapping;
+        RAISE NOTICE 'Pairs of zones that overlap: %. Each zone is answered for itself, and sums over zones count people twice.', overlapping;
     END IF;
 END
 $$;

@@ -1,6 +1,7 @@
 """The command line of a user: the whole way, exit codes, one sentence on stderr, one JSON object on stdout."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from typer.main import get_command
 
+from dbanon.commands._shared import app
 from tests.acceptance.commands import call
 from tests.facts import names, refused
 
@@ -149,6 +152,15 @@ def test_a_refused_run_ends_with_5_and_is_not_published(dbanon: Run, city_url: s
     assert dbanon("publish", "1", "refused", dsn=city_url).returncode == 5
 
 
+@pytest.mark.parametrize("number", ["0", "x", str(2**63)])
+def test_the_number_of_a_run_is_described_to_people(number: str) -> None:
+    done = call("", "verify", number)
+    assert done.code == 2
+    names(done.stderr, "number of a run", "`dbanon runs`")
+    help_of = call("", "verify", "--help").stdout
+    assert not re.search(r"range|<=|\d{5}", help_of), help_of
+
+
 def test_a_schema_that_is_missing_says_what_to_run(dbanon: Run, dbanon_server: object) -> None:
     done = dbanon("runs", dsn=str(dbanon_server.url))
     assert done.returncode == 1
@@ -161,31 +173,15 @@ def test_an_unreachable_server_is_one_sentence(dbanon: Run, tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_help_names_every_command_and_starts_quickly(dbanon: Run) -> None:
+def test_help_names_every_command_in_its_section_and_starts_quickly(dbanon: Run) -> None:
     done = dbanon("--help")
     assert done.returncode == 0
-    for command in (
-        *(
-            "run",
-            "verify",
-            "publish",
-            "unpublish",
-            "runs",
-            "releases",
-            "card",
-            "drop",
-            "forget",
-            "datasets",
-            "forget-before",
-            "drop-load",
-            "drop-dataset",
-            "methods",
-            "demo",
-            "load",
-        ),
-        "db",
-    ):
-        assert f"  {command} " in done.stdout
+    parts = dict(part.split(":\n", 1) for part in done.stdout.split("\n\n") if ":\n" in part)
+    sections = {title: [line.split()[0] for line in text.splitlines()] for title, text in parts.items()}
+    assert list(sections) == ["Options", "Data", "Runs", "Releases", "Server"]
+    del sections["Options"]
+    listed = [name for names in sections.values() for name in names]
+    assert sorted(listed) == sorted(get_command(app).commands)
     slow = (
         "import sys; import dbanon.cli; print(sorted({'numpy', 'numba', 'sqlalchemy', 'psycopg'} & set(sys.modules)))"
     )

@@ -30,7 +30,7 @@ def test_a_table_is_imported_run_and_published(city_url: str) -> None:
 def test_importing_twice_adds_nothing_and_replacing_starts_again(city_url: str) -> None:
     assert call(city_url, *GPS, "--dataset", "moved").code == 0
     again = call(city_url, *GPS, "--dataset", "moved", "--append")
-    refused(again, 3, "new")
+    refused(again, 3, "nothing to add")
     assert call(city_url, *GPS, "--dataset", "moved", "--replace", "--split-gap-s", "60").code == 0
     with psycopg.connect(city_url) as connection:
         assert wholeness.broken(connection) == []

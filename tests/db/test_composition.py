@@ -613,10 +613,10 @@ def test_what_cannot_be_decided_is_refused(own: psycopg.Connection) -> None:
     ("options", "facts"),
     [
         (", allow_overlap => true", ("reason", "three words", "0 words")),
-        (", allow_overlap => true, reason => 'because - !'", ("reason", "three words", "1 words")),
+        (", allow_overlap => true, reason => 'because - !'", ("reason", "three words", "1 word")),
         (
             ", allow_overlap => true, reason => repeat('so it is ', 120)",
-            ("reason", "1,000", "360 words", "1080 characters"),
+            ("reason", "1,000", "360 words", "1,080 characters"),
         ),
         (", reason => 'one team reads both'", ("reason", "allow_overlap")),
         (", allow_overlap => NULL, reason => 'one team reads both'", ("reason", "allow_overlap")),

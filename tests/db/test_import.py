@@ -348,7 +348,7 @@ def test_areas_that_are_there_already_and_those_that_contradict_are_told_apart(a
     assert report.quarantined == {"duplicate-fix": 1, "contradicting-fix": 3}
     told = connection.execute("SELECT content->>'place' FROM dbanon.quarantine ORDER BY line").fetchall()
     assert [text.split("(")[0] for (text,) in told] == ["POLYGON", "POLYGON", "POINT", "POINT"]
-    with refusal(DataError, "new"):
+    with refusal(DataError, "nothing to add"):
         _import(connection, srid=32632, mode="append")
     connection.execute("INSERT INTO gps SELECT 'z', at, place FROM gps LIMIT 1")
     more = _import(connection, srid=32632, mode="append")

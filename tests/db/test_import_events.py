@@ -113,7 +113,7 @@ def test_quasi_identifiers_are_stored_and_recorded(town):
 def test_quasi_identifiers_are_added_once_or_replaced(town):
     seen(town, ("a", 1212562800), ("b", 1212562800))
     call(town, SIGHTINGS)
-    names(str(refused(town, SIGHTINGS)), "new", "duplicate-quasi-identifier")
+    names(str(refused(town, SIGHTINGS)), "nothing to add", "duplicate-quasi-identifier")
     town.execute("INSERT INTO public.seen VALUES ('c', 1212562800)")
     assert call(town, SIGHTINGS) == (3, 1, {"duplicate-quasi-identifier": 2})
     assert call(town, SIGHTINGS, ", replace => true") == (3, 3, {})

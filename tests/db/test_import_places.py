@@ -155,7 +155,7 @@ def test_what_is_there_already_adds_nothing_and_what_is_new_is_added(town):
     call(town, POIS)
     again = refused(town, POIS)
     assert isinstance(again, DataError)
-    names(str(again), "new", "each of the 2 rows", "2 duplicate-poi")
+    names(str(again), "nothing to add", "2 rows", "2 duplicate-poi")
     assert everything(town, "SELECT count(*) FROM dbanon.load") == [(1,)]
     town.execute("INSERT INTO public.shops VALUES ('cafe', 'SRID=4326;POINT(8.2001 53.1)')")
     assert call(town, POIS) == (3, 1, {"duplicate-poi": 2})

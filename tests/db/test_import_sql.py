@@ -1,5 +1,6 @@
 """Imports as somebody in psql calls them: what they return, say and refuse, with whose rights, and what they leave."""
 
+import re
 from collections.abc import Callable
 
 import psycopg
@@ -158,6 +159,34 @@ def test_arguments_that_cannot_be_used_are_refused_in_words_of_sql(gps, argument
     assert gps.execute("SELECT count(*) FROM dbanon.dataset").fetchone() == (0,)
 
 
+COORDINATES = [
+    ("lon numeric, lat numeric", ""),
+    ('"Long" text, "Lat" text', ""),
+    ("x real, y real", ", crs => 'EPSG:4326'"),
+]
+
+
+@pytest.mark.parametrize(("columns", "crs"), COORDINATES)
+def test_the_hint_for_coordinates_and_for_times_as_text_is_the_statement_that_works(connection, columns, crs):
+    connection.execute(f'CREATE TABLE public."My cabs" (cab text, ts text, {columns})')
+    rows = "SELECT i, format('2026-01-05T08:00:0%sZ', i), 8 + i / 1000.0, 53 FROM generate_series(1, 9) i"
+    connection.execute(f'INSERT INTO public."My cabs" {rows}')
+    words = ["My cabs", "ts", "geom"]  # the source, its time and its points, as the last hint left them
+
+    def statement():
+        about = f"'public.\"{words[0]}\"', \"time\" => '{words[1]}', geom => '{words[2]}'"
+        return f"SELECT rows_kept FROM dbanon.import_trajectories({about}, dataset => 'd', subject => 'cab'{crs})"
+
+    for place in (2, 1):
+        code, _, hint = _refused(connection, statement())
+        assert code == "DA012"
+        made, words[0], words[place] = re.search(
+            r'(CREATE VIEW public."(.+?)" .* AS (\w+) FROM public."[^"]+")', hint
+        ).groups()
+        connection.execute(made)
+    assert connection.execute(statement()).fetchone() == (9,)
+
+
 @pytest.mark.many
 @pytest.mark.parametrize("name", ["NULL", "''", "' '", "E'a\\nb'", "E'a\\u200bb'", "repeat('d', 201)"])
 def test_a_dataset_needs_a_name_that_can_be_seen(gps, name):
@@ -174,7 +203,7 @@ def test_a_dataset_that_is_there_is_added_to_or_replaced_by_name(gps):
     names(hint, "mode => 'append'", "mode => 'replace'")
     code, message, _ = _refused(gps, CALL.format(", mode => 'append'"))
     assert code == "DA012"
-    names(message, "new", "90 rows")
+    names(message, "nothing to add", "90 rows")
     (row,) = _import(gps, mode="'replace'", split_gap_s="30", grid_m="5")
     assert row["trajectories"] == 90
     assert gps.execute("SELECT grid_m FROM dbanon.dataset").fetchall() == [(5,)]

@@ -124,7 +124,7 @@ def test_the_same_sites_as_csv_gzip_parquet_and_wkt_are_the_same(town, tmp_path,
     pq.write_table(pa.table({"x": [8.21, 8.19], "y": [53.11, 53.09], "name": ["clinic", None]}), parquet)
     wkt = write("area,name\nPOINT (8.21 53.11), clinic \nPOINT (8.19 53.09),\n", "wkt.csv")
     for path, columns in ((zipped, NAMED), (parquet, NAMED), (wkt, SHAPE)):
-        with refusal(DataError, "new", "each of the 2 rows", "2 duplicate-site"):
+        with refusal(DataError, "nothing to add", "2 rows", "2 duplicate-site"):
             _load(town, path, columns)
     assert len(_sites(town)) == 2
 

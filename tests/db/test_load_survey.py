@@ -226,7 +226,7 @@ def test_one_file_of_several_with_swapped_axes_is_refused(connection, write):
 
 def test_the_same_file_a_second_time_adds_nothing_and_says_so(connection, write):
     _load(connection, write(TOWN))
-    with refusal(DataError, "new"):
+    with refusal(DataError, "nothing to add"):
         _load(connection, write(TOWN), mode="append")
     assert connection.execute("SELECT count(*) FROM dbanon.load").fetchone() == (1,)
 

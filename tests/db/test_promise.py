@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dbanon import report
-from dbanon.methods import METHODS
+from dbanon._postgres import find_binaries
+from dbanon.methods import METHODS, describe
+from dbanon.server import uri
+from tests import pages
 from tests.facts import names, refusal
 
 Login = Callable[[str], str]
@@ -307,6 +311,43 @@ def test_a_card_reads_as_text(own: psycopg.Connection) -> None:
         assert words in text
     assert re.search(r"2008-06-04T08:00Z +window_below_k +4", text)
     assert re.search(r"in all +absent_at_some_instant +5", text)
+
+
+LONGEST = """
+UPDATE dbanon.method m
+SET guarantee = l.guarantee, adversary = l.adversary, row_meaning = l.row_meaning, paper = l.paper
+FROM (SELECT (SELECT guarantee FROM dbanon.method ORDER BY length(guarantee) DESC LIMIT 1),
+             (SELECT adversary FROM dbanon.method ORDER BY length(adversary) DESC LIMIT 1),
+             (SELECT row_meaning FROM dbanon.method ORDER BY length(row_meaning) DESC LIMIT 1),
+             (SELECT paper FROM dbanon.method ORDER BY length(paper) DESC LIMIT 1)) l
+WHERE m.name = 'tp-aware'
+"""
+
+
+def test_a_card_fits_a_screen_of_psql_as_the_administrators_page_asks_for_it(own: psycopg.Connection) -> None:
+    parameters = {parameter["name"]: parameter["default"] for parameter in describe(METHODS["tp-aware"])}
+    own.execute("UPDATE dbanon.run SET params = %s", [Jsonb({**parameters, "k": 5})])
+    prepare(own)
+    own.execute(LONGEST)
+    typed = [block for _, block in pages.blocks("docs/howto/administrator.md", "sql") if "release_card" in block]
+    words = {name: str(getattr(own.info, name)) for name in ("host", "port", "dbname", "user", "password")}
+    command = [find_binaries().bindir / "psql", "-X", "-P", "columns=100", uri(words)]
+    done = subprocess.run(command, input=typed[0].replace("taxi_k5", "ten"), capture_output=True, text=True, check=True)
+    screens = re.split(r"^\(\d+ rows?\)$", done.stdout, flags=re.MULTILINE)
+    facts, clauses = screens[0].splitlines()[1:], screens[1]  # after what \pset answers
+    assert len(facts) <= 40
+    assert max(map(len, facts)) <= 100
+    for words in ("promise", "adversary", "published_by", "tp-aware", "k "):
+        assert f" {words}" in screens[0]
+    assert re.search(r"crowd-size +\| t +\| +0", clauses)
+
+
+def test_a_method_without_a_paper_has_none_on_its_card(own: psycopg.Connection) -> None:
+    prepare(own)
+    assert "Paper: " in report.card_text(card(own))
+    own.execute("UPDATE dbanon.method SET paper = ''")
+    assert card(own)["paper"] is None
+    assert "Paper" not in report.card_text(card(own))
 
 
 # --- who reads what ---------------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ import pytest
 
 from dbanon._postgres import find_binaries, installations
 from dbanon.errors import StoreError
-from dbanon.server import EmbeddedServer, psql
+from dbanon.server import _SERVER_VARIABLES, EmbeddedServer, psql
 from dbanon.testing import logins
+from tests.acceptance.commands import call
 from tests.facts import refusal
 
 pytestmark = [
@@ -291,6 +292,32 @@ def test_psql_reaches_it_and_its_exit_code_comes_back(server: EmbeddedServer) ->
     url = server.start().url
     assert psql(url, ["-Xqc", "SELECT 1"]) == 0
     assert psql(url, ["-Xqc", "SELECT nonsense"]) == 1
+
+
+def test_psql_names_no_function_that_an_error_passed_through(
+    server: EmbeddedServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    raises = "DO $$ BEGIN RAISE EXCEPTION 'No.' USING HINT = 'Yes.'; END $$"
+    assert psql(server.start().url, ["-Xqc", raises]) == 1
+    assert capfd.readouterr().err.splitlines() == ["ERROR:  No.", "HINT:  Yes."]
+
+
+@pytest.mark.stress
+def test_its_url_is_that_of_a_database_with_the_schema_and_the_roles(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = EmbeddedServer(place / "new", settings=FORGETFUL)
+    monkeypatch.setenv("DBANON_HOME", str(new.home))
+    for name in ("DBANON_DSN", *_SERVER_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    new.start()
+    try:
+        done = call("", "db", "url")
+        assert done.code == 0, done.stderr
+        assert ask(done.stdout.strip(), "SELECT to_regclass('dbanon.run') IS NOT NULL")
+        assert ask(done.stdout.strip(), "SELECT count(*) FROM pg_roles WHERE rolname = 'dbanon_operator'") == 1
+    finally:
+        new.stop()
 
 
 def test_the_chosen_programs_have_postgis() -> None:

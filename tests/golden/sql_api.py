@@ -144,10 +144,10 @@ def things(connection: psycopg.Connection) -> list[Thing]:
 
 
 def codes() -> dict[str, str]:
-    """Read the list of dbanon's own errors at the top of sql/10_core/10_guard.sql."""
+    """Read the list of dbanon's own errors at the top of sql/10_core/10_guard.sql; entries go on in indented lines."""
     head = (ROOT / "sql" / "10_core/10_guard.sql").read_text().split("CREATE", 1)[0]
-    entries = re.findall(r"(DA\d{3}) (.+?)(?=\s{2,}DA\d{3} |\s*$)", head, re.MULTILINE)
-    return dict(sorted((code, text.strip()) for code, text in entries))
+    entries = re.findall(r"^--   (DA\d{3}) (.+(?:\n--    .+)*)", head, re.MULTILINE)
+    return {code: re.sub(r"\s+--\s+|\s+", " ", text.replace("\n--", " ")) for code, text in entries}
 
 
 def document(connection: psycopg.Connection) -> str:

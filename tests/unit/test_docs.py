@@ -94,8 +94,7 @@ def test_every_decision_says_what_was_rejected() -> None:
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_a_page_names_the_actor(page: Path) -> None:
-    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose, re.IGNORECASE) == []
+    assert re.findall(r"\b(?:whoever|somebody|anybody|everybody|who did what)\b", prose(page), re.IGNORECASE) == []
 
 
 @pytest.mark.parametrize("page", ["decisions.md", "architecture.md"])
@@ -109,3 +108,100 @@ def test_a_page_on_the_code_names_only_what_is_there(page: str) -> None:
     paths = set(re.findall(r"`((?:dbanon|sql|tests|migrations)/[\w./]*)`", text))
     assert paths
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def section(page: Path, heading: str) -> str:
+    """Return the text below a heading of a page, up to the next of its level."""
+    before, _, below = page.read_text().partition(f"# {heading}\n")
+    level = len(before) - len(before.rstrip("#")) + 1
+    return re.split(rf"^#{{2,{level}}} ", below, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+ADMINISTRATOR, ANALYST = (ROOT / "docs" / "howto" / f"{page}.md" for page in ("administrator", "analyst"))
+
+
+def test_the_readme_says_how_long_the_limitations_take() -> None:
+    [minutes] = re.findall(
+        r"\[Limitations\]\(docs/limitations\.md\) \((\d+) minutes\)", (ROOT / "README.md").read_text()
+    )
+    words = len((ROOT / "docs" / "limitations.md").read_text().split())
+    assert abs(int(minutes) - words / 200) < 4
+
+
+def test_the_analyst_exports_the_rows_that_the_readme_publishes() -> None:
+    [published] = re.findall(r"Published ([\d,]+) rows as published.city_k5", (ROOT / "README.md").read_text())
+    exported = re.findall(r"Wrote ([\d,]+) rows of published.city_k5 to (\S+)\.", ANALYST.read_text())
+    assert exported[0] == (published, "city_k5.gpkg")
+    assert all(int(rows.replace(",", "")) < int(published.replace(",", "")) for rows, _ in exported[1:])
+
+
+def test_the_table_of_errors_has_whole_sentences() -> None:
+    listed = (ROOT / "sql" / "10_core" / "10_guard.sql").read_text().partition("class DA:\n")[2].partition("\n\n")[0]
+    said = " ".join(re.sub(r"^--\s*", "", line) for line in listed.splitlines())
+    table = section(ROOT / "docs" / "sql-api.md", "Error codes")
+    for code, words in re.findall(r"(DA\d{3}) (.+?)(?= DA\d{3} |$)", said):
+        assert f"| {code} | {words} |" in table
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "glossary.md"], ids=lambda page: page.name)
+def test_the_glossary_has_one_entry_a_word(page: Path) -> None:
+    entries = re.findall(r"^\*\*(.+?)\.\*\*", page.read_text(), re.MULTILINE)
+    assert entries
+    assert sorted(set(entries)) == sorted(entries)
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
+def test_a_page_has_no_two_headings_of_the_same_words(page: Path) -> None:
+    small = {"a", "from", "in", "of", "the", "to", "with"}
+    found = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    words = [tuple(word for word in heading.lower().split() if word not in small) for heading in found]
+    assert [heading for heading in words if words.count(heading) > 1] == []
+
+
+@pytest.mark.parametrize("page", [*WRITTEN, ROOT / "README.md"], ids=lambda page: page.name)
+def test_what_a_load_prints_is_shown_with_its_number(page: Path) -> None:
+    shown = re.findall(r"^(.*)\nrows read +[\d,]+$", page.read_text(), re.MULTILINE)
+    assert [line for line in shown if not re.fullmatch(r"load +\d+", line)] == []
+
+
+def test_the_runs_of_the_tutorial_are_numbered_from_one() -> None:
+    runs = re.findall(r"^Run (\d+) \(", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
+    assert runs == [str(n + 1) for n in range(len(runs))] != []
+
+
+@pytest.mark.parametrize("family", methods.METHODS)
+def test_one_of_two_pages_has_all_limits_of_a_method(family: str) -> None:
+    """Each of the two may send readers to the other for more, but not both."""
+    page = section(ROOT / "docs" / "methods" / f"{family}.md", "Known limits")
+    limits = section(ROOT / "docs" / "limitations.md", f"What the promise of `{family}` leaves open")
+    more = (
+        re.search(rf"\]\(methods/{family}\.md#known-limits\) has", limits),
+        re.search(r"^\[Lim.* has", page, re.MULTILINE),
+    )
+    assert sum(map(bool, more)) == 1
+
+
+def test_the_job_of_every_night_is_one_recipe() -> None:
+    for page in (ADMINISTRATOR, ROOT / "docs" / "composition.md"):
+        recipe = section(page, "Every night")
+        assert re.search(r"\bsince(?:=|\W+)2026-01-06T00:00:00Z", recipe)
+        assert not re.search(r"""\bstart["'=]""", recipe)
+
+
+def test_every_environment_variable_is_on_one_page() -> None:
+    files = [*(ROOT / "dbanon").rglob("*.py"), *(ROOT / "docker").iterdir()]
+    read = {name for file in files if file.is_file() for name in re.findall(r"\bDBANON_[A-Z_]+", file.read_text())}
+    listed = re.findall(r"^\| `(DBANON_\w+)` \|", section(ADMINISTRATOR, "Environment variables"), re.MULTILINE)
+    assert sorted(listed) == sorted(name for name in read if not name.startswith("DBANON_TEST_"))
+
+
+def test_the_page_for_administrators_says_what_an_operator_does_not_read() -> None:
+    rights = (ROOT / "tests" / "db" / "rights.txt").read_text()
+    closed = re.findall(r"^(?:table|view) dbanon\.(\w+) +- +S", rights, re.MULTILINE)
+    [said] = re.findall(r"does not read\s+(.+?)\.\s", section(ADMINISTRATOR, "Once"), re.DOTALL)
+    assert sorted(name.removeprefix("dbanon.") for name in re.findall(r"`([\w.]+)`", said)) == sorted(closed)

@@ -1,9 +1,12 @@
 """The sentences of the program keep to the English of the house style: nouns, named actors, events said as events."""
 
 import re
+from importlib import import_module
 
 import pytest
 
+from dbanon.attacks.shared import claims
+from dbanon.methods import METHODS
 from tests.golden.sentences import sentences
 
 # What must not be said, and what to say instead.
@@ -36,6 +39,37 @@ EVERYTHING = [(path, line) for path, lines in sentences().items() for line in li
 def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
     offending = [f"{path}: {line}" for path, line in EVERYTHING if re.search(rule, line, re.IGNORECASE)]
     assert offending == [], f"instead: {RULES[rule]}"
+
+
+# A placeholder and a plural, which is wrong after a 1: dbanon.errors.counted and dbanon_internal.counted write both.
+PLURAL = re.compile(r"(?:%s|(?<!%)%(?=[ ])|\{\w*\}) (?:([a-z]+) )?([a-z-]+s|people)\b(?! at most)")
+BOUNDS = ("at most ", "k = ", "l = ", "c / ", "2^")  # never 1
+OTHERS = {"as", "does", "finds", "has", "holds", "is", "its", "leaves", "repeats", "replaces"}
+OTHERS |= {"says", "shows", "speaks", "stands", "stays", "this", "uses", "was"}
+
+
+def plurals(line: str) -> list[str]:
+    """Return the counts of a sentence whose noun would be a plural after a 1, too."""
+    found = (match for match in PLURAL.finditer(line) if not {*match.groups()} & OTHERS)
+    return [match[0] for match in found if not line[: match.start()].endswith(BOUNDS)]
+
+
+def test_a_count_and_its_noun_come_from_one_function() -> None:
+    assert [f"{path}: {line}" for path, line in EVERYTHING if plurals(line)] == []
+
+
+def test_a_plural_after_a_placeholder_is_found() -> None:
+    assert plurals("Of % rows, {n} other things are left; %s people, {} lies there, at least k = {k} subjects.") == [
+        *("% rows", "{n} other things", "%s people", "{} lies"),
+    ]
+
+
+@pytest.mark.parametrize("family", METHODS)
+def test_a_clause_that_is_broken_once_is_broken_by_one(family: str) -> None:
+    words = import_module(f"dbanon.attacks.{family.replace('-', '_')}")._SENTENCES
+    verdict = claims.decided(family, words, dict.fromkeys(words, 1), {}, 5)
+    broken = [clause.sentence.partition("; broken by ")[2] for clause in verdict.clauses]
+    assert [said for said in broken if not re.fullmatch(r"1 (?:(?:\w*[^s\W]|is),? ?)+\.", said)] == []
 
 
 def test_what_begins_as_a_sentence_of_an_error_ends_as_one() -> None:

@@ -1,8 +1,13 @@
 """What people are shown, without a database."""
 
 import io
+from dataclasses import replace
 
-from dbanon.report import Progress, table, visible
+import pytest
+
+from dbanon.errors import counted
+from dbanon.methods import METHODS, Method, describe
+from dbanon.report import WIDTH, Progress, method_text, methods_text, table, visible
 
 
 class Terminal(io.StringIO):
@@ -41,3 +46,26 @@ def test_what_has_a_picture_is_shown_as_it_is() -> None:
     text = "été 東京 🚕 \\x1b"
     assert visible(text) == text
     assert visible(f"{text}\n\t", lines=True) == f"{text}\n\\t"
+
+
+def test_a_count_is_written_with_its_noun() -> None:
+    assert [counted(n, "row") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    assert [counted(n, "person is", "people are") for n in (1, 2)] == ["1 person is", "2 people are"]
+
+
+def test_the_methods_fit_a_terminal_and_a_screen() -> None:
+    lines = methods_text((family, describe(family)) for family in METHODS.values()).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) < 24
+    assert [line.split()[0] for line in lines if line.split()[:1] and line.split()[0] in METHODS] == list(METHODS)
+
+
+@pytest.mark.parametrize("family", METHODS.values(), ids=list(METHODS))
+def test_one_method_shows_all_of_itself_in_the_width_of_a_terminal(family: Method) -> None:
+    text = method_text(family, describe(family))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    shown = {line.split()[0] for line in lines if line.strip()}
+    assert {a.name for a in family.algorithms} | {p["name"] for p in describe(family)} <= shown
+    assert "Paper: " in text
+    assert "Paper:" not in method_text(replace(family, paper=""), describe(family))

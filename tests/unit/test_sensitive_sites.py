@@ -355,7 +355,7 @@ def test_the_order_of_the_curve_is_what_tells_all_cells_apart_unless_another_is_
         ("bk", ("bk", "k = 2", "2 sites", "4 in all", 3)),
         ("knn", ("knn", "k = 2", "2 sites", "4 in all", 3)),
         ("mk", ("mk", "k = 2", "2 sites", "1 of 3 users")),
-        ("local", ("local", "k = 2", "2 sites", "for 0", "1 users")),
+        ("local", ("local", "k = 2", "2 sites", "for 0", "1 user")),
     ],
 )
 def test_too_few_users_are_infeasible(algorithm, facts):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dbanon._sqlstate import for_command_line, is_passing, translated
-from dbanon.errors import StoreError
+from dbanon.errors import SchemaMismatch, StoreError
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,13 @@ from dbanon.errors import StoreError
 )
 def test_sql_is_written_as_the_command_line_does(said: str, written: str) -> None:
     assert for_command_line(said) == written
+
+
+@pytest.mark.parametrize("missing", ["InvalidSchemaName", "UndefinedTable", "UndefinedFunction", "UndefinedObject"])
+def test_where_schema_or_roles_are_missing_the_error_says_what_makes_them(missing: str) -> None:
+    error = translated(getattr(psycopg.errors, missing)('role "dbanon_operator" does not exist'))
+    assert isinstance(error, SchemaMismatch)
+    assert "`dbanon db upgrade`" in str(error)
 
 
 ROOT = Path(__file__).parents[2]

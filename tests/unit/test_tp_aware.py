@@ -179,7 +179,7 @@ def test_a_time_that_is_no_unix_time_is_refused():
 
 def test_a_wild_position_is_refused_with_a_sentence_without_coordinates():
     calm = [still(i, i, 0) for i in range(6)]
-    with refusal(DataError, "2^30 cells", "1e+12 cells"):
+    with refusal(DataError, "2^30 cells", "1e+12"):
         run(dataset([*calm, still(9, 1e12, 0)]))
 
 

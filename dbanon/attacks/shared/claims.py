@@ -4,6 +4,7 @@ What makes no sense raises `UndecidableError`, whose text is the sentence of the
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import numpy as np
 
 from dbanon.attacks import Clause, Evidence, Kind, Verdict
 from dbanon.attacks.shared.replay import within
+from dbanon.errors import counted
 from dbanon.trajectory import Int
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
@@ -212,6 +214,11 @@ def undecided(attack: str, doubt: UndecidableError) -> Verdict:
     return Verdict(attack=attack, passed=False, figures={}, clauses=(clause,))
 
 
+def _one_of(many: str) -> str:
+    """Return the singular of what is counted: ``records or memberships`` are a ``record or membership``."""
+    return "person" if many == "people" else re.sub(r"s\b", "", many)
+
+
 def decided(
     attack: str,
     sentences: Mapping[str, tuple[str, str]],
@@ -225,7 +232,7 @@ def decided(
             name=name,
             passed=broken[name] == 0,
             violations=broken[name],
-            sentence=f"{words.format(k=k)}; broken by {broken[name]} {what}.",
+            sentence=f"{words.format(k=k)}; broken by {counted(broken[name], _one_of(what), what)}.",
         )
         for name, (words, what) in sentences.items()
     )

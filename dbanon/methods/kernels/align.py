@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError
+from dbanon.errors import DataError, counted
 from dbanon.methods._parsing import LATEST_S
 from dbanon.methods.kernels import cores
 from dbanon.trajectory import Float, Int, Trajectories, _freeze
@@ -99,7 +99,7 @@ def demand_sane_times(data: Trajectories) -> None:
     if data.fixes and max(-float(data.t.min()), float(data.t.max())) > LATEST_S:
         wild = int((np.abs(data.t) > LATEST_S).sum())
         raise DataError(
-            f"Every time must be unix seconds before the year 5138. Got {wild} that are not; load without them."
+            f"Every time must be unix seconds before the year 5138. Got {counted(wild, 'other')}; load without those."
         )
 
 

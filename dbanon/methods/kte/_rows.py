@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.cloaks import Cloaks, Hiding, by_hour
-from dbanon.errors import InfeasibleError, ParameterError
+from dbanon.errors import InfeasibleError, ParameterError, counted
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
@@ -62,7 +62,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     if not len(found.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some subjects to publish. With {algorithm} and k = {params.k} all of the "
-            f"{data.subjects} subjects are left out; choose a lower k, or a shorter tau_s."
+            f"{counted(data.subjects, 'subject')} are left out; choose a lower k, or a shorter tau_s."
         )
     return _cloaks(data, known, found)
 

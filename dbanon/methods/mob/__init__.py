@@ -121,8 +121,8 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "below_k_at_speed": (
-            "%s people are left with fewer than k candidates by readers who also know the top speed and look at exact "
-            "rows an instant away: qid_only leaves these rows out."
+            "People left with fewer than k candidates by readers who also know the top speed and look at exact "
+            "rows an instant away: %s. qid_only leaves these rows out."
         ),
     },
     totals={"subjects": "subjects", "quasi_identifiers": "quasi_identifiers"},

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError
+from dbanon.errors import DataError, counted
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.mob import Parameters
@@ -159,8 +159,9 @@ def _demand_instants(subjects: int, when: align.Instants) -> None:
         raise DataError("The data must hold a fix at or after the first instant. None is; set start within the data.")
     if subjects * when.count > MOST_POSITIONS:
         raise DataError(
-            f"A run of mob must have at most {MOST_POSITIONS:,} positions: subjects times instants. Got {subjects:,} "
-            f"times {when.count:,}; remove fixes at wild times, raise step_s or choose since and until."
+            f"A run of mob must have at most {MOST_POSITIONS:,} positions: subjects times instants. Got "
+            f"{counted(subjects, 'subject')} and {counted(when.count, 'instant')}; remove fixes at wild times, raise "
+            "step_s or choose since and until."
         )
 
 
@@ -186,7 +187,7 @@ def _demand_near(data: Trajectories) -> None:
         span = (float(along.max()) - float(along.min())) / data.grid_m if data.fixes else 0.0
         if span >= FURTHEST:
             raise DataError(
-                f"Positions must lie within 2^30 cells of one another. Got {span + 1:.3g} cells. "
+                f"Positions must lie within 2^30 cells of one another. They span {span + 1:.3g}. "
                 "Keep wild fixes out when loading."
             )
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.errors import DataError, InfeasibleError, counted
 from dbanon.methods.semantic import Parameters
 from dbanon.trajectory import Cells, Float, Int
 
@@ -97,8 +97,8 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     parts, _ = connected_components(coo_array((np.ones(ends.shape[1], np.int8), ends), shape=(count, count)))
     if parts > 1:
         raise DataError(
-            f"The cells of a run of semantic must be connected by shared edges. They make {parts} separate parts; "
-            "load cells without gaps between them."
+            f"The cells of a run of semantic must be connected by shared edges. They make "
+            f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
         )
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))

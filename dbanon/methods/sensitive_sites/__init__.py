@@ -122,10 +122,10 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "exact_inside_rectangles": (
-            "%s users published as they are stand inside a site's rectangle: guard_inside hides them too."
+            "Users published as they are who stand inside a site's rectangle: %s. guard_inside hides them too."
         ),
         "rectangles_of_their_site_alone": (
-            "%s rectangles are no larger than their site: all of their users are at the site."
+            "Rectangles no larger than their site: %s. All users of such a rectangle are at the site."
         ),
     },
     totals={"subjects": "users"},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.errors import DataError, InfeasibleError, ParameterError, counted
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
@@ -42,7 +42,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     scene = _snapshot.arrange(data, sites, seen, rank, params.curve_order)
     if scene.domain * len(scene.sites) > _LARGEST_COST:
         raise DataError(
-            f"Users and sites must span fewer than 2^62 cells, times sites. Got {scene.domain:.3g} cells; keep wild "
+            f"Users and sites must span fewer than 2^62 cells, times sites. They span {scene.domain:.3g}; keep wild "
             "positions out when loading, or load with a coarser grid_m."
         )
     if algorithm == "local":
@@ -119,8 +119,8 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
     groups, m = len(offset) - 1, len(scene.sites)
     if groups < m:
         raise InfeasibleError(
-            f"mk must make a group of k = {params.k} users or more for each of {m} sites. It made {groups} of "
-            f"{len(scene.users)} users. Lower k, leave out sites, or use another algorithm."
+            f"mk must make a group of k = {params.k} users or more for {counted(m, 'site')}. It made {groups} of "
+            f"{counted(len(scene.users), 'user')}. Lower k, leave out sites, or use another algorithm."
         )
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
@@ -149,7 +149,7 @@ def _demand_users(scene: _snapshot.Scene, k: int, algorithm: str) -> None:
     if n < k * m:
         away = f" {scene.absent} more have no position at that instant: choose another, or raise max_gap_s."
         raise InfeasibleError(
-            f"{algorithm} must have k = {k} separate users for each of {m} sites, {k * m} in all. Got {n}."
+            f"{algorithm} must have k = {k} separate users for each of {counted(m, 'site')}, {k * m} in all. Got {n}."
             f"{away if scene.absent else ''} Lower k, leave out sites, or load more users."
         )
 
@@ -220,16 +220,16 @@ def _shared(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, pa
     n, m = len(scene.users), len(scene.sites)
     if n > MOST_USERS_LOCAL or m > MOST_SITES_LOCAL:
         raise ParameterError(
-            f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and {MOST_SITES_LOCAL} sites. "
-            f"Got {n} and {m}; use bk."
+            f"local, which is for comparison, must have at most {MOST_USERS_LOCAL} users and at most "
+            f"{MOST_SITES_LOCAL} sites. Got {n} and {m}; use bk."
         )
     site, user = _local.cover(scene.users.take(scene.by_rank), scene.sites, params.k)
     user = scene.by_rank[user]
     covered = int((np.bincount(site, minlength=m) >= params.k).sum())
     if covered < m:
         raise InfeasibleError(
-            f"local must find k = {params.k} users for each of {m} sites. It did for {covered}, with {n} users. Lower "
-            "k, leave out sites, or load more users."
+            f"local must find k = {params.k} users for each of {counted(m, 'site')}. It did for {covered}, with "
+            f"{counted(n, 'user')}. Lower k, leave out sites, or load more users."
         )
     members = scene.users.take(user)
     if params.local_format == "secure":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.errors import DataError, ParameterError, counted
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Float, Int, Sites, Trajectories
@@ -103,7 +103,8 @@ def _only_fixes(data: Trajectories, sites: Sites) -> Seen:
     if data.fixes > data.subjects:
         raise ParameterError(
             "Every subject must have one fix, or the 'at' parameter must say at which instant to look. "
-            f"Got {data.fixes} fixes of {data.subjects} subjects; give the 'at' parameter."
+            f"Got {counted(data.fixes, 'fix', 'fixes')} of {counted(data.subjects, 'subject')}; give the "
+            "'at' parameter."
         )
     first, last = (float(data.t.min()), float(data.t.max())) if data.fixes else (0.0, 0.0)
     start, slot = (int(np.floor(t / data.grid_s)) * data.grid_s for t in (first, last))
@@ -151,7 +152,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
     root, sides = both[:, :2].min(axis=0), both[:, 2:].max(axis=0) - both[:, :2].min(axis=0) + 1
     if sides.max() > LARGEST_SIDE:
         raise DataError(
-            f"Users and sites must lie within 2^30 cells of one another. Got {sides.max():.3g} cells. Keep wild "
+            f"Users and sites must lie within 2^30 cells of one another. They span {sides.max():.3g}. Keep wild "
             "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = hilbert.order_for(int(sides.max()))

@@ -121,12 +121,12 @@ METHOD = Method(
     window="instants",
     notices={
         "requests_of_few_subjects": (
-            "%s published request values were only ever sent by fewer than k subjects each: such a value can identify "
+            "Published request values that only fewer than k subjects ever sent: %s. Such a value can identify "
             "its senders by itself."
         ),
         "requests_of_few_over_windows": (
-            "%s published request values leave fewer than k subjects when their groups are intersected over windows: "
-            "if one person sent such a value each time, it points to that person."
+            "Published request values that leave fewer than k subjects when their groups are intersected over "
+            "windows: %s. If one person sent such a value each time, it points to that person."
         ),
     },
     totals={"subjects": "seen", "requests": "requests"},

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.errors import DataError, InfeasibleError, counted
 from dbanon.methods import HERE, Tasks
 from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
@@ -193,8 +193,8 @@ def _windows(data: Trajectories, params: Parameters) -> list[align.Instants]:
     windows = -(-whole.count // params.instants)
     if windows > MOST_WINDOWS:
         raise DataError(
-            f"The data must span at most {MOST_WINDOWS} windows of {params.instants} instants. Got {windows}. "
-            "Remove fixes at wild times, or raise step_s or instants."
+            f"The data must span at most {MOST_WINDOWS} windows of {counted(params.instants, 'instant')}. Got "
+            f"{windows}. Remove fixes at wild times, or raise step_s or instants."
         )
     return [
         dataclasses.replace(
@@ -228,7 +228,7 @@ def _root(published: list[_Survey]) -> tuple[float, float, int]:
     side = float((extent[:, 2:].max(axis=0) - (x, y)).max()) + 1
     if side > 2**MOST_LEVELS:
         raise DataError(
-            f"Positions must lie within 2^{MOST_LEVELS} cells of one another. Got {side:.3g} cells. "
+            f"Positions must lie within 2^{MOST_LEVELS} cells of one another. They span {side:.3g}. "
             "Keep wild fixes out when loading, or raise min_cloak_m."
         )
     return float(x), float(y), (int(side) - 1).bit_length()
