@@ -230,14 +230,23 @@ def test_names_that_are_all_in_another_population_are_said_once(connection, writ
     assert _known(connection, write(["a31,1212600000,5e5,4e6"]), "second", mode="append") == []
 
 
-def test_names_of_a_dataset_that_was_published_and_dropped_are_known(database, connection, write):
-    path = write(crowd(1, people=24, instants=6).rows())
-    _load(connection, path, "first")
-    with open_database(database) as operator:
-        operator.run("tp-aware", dataset="first", params={"k": 5, "step_s": 30, "instants": 5}, publish="one")
-        operator.unpublish("one")
-    connection.execute("SELECT dbanon.drop_dataset('first')")
-    assert _known(connection, path, "second", population="b") == [("24", "default")]
+def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
+    own.execute("SELECT dbanon.publish(1, 'one')")
+    own.execute("SELECT dbanon.unpublish('one')")
+    own.execute("SELECT dbanon.drop_dataset('ten')")
+    own.execute(
+        "WITH other AS (INSERT INTO dbanon.population (name) VALUES ('b') RETURNING population_id) INSERT INTO "
+        "dbanon.dataset (name, srid, grid_m, grid_s, population_id) SELECT 'b', 32610, 1, 1, population_id FROM other"
+    )
+    for subjects, told in (("'p' || n", True), ("'q' || n", False)):
+        own.execute(
+            f"INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT d.dataset_id, {subjects}, "
+            "ST_SetSRID(ST_MakePointM(n, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n WHERE d.name = 'b'"
+        )
+        notices = own.execute(
+            "SELECT n FROM dbanon.dataset d, dbanon_internal.copied_notices(d.dataset_id, 0) n WHERE d.name = 'b'"
+        ).fetchall()
+        assert ["'default'" in notice for (notice,) in notices] == [True] * told
 
 
 def test_numbers_of_rows_and_names_of_copies_are_not_said_to_be_in_another_population(connection, write):
