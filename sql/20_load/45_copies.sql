@@ -246,7 +246,7 @@ AS $$
                   dbanon_internal.name_some(array_agg(format('''%s''', c.name) ORDER BY c.dataset_id)))
     FROM copied c WHERE c.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL
-    SELECT format('All names of subjects in this dataset, %s, are in another population, too: %s. That is right for two fleets with equal '
+    SELECT format('All names of subjects in this dataset (%s) are also in another population: %s. That is right for two fleets with equal '
                   'numbers. If they are the same people, load them into that population: releases are not compared across populations.',
                   dbanon_internal.format_count(max(n.subjects)),
                   dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))

@@ -574,8 +574,9 @@ BEGIN
                 run_id, own
             USING ERRCODE = 'DA010',
                   DETAIL = concat('Whoever has several names hides among copies of themselves: a crowd of k names may be one person.',
-                                  ' It has fixes of ' || dbanon_internal.name_some(others) || ' under other names, too.'),
-                  HINT = 'Load it without the copies, or run it without their time; or, knowing this, allow_overlap => true with reason => ''...''.';
+                                  CASE WHEN others IS NOT NULL
+                                      THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
+                  HINT = 'Load it without the copies; or, knowing this, allow_overlap => true with reason => ''...''.';
     ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
                         'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)

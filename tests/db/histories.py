@@ -24,9 +24,9 @@ KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """What matters of a dataset: its population, how long people settle, whether its subjects are its own; and its fixes.
+    """What matters of a dataset: its population, how long people settle, whether its subjects are its own; its fixes.
 
-    They are those of some people on an evening, whom it has under one name or two. Equal evenings are equal fixes.
+    They are those of some people on an evening, whom it has under one name or more. Equal evenings are equal fixes.
     """
 
     population: int
@@ -40,8 +40,8 @@ class Dataset:
 class World:
     """What a history is drawn from: few moments, people, whom they are with as a rule, and seven datasets.
 
-    Two have the people as they are, one as rows of their own, and one in another population; then one has other names, one
-    two or three names for each of half of the people, and one other names for half of them and new people for the others.
+    Two have the people as they are, one as rows of their own, and one in another population. Then one has other names;
+    one has two or three names for each of half of the people; one has other names for half of them, and new people.
     """
 
     moments: int
@@ -100,24 +100,31 @@ def _world(draw: Random) -> World:
 
 
 def copied(history: History) -> People:
-    """Return for which datasets the one that is to follow needs a reason: released ones that have its fixes under other names.
+    """Return for which datasets the release that is to follow needs a reason.
 
-    It needs one for itself where a person has several names in it.
+    They are those with releases that have its fixes under other names, and its own if a person has several names in it.
     """
     new = history.new.dataset
     released = {release.dataset for release in history.earlier} - {new}
     mine = _carriers(history, new)
     doubled = {new} if any(len(names) > 1 for names in mine.values()) else set()
     return frozenset(
-        doubled | {n for n in released if any(mine.get(fixes, names) != names for fixes, names in _carriers(history, n).items())}
+        doubled
+        | {
+            n
+            for n in released
+            if any(mine.get(fixes, names) != names for fixes, names in _carriers(history, n).items())
+        }
     )
 
 
 def _carriers(history: History, number: int) -> dict[tuple[int, int], frozenset[tuple[object, int]]]:
-    """Return under which names a dataset has the fixes of each evening and person. Names mean nothing outside a population."""
+    """Return under which names a dataset has the fixes of each evening and person: names of its population."""
     dataset = history.datasets[number]
     space = number if dataset.own else (dataset.population,)
-    return {(dataset.evening, real): frozenset((space, name) for name in names) for real, names in dataset.named.items()}
+    return {
+        (dataset.evening, real): frozenset((space, name) for name in names) for real, names in dataset.named.items()
+    }
 
 
 def _parts(draw: Random, people: Iterable[int], size: int) -> list[People]:
@@ -155,7 +162,9 @@ def _release(draw: Random, world: World) -> Release:
     records = _DRAWN[method](draw, world, k)
     dataset = world.datasets[number]
     records = [
-        replace(r, **{key: frozenset(world.name(p, number) for p in getattr(r, key)) for key in ("members", "hidden_among")})
+        replace(
+            r, **{key: frozenset(world.name(p, number) for p in getattr(r, key)) for key in ("members", "hidden_among")}
+        )
         for r in records
     ]
     return Release(

@@ -197,7 +197,9 @@ def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write)
     for number in range(5):
         _load(connection, write(walk.rows()), f"same {number}")
     path = write(replace(walk, name="b").rows())
-    told = load.load_trajectories(connection, [path], load.Options(dataset="copy", crs="EPSG:32610", srid=32610)).notices
+    told = load.load_trajectories(
+        connection, [path], load.Options(dataset="copy", crs="EPSG:32610", srid=32610)
+    ).notices
     (notice,) = [notice for notice in told if "under other names" in notice]
     names(notice, "'same 0'", "'same 1'", "'same 2'", "2 more")
 
@@ -240,8 +242,8 @@ def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
     )
     for subjects, told in (("'p' || n", True), ("'q' || n", False)):
         own.execute(
-            f"INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT d.dataset_id, {subjects}, "
-            "ST_SetSRID(ST_MakePointM(n, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n WHERE d.name = 'b'"
+            f"INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT dataset_id, {subjects}, "
+            "ST_SetSRID(ST_MakePointM(n, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n WHERE name = 'b'"
         )
         notices = own.execute(
             "SELECT n FROM dbanon.dataset d, dbanon_internal.copied_notices(d.dataset_id, 0) n WHERE d.name = 'b'"

@@ -48,11 +48,13 @@ CODES = """
 INSERT INTO dbanon.fix_code (dataset_id, person, code)
 SELECT c.dataset_id, dbanon_internal.person_code(k.key, 'p' || c.name), hashint8extended(n, c.fixes)
 FROM jsonb_to_recordset(%s) c (dataset_id bigint, name text, fixes bigint)
-JOIN (SELECT dataset_id, dbanon_internal.dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k USING (dataset_id)
+JOIN (SELECT dataset_id, dbanon_internal.dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k
+    USING (dataset_id)
 CROSS JOIN generate_series(1, 8) n
 """
 MEASURED = """
-SELECT m.below > 0, m.smallest_crowd, m.people, ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copied_from(o.dataset_id) c)
+SELECT m.below > 0, m.smallest_crowd, m.people,
+    ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copied_from(o.dataset_id) c)
 FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) JOIN dbanon.run o USING (run_id)
 CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m
 ORDER BY r.n
