@@ -50,7 +50,7 @@ SELECT c.dataset_id, dbanon_internal.person_code(k.key, 'p' || c.name), hashint8
 FROM jsonb_to_recordset(%s) c (dataset_id bigint, name text, fixes bigint)
 JOIN (SELECT dataset_id, dbanon_internal.dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k
     USING (dataset_id)
-CROSS JOIN generate_series(1, 8) n
+CROSS JOIN generate_series(1, 20) n
 """
 MEASURED = """
 SELECT m.below > 0, m.smallest_crowd, m.people,
@@ -78,12 +78,16 @@ class Writer:
             name, population = f"dataset {first + number}", populations[dataset.population]
             settings = (32610, 1, 60, population, 60 * dataset.settle, dataset.own)
             self._rows("dataset", [(first + number, name, *settings)])
-            for real, names in dataset.named.items():
-                fixes = 10_000 * first + 1000 * dataset.evening + real
-                self.codes += [{"dataset_id": first + number, "name": str(n), "fixes": fixes} for n in names]
         people = {
             (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
         }
+        for number in {release.dataset for release in (history.new, *history.earlier)}:
+            evening = 10_000 * first + 1000 * history.datasets[number].evening
+            self.codes += [
+                {"dataset_id": first + number, "name": str(name), "fixes": evening + real}
+                for real, names in history.datasets[number].named.items()
+                for name in names
+            ]
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
         self._rows("trajectory", ((path, first + d, f"p{p}", PATH) for (d, p), path in paths.items()))
         for release in history.earlier:
