@@ -314,7 +314,7 @@ COMMENT ON COLUMN dbanon.release.published_by IS 'Login that published.';
 COMMENT ON COLUMN dbanon.release.withdrawn_at IS 'When it was withdrawn; null while live.';
 COMMENT ON COLUMN dbanon.release.withdrawn_by IS 'Login that withdrew it.';
 
-COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it; null where none overlapped.';
+COMMENT ON COLUMN dbanon.release.overlap IS 'What was measured against the releases before it, and copies: the datasets whose fixes its own has under other names, itself if people have several names in it; null where nothing was found.';
 COMMENT ON COLUMN dbanon.release.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.release.span IS 'From the start of its first row to the end of its last.';
 COMMENT ON COLUMN dbanon.release.reach IS 'How far from its rows others are compared with them: 0, or for a snapshot or exact rows the greater of max_gap_s and the settle time of the population.';
@@ -342,7 +342,7 @@ COMMENT ON COLUMN dbanon.releases.published_at IS 'When.';
 COMMENT ON COLUMN dbanon.releases.published_by IS 'Login that published.';
 COMMENT ON COLUMN dbanon.releases.withdrawn_at IS 'When it was withdrawn; null while live.';
 COMMENT ON COLUMN dbanon.releases.withdrawn_by IS 'Login that withdrew it.';
-COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it; null where none overlapped.';
+COMMENT ON COLUMN dbanon.releases.overlap IS 'What was measured against the releases before it, and copies: the datasets whose fixes its own has under other names, itself if people have several names in it; null where nothing was found.';
 COMMENT ON COLUMN dbanon.releases.overlap_reason IS 'Why it was published although it overlaps; null where no reason was needed.';
 COMMENT ON COLUMN dbanon.releases.readers IS 'The roles that may read it; null: all analysts.';
 

@@ -25,6 +25,15 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.format_count(bigint) IS
 'Writes a count with a comma at each thousand.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.name_some(names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT array_to_string(names[:3], ', ') || CASE WHEN cardinality(names) > 3 THEN format(' and %s more', cardinality(names) - 3) ELSE '' END
+$$;
+COMMENT ON FUNCTION dbanon_internal.name_some(text[]) IS
+'Lists the first three names, and says how many more there are.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.counted(n bigint, one text, many text DEFAULT NULL) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp

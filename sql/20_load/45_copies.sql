@@ -88,47 +88,86 @@ SET work_mem = '256MB'
 SET enable_nestloop = off
 AS $$
     -- Right after a load the planner knows nothing of its codes, and would compare each with each.
-    -- A code is shared where one person alone has it in each of the two datasets, and not the same one. Positions on a coarse grid, and
-    -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
-    -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
-    -- has 5 times as much, and 1 %; half is always enough. A standard deviation is added, since codes that chance shares may be few.
     WITH drawn AS MATERIALIZED (
         -- Of very many codes, which are as good as random, some 200,000 will do.
         SELECT greatest(count(*) / 200000, 1) AS one_in FROM ONLY dbanon.fix_code f WHERE f.dataset_id = copies_of.dataset_id
     ), mine AS MATERIALIZED (
-        SELECT f.code, min(f.person) AS person, count(DISTINCT f.person) AS people
+        -- Triggers write a code of a name once, so rows are names.
+        SELECT f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
         FROM ONLY dbanon.fix_code f
         WHERE f.dataset_id = copies_of.dataset_id AND f.code % (SELECT d.one_in FROM drawn d) = 0 GROUP BY f.code
-    ), other AS MATERIALIZED (
-        SELECT f.dataset_id FROM mine m JOIN ONLY dbanon.fix_code f ON f.code = m.code
-        WHERE f.dataset_id <> copies_of.dataset_id AND f.person <> m.person
-        GROUP BY f.dataset_id HAVING count(DISTINCT f.code) >= 5
-    ), theirs AS MATERIALIZED (
-        SELECT f.dataset_id, f.code, min(f.person) AS person, count(DISTINCT f.person) AS people
-        FROM ONLY dbanon.fix_code f
-        WHERE f.dataset_id IN (SELECT o.dataset_id FROM other o) AND f.code % (SELECT d.one_in FROM drawn d) = 0
-        GROUP BY f.dataset_id, f.code
-    ), counted AS (
-        SELECT NULL::bigint AS dataset_id, count(*) FILTER (WHERE m.people = 1) AS single, count(*) AS every FROM mine m
+    ), met AS MATERIALIZED (
+        -- Codes that another dataset has, too, and not under the very same names.
+        SELECT t.dataset_id, m.first, m.names AS mine, t.names AS theirs
+        FROM (SELECT f.dataset_id, f.code, min(f.person) AS first, max(f.person) AS last, count(*) AS names
+              FROM ONLY dbanon.fix_code f
+              WHERE f.dataset_id <> copies_of.dataset_id AND f.code IN (SELECT m.code FROM mine m)
+              GROUP BY f.dataset_id, f.code) t
+        JOIN mine m ON m.code = t.code
+        WHERE (m.first, m.last) <> (t.first, t.last)
+    ), counted AS MATERIALIZED (
+        -- How many codes are under so many names: of all codes of this dataset and of each that may be concerned; and of those that both
+        -- have, here and there.
+        SELECT copies_of.dataset_id AS dataset_id, 'all' AS kind, m.names, count(*) AS codes FROM mine m GROUP BY m.names
         UNION ALL
-        SELECT t.dataset_id, count(*) FILTER (WHERE t.people = 1), count(*) FROM theirs t GROUP BY t.dataset_id
-    ), shared AS (
-        SELECT t.dataset_id, count(*) AS codes, count(DISTINCT m.person) AS people
-        FROM mine m JOIN theirs t USING (code)
-        WHERE m.people = 1 AND t.people = 1 AND m.person <> t.person GROUP BY t.dataset_id
+        SELECT c.dataset_id, 'all', c.names, count(*)
+        FROM (SELECT f.dataset_id, count(*) AS names
+              FROM ONLY dbanon.fix_code f
+              WHERE f.dataset_id = ANY (ARRAY(SELECT m.dataset_id FROM met m GROUP BY m.dataset_id HAVING count(*) >= 5))
+                  AND f.code % (SELECT d.one_in FROM drawn d) = 0
+              GROUP BY f.dataset_id, f.code) c
+        GROUP BY c.dataset_id, c.names
+        UNION ALL
+        SELECT m.dataset_id, side.kind, side.names, count(*)
+        FROM met m CROSS JOIN LATERAL (VALUES ('here', m.mine), ('there', m.theirs)) side (kind, names)
+        GROUP BY m.dataset_id, side.kind, side.names
+    ), spread AS (
+        SELECT c.dataset_id, c.kind, c.names, c.codes, sum(c.codes) OVER every AS every,
+            coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
+            coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
+        FROM counted c WINDOW every AS (PARTITION BY c.dataset_id, c.kind)
+    ), doubled AS MATERIALIZED (
+        -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
+        -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
+        -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
+        -- greater than that by a tenth of all codes; few codes vary, so 3 are added to each neighbour.
+        SELECT s.dataset_id, s.kind, coalesce(max(s.names) FILTER (WHERE s.names > 1 AND s.codes >= 5
+            AND s.codes - sqrt((s.names + 1) / s.names::float8 * (s.fewer + 3) * (s.more + 3)) >= 0.1 * s.every), 1) AS names
+        FROM spread s GROUP BY s.dataset_id, s.kind
+    ), pair AS MATERIALIZED (
+        -- Of few people with two names among many with one only the codes that both datasets have tell.
+        SELECT t.dataset_id, greatest(i.names, h.names) AS mine, greatest(t.names, o.names) AS theirs
+        FROM doubled t
+        JOIN doubled i ON i.dataset_id = copies_of.dataset_id AND i.kind = 'all'
+        JOIN doubled h ON h.dataset_id = t.dataset_id AND h.kind = 'here'
+        JOIN doubled o ON o.dataset_id = t.dataset_id AND o.kind = 'there'
+        WHERE t.dataset_id <> copies_of.dataset_id AND t.kind = 'all'
+    ), judged AS (
+        -- A code is of one person where it is under no more names than a person has.
+        SELECT p.dataset_id, min(c.single) AS fewer, least(0.5, 5 * max(1 - c.single / c.every)) AS by_chance
+        FROM pair p
+        CROSS JOIN LATERAL (
+            SELECT sum(c.codes) FILTER (WHERE c.names <= CASE WHEN c.dataset_id = p.dataset_id THEN p.theirs ELSE p.mine END)::float8 AS single,
+                sum(c.codes)::float8 AS every
+            FROM counted c
+            WHERE c.dataset_id IN (p.dataset_id, copies_of.dataset_id) AND c.kind = 'all' GROUP BY c.dataset_id) c
+        GROUP BY p.dataset_id
     )
+    -- A code is shared where it is of one person in each of the two datasets. Positions on a coarse grid, and
+    -- people who stand at one place at one time, share codes by chance, about as often between datasets as within one: on generated cities
+    -- and taxis at 1 m to 1 km, two halves of the people shared at most twice what several people of one half did, and at most 13 %. A copy
+    -- has 5 times as much, and 1 %; half is always enough. A standard deviation is added, since codes that chance shares may be few.
     SELECT s.dataset_id, s.codes, s.people
-    FROM shared s
-    JOIN LATERAL (
-        SELECT min(c.single) AS fewer, least(0.5, 5 * max(1 - c.single / c.every::float8)) AS by_chance
-        FROM counted c WHERE coalesce(c.dataset_id, s.dataset_id) = s.dataset_id) c ON true
-    WHERE s.codes >= 5 AND s.codes >= c.fewer * greatest(0.01, c.by_chance) + sqrt(c.fewer * c.by_chance)
+    FROM (SELECT m.dataset_id, count(*) AS codes, count(DISTINCT m.first) AS people
+          FROM met m JOIN pair p ON p.dataset_id = m.dataset_id AND m.mine <= p.mine AND m.theirs <= p.theirs
+          GROUP BY m.dataset_id) s
+    JOIN judged j USING (dataset_id)
+    WHERE s.codes >= 5 AND s.codes >= j.fewer * greatest(0.01, j.by_chance) + sqrt(j.fewer * j.by_chance)
     UNION ALL
-    -- Within the dataset, what was added under other names is shared by two people, where chance would let more share much of it.
-    SELECT copies_of.dataset_id, w.two, w.people
-    FROM (SELECT count(*) FILTER (WHERE m.people = 2) AS two, count(*) FILTER (WHERE m.people > 2) AS more, count(*) AS every,
-              count(DISTINCT m.person) FILTER (WHERE m.people = 2) AS people FROM mine m) w
-    WHERE w.two >= 5 AND 4 * w.two >= w.every AND 4 * w.more <= w.two
+    -- The dataset itself, where people have several names in it.
+    SELECT copies_of.dataset_id, count(*), count(DISTINCT m.first)
+    FROM mine m JOIN doubled d ON d.dataset_id = copies_of.dataset_id AND d.kind = 'all' AND m.names BETWEEN 2 AND d.names
+    HAVING count(*) > 0
 $$;
 COMMENT ON FUNCTION dbanon_internal.copies_of(bigint) IS
 'Finds the datasets, the same one too, of which this one has fixes under other names: how many codes are shared, by how many people.';
@@ -141,23 +180,78 @@ AS $$
     SELECT c.of_dataset_id, d.name, c.codes, c.people
     FROM dbanon_internal.copies_of(dataset_id) c
     JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
-    WHERE EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
+    WHERE c.of_dataset_id = copied_from.dataset_id
+        OR EXISTS (SELECT FROM ONLY dbanon.release l JOIN ONLY dbanon.run r ON r.run_id = l.run_id WHERE r.dataset_id = c.of_dataset_id)
     ORDER BY c.of_dataset_id
 $$;
 COMMENT ON FUNCTION dbanon_internal.copied_from(bigint) IS
-'Finds the datasets with releases, withdrawn ones too, of which this one has fixes under other names.';
+'Finds what a release of this dataset needs a reason for: the datasets with releases, withdrawn ones too, of which it has fixes under other
+names; and itself, where people have several names in it.';
 
-CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION dbanon_internal.named_in(dataset_id bigint, newest_before bigint) RETURNS TABLE (
+    population_id bigint, name text, subjects bigint)
+LANGUAGE sql STABLE PARALLEL UNSAFE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- Nothing is compared unless the load brought a name that is new to the population, and of another population no more than up to the
+    -- first name that it does not have.
+    WITH own AS MATERIALIZED (
+        SELECT d.population_id FROM ONLY dbanon.dataset d WHERE d.dataset_id = named_in.dataset_id AND NOT d.own_subjects
+    ), named AS MATERIALIZED (
+        SELECT DISTINCT t.subject FROM ONLY dbanon.trajectory t CROSS JOIN own
+        WHERE t.dataset_id = named_in.dataset_id AND EXISTS (
+            SELECT FROM (SELECT DISTINCT n.subject FROM ONLY dbanon.trajectory n
+                         WHERE n.dataset_id = named_in.dataset_id AND n.trajectory_id > named_in.newest_before) n
+            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset e JOIN ONLY dbanon.trajectory o ON o.dataset_id = e.dataset_id
+                              WHERE e.population_id = (SELECT w.population_id FROM own w) AND NOT e.own_subjects
+                                  AND o.subject = n.subject AND o.trajectory_id <= named_in.newest_before))
+    ), dropped AS MATERIALIZED (
+        -- Of datasets that were published and dropped, the codes of people are left.
+        SELECT DISTINCT d.population_id, s.person
+        FROM ONLY dbanon.dataset d
+        JOIN ONLY dbanon.run r ON r.dataset_id = d.dataset_id
+        JOIN ONLY dbanon.release l ON l.run_id = r.run_id
+        CROSS JOIN LATERAL (SELECT unnest(g.people) AS person FROM ONLY dbanon.grouping g WHERE g.release_id = l.release_id
+                            UNION ALL
+                            SELECT e.person FROM ONLY dbanon.exposure e WHERE e.release_id = l.release_id) s
+        WHERE d.dropped_at IS NOT NULL AND NOT d.own_subjects
+    )
+    SELECT p.population_id, p.name, (SELECT count(*) FROM named)
+    FROM ONLY dbanon.population p
+    WHERE p.population_id <> (SELECT w.population_id FROM own w) AND EXISTS (SELECT FROM named)
+        AND EXISTS (SELECT FROM ONLY dbanon.dataset d WHERE d.population_id = p.population_id AND NOT d.own_subjects)
+        AND NOT EXISTS (
+            SELECT FROM named n
+            WHERE NOT EXISTS (SELECT FROM ONLY dbanon.dataset d JOIN ONLY dbanon.trajectory t ON t.dataset_id = d.dataset_id
+                              WHERE d.population_id = p.population_id AND NOT d.own_subjects AND t.subject = n.subject)
+                AND (p.population_id, dbanon_internal.person_code(p.key, n.subject)) NOT IN (SELECT g.population_id, g.person FROM dropped g))
+$$;
+COMMENT ON FUNCTION dbanon_internal.named_in(bigint, bigint) IS
+'Finds the other populations in which there are all names of a dataset, if trajectories since a number brought one that its own had not.';
+
+CREATE OR REPLACE FUNCTION dbanon_internal.copied_notices(dataset_id bigint, newest_before bigint) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL UNSAFE STRICT SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN c.of_dataset_id = copied_notices.dataset_id
-        THEN 'Fixes of this dataset are in it under two names each: people would hide among copies of themselves. Load it without the copies.'
-        ELSE format('Fixes of dataset ''%s'' are in this one under other names, or in another population. Once that one has a release, this '
-                    'one is published only with a reason: what both say of one person would not be compared.', d.name) END
-    FROM dbanon_internal.copies_of(dataset_id) c
-    JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
-    ORDER BY c.of_dataset_id
+    WITH copied AS MATERIALIZED (
+        SELECT d.dataset_id, d.population_id, d.name
+        FROM dbanon_internal.copies_of(dataset_id) c JOIN ONLY dbanon.dataset d ON d.dataset_id = c.of_dataset_id
+    )
+    SELECT 'Fixes of this dataset are in it under several names each: people would hide among copies of themselves. It is published only with '
+           'a reason; load it without the copies.'
+    FROM copied c WHERE c.dataset_id = copied_notices.dataset_id
+    UNION ALL
+    SELECT format('Fixes of dataset%s %s are in this one under other names, or in another population. Once one of them has a release, this one is '
+                  'published only with a reason: what both say of one person would not be compared.', CASE WHEN count(*) > 1 THEN 's' END,
+                  dbanon_internal.name_some(array_agg(format('''%s''', c.name) ORDER BY c.dataset_id)))
+    FROM copied c WHERE c.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
+    UNION ALL
+    SELECT format('All names of subjects in this dataset (%s) are also in another population: %s. That is right for two fleets with equal '
+                  'numbers. If they are the same people, load them into that population: releases are not compared across populations.',
+                  dbanon_internal.format_count(max(n.subjects)),
+                  dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))
+    FROM dbanon_internal.named_in(dataset_id, newest_before) n
+    WHERE n.population_id NOT IN (SELECT c.population_id FROM copied c) HAVING count(*) > 0
 $$;
-COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint) IS
-'Says of which datasets this one is a copy under other names.';
+COMMENT ON FUNCTION dbanon_internal.copied_notices(bigint, bigint) IS
+'Says of which datasets this one is a copy under other names, and that its names are those of another population.';

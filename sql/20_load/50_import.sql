@@ -66,7 +66,7 @@ BEGIN
     PERFORM dbanon_internal.raise_notice(dbanon_internal.stretched_notice(sample.x, sample.y, shape, crs, target));
     PERFORM dbanon_internal.raise_notice(dbanon_internal.shapes_notice(shapes));
     PERFORM dbanon_internal.raise_notice(copies);
-    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset) n (notice);
+    PERFORM dbanon_internal.raise_notice(n.notice) FROM dbanon_internal.copied_notices(into_dataset, newest) n (notice);
     FOR load_id, file_rows, rows_kept, quarantined IN SELECT w.* FROM dbanon_internal.write_load(drawn, rows_read) w LOOP
         RETURN NEXT;
     END LOOP;

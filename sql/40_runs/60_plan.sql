@@ -104,8 +104,7 @@ BEGIN
     reach := dbanon_internal.method_reach(family.traits, checked, dbanon_internal.settle_s(about.population_id));
     near := ARRAY(SELECT r.name FROM dbanon_internal.releases_within(about.dataset_id, span, reach) r WHERE span IS NOT NULL);
     SELECT c.* INTO conflict FROM dbanon_internal.plan_conflicts(about.dataset_id, family.name, chosen, checked, span, reach) c WHERE near <> '{}';
-    others := array_to_string(conflict.releases[:3], ', ')
-        || CASE WHEN cardinality(conflict.releases) > 3 THEN format(' and %s more', cardinality(conflict.releases) - 3) ELSE '' END;
+    others := dbanon_internal.name_some(conflict.releases);
     RETURN QUERY VALUES ('subjects'::text, data.subjects::numeric, true, ''::text),
         ('trajectories', data.trajectories, true, ''), ('fixes', data.fixes, true, ''),
         ('span_s', coalesce(extract(epoch FROM upper(span) - lower(span)), 0), true,

@@ -633,21 +633,32 @@ LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    copied text[];
+    own text;
+    others text[];
 BEGIN
-    SELECT array_agg(c.name ORDER BY c.name) INTO copied
+    SELECT max(c.name) FILTER (WHERE c.of_dataset_id = r.dataset_id), array_agg(c.name ORDER BY c.name) FILTER (WHERE c.of_dataset_id <> r.dataset_id)
+        INTO own, others
         FROM ONLY dbanon.run r CROSS JOIN LATERAL dbanon_internal.copied_from(r.dataset_id) c WHERE r.run_id = check_copies.run_id;
-    IF copied IS NOT NULL AND allow_overlap IS NOT TRUE THEN
+    IF own IS NOT NULL AND allow_overlap IS NOT TRUE THEN
+        RAISE EXCEPTION 'A dataset in which the same fixes are under several names must have a reason to be published. That of run % is %.',
+                run_id, own
+            USING ERRCODE = 'DA010',
+                  DETAIL = concat('Whoever has several names hides among copies of themselves: a crowd of k names may be one person.',
+                                  CASE WHEN others IS NOT NULL
+                                      THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
+                  HINT = 'Load it without the copies; or, knowing this, allow_overlap => true with reason => ''...''.';
+    ELSIF others IS NOT NULL AND allow_overlap IS NOT TRUE THEN
         RAISE EXCEPTION 'A dataset with fixes of another one that has releases, under other names, must have a reason to be published. That '
-                        'of run % has fixes of %.', run_id, array_to_string(copied, ', ')
+                        'of run % has fixes of %.', run_id, dbanon_internal.name_some(others)
             USING ERRCODE = 'DA010', DETAIL = 'What both say of one person is not compared: only names say who is who.',
                   HINT = 'Append to the other dataset instead; or, knowing this, allow_overlap => true with reason => ''...''.';
     END IF;
-    RETURN copied;
+    RETURN nullif(array_remove(own || others, NULL), '{}');
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.check_copies(bigint, boolean) IS
-'Refuses a run on a copy, under other names, of a dataset that has releases, and names these.';
+'Refuses a run on a dataset in which people have several names, or that is a copy, under other names, of datasets that have releases; returns
+the names of these.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.check_settle(run_id bigint, allow_overlap boolean) RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE CALLED ON NULL INPUT
@@ -685,8 +696,7 @@ DECLARE
     within_a_day jsonb;
 BEGIN
     SELECT m.* INTO STRICT found FROM dbanon_internal.measure(check_overlap.run_id, check_overlap.release_id) m;
-    others := array_to_string(found.releases[:3], ', ')
-        || CASE WHEN cardinality(found.releases) > 3 THEN format(' and %s more', cardinality(found.releases) - 3) ELSE '' END;
+    others := dbanon_internal.name_some(found.releases);
     IF found.below > 0 AND allow_overlap IS NOT TRUE THEN
         PERFORM dbanon_internal.refuse_overlap(check_overlap.run_id, check_overlap.release_id, to_jsonb(found), others);
     ELSIF found.below > 0 THEN

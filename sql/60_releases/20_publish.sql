@@ -405,7 +405,7 @@ COMMENT ON FUNCTION dbanon.publish(bigint, text, boolean, boolean, text, boolean
 verification or if it leaves a person, read beside earlier releases of the population, fewer candidates than promised, copies the rows
 into an immutable table, and lets @analyst@ or the readers given read the view. Takes: run_id; name (lower-case letters, digits and underscores);
 replace: replace a live release of that name, which is withdrawn; allow_overlap: publish although that leaves
-a person fewer, or the dataset is a copy; reason: why, which is recorded; end_readers: with replace, end the sessions that read
+a person fewer, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
 apart; NULL for all analysts, or with replace for those who could read what it replaces. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
 what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what

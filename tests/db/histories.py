@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.db.oracle import Record, Release, Row, Rule
 
-OWN = 100  # where a dataset's subjects are its own, its people have numbers from so many times the dataset's on
+OWN = 100  # where a dataset's names are its own, its people have numbers from so many times the dataset's on
+AS_THEY_ARE, DOUBLED, PARTIAL = (0, 1, 3), 5, 6
 People = frozenset[int]
 # The secret, what hides people, whether the method stands alone, and whether a release of it is of one instant.
 KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
@@ -23,21 +24,35 @@ KINDS: dict[str, tuple[Any, Any, bool, bool]] = {
 
 @dataclass(frozen=True)
 class Dataset:
-    """What matters of a dataset: its population, how long people settle, whether its subjects are its own."""
+    """What matters of a dataset: its population, how long people settle, whether its subjects are its own; its fixes.
+
+    They are those of some people on an evening, whom it has under one name or more. Equal evenings are equal fixes.
+    """
 
     population: int
     settle: int
     own: bool
+    evening: int
+    named: dict[int, People]
 
 
 @dataclass(frozen=True)
 class World:
-    """What a history is drawn from: few moments, people, whom they are with as a rule, and four datasets."""
+    """What a history is drawn from: few moments, people, whom they are with as a rule, and seven datasets.
+
+    Two have the people as they are, one as rows of their own, and one in another population. Then one has other names;
+    one has two or three names for each of half of the people; one has other names for half of them, and new people.
+    """
 
     moments: int
     people: list[int]
     usual: list[People]
     datasets: list[Dataset]
+
+    def name(self, person: int, number: int) -> int:
+        """Return the name of a person in the groups of a dataset."""
+        kept = number in AS_THEY_ARE or (number == DOUBLED and person < len(self.people) // 2)
+        return person if kept else OWN * number + person
 
 
 @dataclass(frozen=True)
@@ -68,9 +83,48 @@ def history(seed: int) -> History:
 
 def _world(draw: Random) -> World:
     people = list(range(draw.randint(6, 12)))
-    kinds = [(0, False), (0, False), (0, True), (1, False)]
-    datasets = [Dataset(population, draw.randint(0, 3), own) for population, own in kinds]
-    return World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), datasets)
+    kinds = [(0, False), (0, False), (0, True), (1, False), (0, False), (0, False), (0, False)]
+    settled = [draw.randint(0, 3) for _ in kinds]
+    world = World(draw.choice([3, 8, 8]), people, _parts(draw, people, draw.randint(2, 4)), [])
+    for number, ((population, own), settle) in enumerate(zip(kinds, settled, strict=True)):
+        named: dict[int, People] = {}
+        for person in people:
+            real = person
+            if number == DOUBLED:
+                real = person % (len(people) // 2)
+            elif number == PARTIAL and person % 2:
+                real = OWN * number + person
+            named[real] = named.get(real, frozenset()) | {world.name(person, number)}
+        world.datasets.append(Dataset(population, settle, own, draw.randrange(3), named))
+    return world
+
+
+def copied(history: History) -> People:
+    """Return for which datasets the release that is to follow needs a reason.
+
+    They are those with releases that have its fixes under other names, and its own if a person has several names in it.
+    """
+    new = history.new.dataset
+    released = {release.dataset for release in history.earlier} - {new}
+    mine = _carriers(history, new)
+    doubled = {new} if any(len(names) > 1 for names in mine.values()) else set()
+    return frozenset(
+        doubled
+        | {
+            n
+            for n in released
+            if any(mine.get(fixes, names) != names for fixes, names in _carriers(history, n).items())
+        }
+    )
+
+
+def _carriers(history: History, number: int) -> dict[tuple[int, int], frozenset[tuple[object, int]]]:
+    """Return under which names a dataset has the fixes of each evening and person: names of its population."""
+    dataset = history.datasets[number]
+    space = number if dataset.own else (dataset.population,)
+    return {
+        (dataset.evening, real): frozenset((space, name) for name in names) for real, names in dataset.named.items()
+    }
 
 
 def _settle(datasets: list[Dataset], number: int) -> int:
@@ -107,23 +161,21 @@ def _grouped(draw: Random, world: World, k: int) -> list[People]:
 
 def _release(draw: Random, world: World) -> Release:
     method = draw.choices(list(KINDS), [4, 4, 5, 2, 1, 1, 1])[0]
-    number = draw.choices(range(4), [5, 2, 1, 1])[0]
+    number = draw.choices(range(7), [5, 2, 1, 1, 1, 1, 1])[0]
     k = draw.randint(2, 4)
     secret, hidden_by, stands_alone, snapshot = KINDS[method]
     records = _DRAWN[method](draw, world, k)
     dataset = world.datasets[number]
-    if dataset.own:
-        records = [
-            replace(r, members=_own(r.members, number), hidden_among=_own(r.hidden_among, number)) for r in records
-        ]
+    records = [
+        replace(
+            r, **{key: frozenset(world.name(p, number) for p in getattr(r, key)) for key in ("members", "hidden_among")}
+        )
+        for r in records
+    ]
     return Release(
         k, secret, hidden_by, tuple(records), method, stands_alone, snapshot, max_gap=draw.randint(0, 2),
         settle=_settle(world.datasets, number), dataset=number, population=dataset.population,
     )  # fmt: skip
-
-
-def _own(people: People, dataset: int) -> People:
-    return frozenset(OWN * dataset + person for person in people)
 
 
 def _times(draw: Random, world: World) -> tuple[int, int]:
@@ -205,9 +257,9 @@ _DRAWN = {
 
 
 def _again(draw: Random, world: World, old: Release) -> Release:
-    """Repeat a release, perhaps of a copy of its data, with a lower k, or with one region changed."""
+    """Repeat a release, perhaps of another dataset of the same names, with a lower k, or with one region changed."""
     new = replace(old, overridden=False, withdrawn=False)
-    copies = [0, 1, 3] if not world.datasets[old.dataset].own else [old.dataset]
+    copies = AS_THEY_ARE if old.dataset in AS_THEY_ARE else [old.dataset]
     if draw.random() < 0.3:
         new = replace(new, dataset=(number := draw.choice(copies)), settle=_settle(world.datasets, number),
                       population=world.datasets[number].population)  # fmt: skip

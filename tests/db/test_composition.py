@@ -576,6 +576,18 @@ def test_a_copy_under_other_names_is_published_for_a_recorded_reason_alone(
     assert recorded(own, "copied")[0]["copies"] == [name]
 
 
+def test_a_dataset_with_two_names_a_person_is_published_for_a_recorded_reason_alone(own: psycopg.Connection) -> None:
+    own.execute("TRUNCATE dbanon.fix_code")
+    own.execute(
+        "INSERT INTO dbanon.fix_code SELECT 1, i % 5 + n, i FROM generate_series(1, 50) i, unnest('{0,5}'::int[]) n"
+    )
+    error = refused(own, 1, "doubled")
+    assert error.sqlstate == "DA010"
+    names(str(error.diag.message_primary), "run 1", "ten", "several names")
+    publish(own, 1, "doubled", f", {ALLOWED}")
+    assert recorded(own, "doubled") == ({"copies": ["ten"]}, "never in the same hands")
+
+
 # --- what cannot be measured ------------------------------------------------------------------------------------------
 
 

@@ -3,29 +3,29 @@
 import psycopg
 import pytest
 
-from tests.db.histories import history
+from tests.db.histories import copied, history
 from tests.db.oracle import Rule, Verdict
 from tests.db.writing_histories import COLUMNS, written_and_measured
 
 HISTORIES, SHARE, AT_ONCE = 2000, 100, 20
-TABLES = (*COLUMNS, "release", "grouping", "exposure", "audit")
+TABLES = (*COLUMNS, "release", "grouping", "exposure", "audit", "fix_code")
 
 
 @pytest.mark.parametrize(
     "share",
     [pytest.param(n, marks=(pytest.mark.stress, pytest.mark.many) if n else ()) for n in range(0, HISTORIES, SHARE)],
 )
-def test_sql_agrees_with_the_oracle_on_verdict_smallest_crowd_and_people(
+def test_sql_agrees_with_the_oracle_on_verdict_smallest_crowd_people_and_copies(
     scratch: psycopg.Connection, share: int
 ) -> None:
-    found: dict[int, Verdict] = {}
+    found: dict[int, tuple[Verdict, frozenset[int]]] = {}
     for first in range(share, share + SHARE, AT_ONCE):
         drawn = {seed: history(seed) for seed in range(first, first + AT_ONCE)}
         with scratch.transaction(force_rollback=True):
             found |= dict(zip(drawn, written_and_measured(scratch, list(drawn.values())), strict=True))
         swept(scratch)
-    expected = {seed: Rule().judge(history(seed).new, history(seed).earlier) for seed in found}
-    assert found == expected
+    drawn = {seed: history(seed) for seed in found}
+    assert found == {seed: (Rule().judge(h.new, h.earlier), copied(h)) for seed, h in drawn.items()}
 
 
 def swept(connection: psycopg.Connection) -> None:

@@ -1,6 +1,7 @@
 """Copies under other names: what loads recognise, what they do not take for one, and what becomes of the codes."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,13 +72,15 @@ def _load(
     population: str | None = None,
     split_gap_s: float | None = None,
 ) -> list[str]:
-    """Load a file, and return the datasets that notices of copies name; '' for the same one."""
+    """Load a file, and return the datasets that the notice of copies names; '' for the same one."""
     options = load.Options(
         dataset=dataset, mode=mode, crs="EPSG:32610", srid=32610, population=population, split_gap_s=split_gap_s
     )
     told = load.load_trajectories(connection, [path], options, columns=columns).notices
-    own = [""] * sum("under two names" in notice for notice in told)
-    return own + [notice.split("'")[1] for notice in told if "under other names" in notice]
+    own = [""] * sum("under several names" in notice for notice in told)
+    others = [notice for notice in told if "under other names" in notice]
+    assert len(others) < 2
+    return own + [name for notice in others for name in re.findall("'(.*?)'", notice)]
 
 
 def _copied(connection: psycopg.Connection, dataset: str) -> list[tuple[str, int]]:
@@ -131,9 +134,132 @@ def test_a_file_added_to_itself_under_other_names_is_recognised(connection, writ
     _load(connection, write(walk.rows()), "first")
     again = [row for row in replace(walk, name="b").rows() if int(row.split(",")[0][1:]) % part == 0]
     assert _load(connection, write(again), "first", mode="append") == [""]
-    assert _copied(connection, "first") == []
+    # A release of it needs a reason, the first one as well.
+    ((dataset, people),) = _copied(connection, "first")
+    assert (dataset, people > 15) == ("first", True)
+
+
+def _names(walk: Crowd, shares: Sequence[float], first: str = "b") -> list[list[str]]:
+    """Rows of a crowd under one set of names after another, each of only the first people of it."""
+    people = len(walk.x)
+    return [
+        [row for row in replace(walk, name=chr(ord(first) + n)).rows() if int(row.split(",")[0][1:]) < share * people]
+        for n, share in enumerate(shares)
+    ]
+
+
+def test_a_copy_under_several_sets_of_names_is_recognised(connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
     release_by_hand(connection, "first")
-    assert _copied(connection, "first")[0][0] == "first"
+    # Twice, three and four times; half of them twice; twice or three times; once to three times; a part alone.
+    for shares in ((1, 1), (1, 1, 1), (1, 1, 1, 1), (1, 0.5), (1, 1, 0.5), (1, 0.7, 0.4), (0.3, 0.3)):
+        dataset = f"copy {shares}"
+        assert _load(connection, write(*_names(walk, shares)), dataset)[:2] == ["", "first"]
+        assert [copied for copied, _ in _copied(connection, dataset)] == ["first", dataset]
+
+
+@pytest.mark.parametrize("population", [None, "other"])
+def test_of_what_is_under_several_names_a_plain_copy_is_recognised(connection, write, population):
+    walk = crowd(1)
+    assert _load(connection, write(*_names(walk, (1, 1, 1))), "first") == [""]
+    release_by_hand(connection, "first")
+    assert _load(connection, write(walk.rows()), "second", population=population) == ["first"]
+    assert [dataset for dataset, _ in _copied(connection, "second")] == ["first"]
+    # The original comes after the copy, under names of which the copy has some.
+    assert _load(connection, write(*_names(walk, (1,))), "third", population=population) == ["first", "second"]
+
+
+def test_a_few_people_copied_among_many_others_are_recognised(connection, write):
+    walk = crowd(1, people=200)
+    _load(connection, write(walk.rows()), "first")
+    for sets in (1, 2, 3):
+        few = _names(walk, (0.1,) * sets, first="bcd"[sets - 1])
+        assert "first" in _load(connection, write(crowd(2 + sets, people=180).rows(), *few), f"second {sets}")
+        # The other way round, what was doubled is published first.
+        release_by_hand(connection, f"second {sets}")
+        assert f"second {sets}" in dict(_copied(connection, "first"))
+
+
+@pytest.mark.parametrize("of_the_day", [False, True])
+def test_a_copy_in_three_steps_is_recognised_at_each(connection, write, of_the_day):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    _load(connection, write(crowd(2).rows()), "second")
+    rows = replace(walk, name="b").rows()
+    for step in range(3):
+        part = [row for i, row in enumerate(rows) if (i % 100 * 3 // 100 if of_the_day else i // 2000) == step]
+        assert _load(connection, write(part), "second", mode="append") == ["first"]
+
+
+def test_one_notice_names_all_datasets_of_which_one_is_a_copy(connection, write):
+    walk = crowd(1)
+    for number in range(5):
+        _load(connection, write(walk.rows()), f"same {number}")
+    path = write(replace(walk, name="b").rows())
+    told = load.load_trajectories(
+        connection, [path], load.Options(dataset="copy", crs="EPSG:32610", srid=32610)
+    ).notices
+    (notice,) = [notice for notice in told if "under other names" in notice]
+    names(notice, "'same 0'", "'same 1'", "'same 2'", "2 more")
+
+
+# ---- equal names in another population -------------------------------------------------------------------------------
+
+
+def _known(connection: psycopg.Connection, path: Path, dataset: str, **options) -> list[tuple[str, ...]]:
+    """Load a file; return how many names a notice says are in other populations, and in which."""
+    told = load.load_trajectories(
+        connection, [path], load.Options(dataset=dataset, crs="EPSG:32610", srid=32610, **options)
+    ).notices
+    notices = [notice for notice in told if "names of subjects" in notice]
+    return [(*re.findall(r"\d+", notice)[:1], *re.findall("'(.*?)'", notice)) for notice in notices]
+
+
+def test_names_that_are_all_in_another_population_are_said_once(connection, write):
+    _load(connection, write(crowd(1).rows()), "first")
+    later = [crowd(seed, people=20, start=START + 86_400 * seed) for seed in range(2, 8)]
+    paths = [write(walk.rows(), name=f"{n}.csv") for n, walk in enumerate(later)]
+    assert _known(connection, paths[4], "same") == []
+    assert _known(connection, paths[0], "second", population="b") == [("20", "default")]
+    # The next evening brings no name that is new to the population, nor does another dataset of it.
+    assert _known(connection, paths[1], "second", mode="append") == []
+    assert _known(connection, paths[2], "third", population="b") == []
+    assert _known(connection, paths[3], "fourth", population="c") == [("20", "default", "b")]
+    # A name that is new is one of the other population, too, or not.
+    assert _known(connection, write(["a30,1212600000,5e5,4e6"]), "second", mode="append") == [("21", "default")]
+    assert _known(connection, write(["x,1212600000,5e5,4e6"]), "second", mode="append") == []
+    assert _known(connection, write(["a31,1212600000,5e5,4e6"]), "second", mode="append") == []
+
+
+def test_names_of_a_dataset_that_was_published_and_dropped_are_known(own):
+    own.execute("SELECT dbanon.publish(1, 'one')")
+    own.execute("SELECT dbanon.unpublish('one')")
+    own.execute("SELECT dbanon.drop_dataset('ten')")
+    own.execute(
+        "WITH other AS (INSERT INTO dbanon.population (name) VALUES ('b') RETURNING population_id) INSERT INTO "
+        "dbanon.dataset (name, srid, grid_m, grid_s, population_id) SELECT 'b', 32610, 1, 1, population_id FROM other"
+    )
+    for subjects, told in (("'p' || n", True), ("'q' || n", False)):
+        own.execute(
+            f"INSERT INTO dbanon.trajectory (dataset_id, subject, path) SELECT dataset_id, {subjects}, "
+            "ST_SetSRID(ST_MakePointM(n, n, 0), 32610) FROM dbanon.dataset d, generate_series(0, 9) n WHERE name = 'b'"
+        )
+        notices = own.execute(
+            "SELECT n FROM dbanon.dataset d, dbanon_internal.copied_notices(d.dataset_id, 0) n WHERE d.name = 'b'"
+        ).fetchall()
+        assert ["'default'" in notice for (notice,) in notices] == [True] * told
+
+
+def test_numbers_of_rows_and_names_of_copies_are_not_said_to_be_in_another_population(connection, write):
+    rows = write(crowd(1, people=100, instants=1).rows())
+    for population in ("a", "b"):
+        _load(connection, rows, population, columns=load.Columns(subject="-"), population=population)
+    named = write([f"{n:012d},{START + n},5e5,{4e6 + n}" for n in range(1, 101)], name="named.csv")
+    assert _known(connection, named, "numbers") == []
+    path = write(crowd(2).rows())
+    _load(connection, path, "first")
+    assert _known(connection, path, "copy", population="c") == []
 
 
 def test_the_same_names_are_other_people_in_another_population_alone(connection, write):

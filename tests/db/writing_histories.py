@@ -9,7 +9,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 from psycopg.types.range import TimestamptzRange
 
-from tests.db.histories import KINDS, OWN, History
+from tests.db.histories import KINDS, History
 from tests.db.oracle import Release, Row, Verdict
 
 START = datetime(2008, 6, 4, 8, tzinfo=UTC)
@@ -45,9 +45,19 @@ JOIN dbanon.run n ON n.run_id = r.run_id
 STORED = """
 SELECT dbanon_internal.store_groups(r.run_id, r.id) FROM jsonb_to_recordset(%s) r (id bigint, run_id bigint)
 """
+CODES = """
+INSERT INTO dbanon.fix_code (dataset_id, person, code)
+SELECT c.dataset_id, dbanon_internal.person_code(k.key, 'p' || c.name), hashint8extended(n, c.fixes)
+FROM jsonb_to_recordset(%s) c (dataset_id bigint, name text, fixes bigint)
+JOIN (SELECT dataset_id, dbanon_internal.dataset_key(dataset_id) AS key FROM dbanon.dataset OFFSET 0) k
+    USING (dataset_id)
+CROSS JOIN generate_series(1, 20) n
+"""
 MEASURED = """
-SELECT m.below > 0, m.smallest_crowd, m.people
-FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m
+SELECT m.below > 0, m.smallest_crowd, m.people,
+    ARRAY(SELECT c.of_dataset_id FROM dbanon_internal.copied_from(o.dataset_id) c)
+FROM unnest(%s::bigint[]) WITH ORDINALITY r (run_id, n) JOIN dbanon.run o USING (run_id)
+CROSS JOIN LATERAL dbanon.measure_overlap(r.run_id) m
 ORDER BY r.n
 """
 
@@ -58,6 +68,7 @@ class Writer:
 
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {table: [] for table in COLUMNS})
     releases: list[dict[str, Any]] = field(default_factory=list)
+    codes: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, history: History) -> int:
         """Add a history; returns the run that is to follow."""
@@ -71,8 +82,15 @@ class Writer:
         people = {
             (r.dataset, p) for r in (history.new, *history.earlier) for record in r.records for p in record.members
         }
+        for number in {release.dataset for release in (history.new, *history.earlier)}:
+            evening = 10_000 * first + 1000 * history.datasets[number].evening
+            self.codes += [
+                {"dataset_id": first + number, "name": str(name), "fixes": evening + real}
+                for real, names in history.datasets[number].named.items()
+                for name in names
+            ]
         paths = {key: self._next("trajectory") + n for n, key in enumerate(sorted(people))}
-        self._rows("trajectory", ((path, first + d, f"p{p % OWN}", PATH) for (d, p), path in paths.items()))
+        self._rows("trajectory", ((path, first + d, f"p{p}", PATH) for (d, p), path in paths.items()))
         for release in history.earlier:
             self._release(release, self._run(release, first, paths))
         return self._run(history.new, first, paths)
@@ -120,6 +138,7 @@ class Writer:
                     copy.write_row(row)
         connection.execute(STORED, [Jsonb(self.releases)])
         connection.execute(RELEASES, [Jsonb(self.releases)])
+        connection.execute(CODES, [Jsonb(self.codes)])
 
 
 def _region(release: Release, row: Row) -> tuple[int, int]:
@@ -148,8 +167,10 @@ def methods(connection: psycopg.Connection) -> None:
         connection.execute(METHOD, [name, Jsonb([algorithm]), Jsonb(traits | others)])
 
 
-def written_and_measured(connection: psycopg.Connection, histories: list[History]) -> list[Verdict]:
-    """Write histories and measure the run that is to follow in each.
+def written_and_measured(
+    connection: psycopg.Connection, histories: list[History]
+) -> list[tuple[Verdict, frozenset[int]]]:
+    """Write histories; measure the run that is to follow in each, and which datasets its own has copies of.
 
     Few at once: each measurement leaves dead rows under the same number, through which the next ones must read.
     """
@@ -157,4 +178,8 @@ def written_and_measured(connection: psycopg.Connection, histories: list[History
     runs = [writer.add(history) for history in histories]
     methods(connection)
     writer.copy(connection)
-    return [Verdict(*row) for row in connection.execute(MEASURED, [runs]).fetchall()]
+    firsts = [FIRST + sum(len(history.datasets) for history in histories[:n]) for n in range(len(histories))]
+    return [
+        (Verdict(*measured), frozenset(dataset - first for dataset in copies))
+        for first, (*measured, copies) in zip(firsts, connection.execute(MEASURED, [runs]).fetchall(), strict=True)
+    ]
