@@ -643,7 +643,7 @@ BEGIN
         RAISE EXCEPTION 'A dataset in which the same fixes are under several names must have a reason to be published. That of run % is %.',
                 run_id, own
             USING ERRCODE = 'DA010',
-                  DETAIL = concat('Whoever has several names hides among copies of themselves: a crowd of k names may be one person.',
+                  DETAIL = concat('A person with several names hides among copies of themselves: a crowd of k names may be one person.',
                                   CASE WHEN others IS NOT NULL
                                       THEN format(' It has fixes of %s under other names, too.', dbanon_internal.name_some(others)) END),
                   HINT = 'Load it without the copies; or, knowing this, allow_overlap => true with reason => ''...''.';
