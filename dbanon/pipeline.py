@@ -128,6 +128,7 @@ class _Run:
             verdict=verdict,
             timings=self.stopwatch.seconds,
             peak_rss_mb=_memory.peak_mb(),
+            notices=() if refusal else runs.run_notices(self.connection, self.claim.run_id),
             refusal=refusal,
             **known,
         )

@@ -305,7 +305,8 @@ class _Process:
             _demand_alive(database.connection, holder)
             return True
         if result is not None:
-            _say(_line(result, time.perf_counter() - began))
+            for line in (_line(result, time.perf_counter() - began), *result.notices):
+                _say(line)
         return result is not None
 
 

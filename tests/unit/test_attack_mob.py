@@ -260,7 +260,8 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
     left = publish(tracks, {**OWN, 6: {0}}, HIDDEN, range(6), rng)
     assert left.suppressed["subjects"]["few_partners"] == 1
     assert left.broken() == set()
-    release.trips[800_000] = (6, [(START + 10.0, 1.0, 1.0)])
+    release.params.update(since=START - STEP_S)
+    release.trips[800_000] = (6, [(START - 30.0, 1.0, 1.0)])
     release.suppressed["subjects"]["never_seen"] = 1
     release.known.append((6, START + 1.0))
     release.suppressed["quasi_identifiers"]["without_subject"] = 1
