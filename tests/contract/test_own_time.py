@@ -1,4 +1,4 @@
-"""A run over one evening says the same whether or not its dataset holds other evenings: every figure of every family."""
+"""A run over one evening says the same whether or not its dataset holds others: every figure of every family."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What a run says when it is done and again when it is published: that more than half is left out, and what would help."""
+"""What a run says when it is done, and again when it is published: that most is left out, and what would help."""
 
 from typing import Any
 
@@ -57,7 +57,8 @@ def test_help_that_names_a_figure_the_attack_has_not_is_not_said(scratch: psycop
 
 
 def test_publishing_says_it_again(own: psycopg.Connection) -> None:
-    before = notices(own, {"subjects": {"few_alike": 8}}, {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2})
+    figures = {"seen": 10, "windows": 3, "others_needed": 12, "followed": 2}
+    before = notices(own, {"subjects": {"few_alike": 8}}, figures)
     assert len(before) == 3
     own.execute("UPDATE dbanon.verification SET digest = dbanon_internal.run_digest(1)")
     heard: list[str | None] = []
