@@ -62,7 +62,10 @@ def publish(
     rank = run_order(data, rng)
     data = considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
     if not data.fixes:
-        raise DataError("The time that a run of mob considers must hold a fix. It holds none; set start, since and until within the data.")
+        raise DataError(
+            "The time that a run of mob considers must hold a fix. It holds none; set start, since and until within "
+            "the data."
+        )
     quasi_identifiers = _considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
