@@ -7,7 +7,6 @@ happens, the run is left with a status that says so, or without a holder, which 
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import psycopg
 
-from dbanon import _memory, _sqlstate, methods, queue, reading, runs, writing
+from dbanon import _compiling, _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
 from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
 from dbanon.cloaks import Cloaks
@@ -83,6 +82,7 @@ class _Run:
         self.progress = watch.progress
         self.family = methods.method(row.method)
         self.stopwatch = _Stopwatch()
+        self.compiled = False
 
     def compute(self, tasks: methods.Tasks) -> runs.RunResult:
         began = time.perf_counter()
@@ -91,9 +91,9 @@ class _Run:
         self.progress("reading trajectories", 0, None)
         dataset, read = self._read(params)
         _memory.release()
-        self.ready = in_background(_prepare, self.family)
+        self.ready = in_background(self._prepare_attack)
         self.progress("computing cloaks", 0, None)
-        with self.stopwatch("compute_s"):
+        with self.stopwatch("compute_s"), _compiling.heard(self._compiling):
             rng = np.random.default_rng(self.row.seed)
             cloaks = self.family.anonymise(
                 read.trajectories, self.row.algorithm, params, rng, tasks=tasks, **read.inputs
@@ -114,7 +114,7 @@ class _Run:
 
     def verify(self) -> runs.RunResult:
         """Attack the stored rows of a run that was computed before."""
-        self.ready = in_background(_prepare, self.family)
+        self.ready = in_background(self._prepare_attack)
         verdict, digest, self.stopwatch.seconds["verify_s"] = self._attack()
         refusal = self._record(verdict, digest)
         return self._result(verdict, refusal, metrics=self.row.metrics, suppressed=self.row.suppressed)
@@ -128,13 +128,14 @@ class _Run:
             verdict=verdict,
             timings=self.stopwatch.seconds,
             peak_rss_mb=_memory.peak_mb(),
+            notices=() if refusal else runs.run_notices(self.connection, self.claim.run_id),
             refusal=refusal,
             **known,
         )
 
     def _read(self, params: Any) -> tuple[reading.DatasetRow, "_Read"]:
         """Read all a run needs from one snapshot, which is closed again; the method gets ready in the meantime."""
-        ready = in_background(self.family.prepare, self.row.algorithm, params)
+        ready = in_background(self._prepare, params)
         with self.stopwatch("load_s"), reading.open_reader(self.url) as reader:
             dataset = reader.dataset(self.row.dataset_id)
             queue.set_status(self.connection, self.claim, "running", dataset_revision=dataset.revision)
@@ -148,6 +149,22 @@ class _Run:
         with self.stopwatch("compile_s"):
             ready.result()
         return dataset, read
+
+    def _compiling(self) -> None:
+        """Report once that kernels are compiled: the first run on a machine waits for that."""
+        if not self.compiled:
+            self.compiled = True
+            self.progress(_compiling.STAGE, 0, None)
+
+    def _prepare(self, params: Any) -> None:
+        """Let the method get ready, which reads nothing."""
+        with _compiling.heard(self._compiling):
+            self.family.prepare(self.row.algorithm, params)
+
+    def _prepare_attack(self) -> None:
+        """Let the attack get ready, where it has something to do before it reads."""
+        with _compiling.heard(self._compiling):
+            getattr(attacker(self.family.attack), "prepare", lambda: None)()
 
     def _write(self, dataset: reading.DatasetRow, cloaks: Cloaks) -> None:
         with self.connection.transaction():
@@ -167,8 +184,26 @@ class _Run:
         began = time.perf_counter()
         _memory.release()
         self.progress("attacking the stored rows", 0, None)
-        verdict, digest = _judge(self.family, self.url, self.claim.run_id, self.ready)
+        verdict, digest = self._judge()
         return verdict, digest, time.perf_counter() - began
+
+    def _judge(self) -> tuple[Verdict, bytes]:
+        """Run the attack, with the digest of what it reads, which the server computes while that is read."""
+        run_id = self.claim.run_id
+        with reading.open_reader(self.url) as reader:
+            digest = reader.beside(runs.run_digest, run_id)
+            evidence = _tried(self.family, lambda: reader.evidence(run_id))
+            digested = digest.result()
+        if isinstance(evidence, Verdict):
+            return evidence, digested
+        _memory.release()
+        return _tried(self.family, lambda: self._decide(evidence)), digested
+
+    def _decide(self, evidence: Evidence) -> Verdict:
+        self.ready.result()
+        with _compiling.heard(self._compiling):
+            verdict = _demand_sound(attacker(self.family.attack).attack(evidence), self.family)
+        return once.added(verdict, evidence, days=self.family.days)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""
@@ -221,31 +256,6 @@ class _Stopwatch:
         began = time.perf_counter()
         yield
         self.seconds[phase] = time.perf_counter() - began
-
-
-def _judge(family: methods.Method, url: str, run_id: int, ready: "Future[None]") -> tuple[Verdict, bytes]:
-    """Run an attack, with the digest of what it reads, which the server computes while that is read."""
-
-    def decide(evidence: Evidence) -> Verdict:
-        ready.result()
-        verdict = _demand_sound(attacker(family.attack).attack(evidence), family)
-        return once.added(verdict, evidence, days=family.days)
-
-    with reading.open_reader(url) as reader:
-        digest = reader.beside(runs.run_digest, run_id)
-        evidence = _tried(family, lambda: reader.evidence(run_id))
-        digested = digest.result()
-    if isinstance(evidence, Verdict):
-        return evidence, digested
-    _memory.release()
-    return _tried(family, lambda: decide(evidence)), digested
-
-
-def _prepare(family: methods.Method) -> None:
-    """Let an attack get ready, which reads nothing, where it has something to do before."""
-    prepare = getattr(attacker(family.attack), "prepare", None)
-    if prepare is not None:
-        prepare()
 
 
 def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:

@@ -223,6 +223,7 @@ def run_json(result: "RunResult") -> dict[str, Any]:
         "peak_rss_mb": result.peak_rss_mb,
         "release": result.release,
         "rows_published": result.rows_published,
+        "notices": list(result.notices),
     }
 
 

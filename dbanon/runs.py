@@ -174,6 +174,11 @@ def add_verification(connection: Connection, run_id: int, verdict: Verdict, dige
     )
 
 
+def run_notices(connection: Connection, run_id: int) -> tuple[str, ...]:
+    """Say of a verified run what `publish` will say again: what it leaves out, and what its attack warns of."""
+    return tuple(row[0] for row in connection.execute("SELECT dbanon_internal.run_notices(%s)", [run_id]))
+
+
 def last_verification(connection: Connection, run_id: int) -> int:
     """Number the last attack on a run; 0 if there was none."""
     query = "SELECT coalesce(max(verification_id), 0) FROM dbanon.verification WHERE run_id = %s"
@@ -272,5 +277,6 @@ def stored_result(connection: Connection, run_id: int, *, after: int = 0) -> Run
         timings=row.timings,
         suppressed=row.suppressed,
         peak_rss_mb=row.peak_rss_mb or 0.0,
+        notices=run_notices(connection, run_id) if row.status == "verified" else (),
         refusal=row.error if row.status == "refused" else None,
     )

@@ -24,10 +24,9 @@ from types import FrameType
 
 from psycopg import sql
 
-from dbanon import _sqlstate, methods, queue, report
+from dbanon import _compiling, _sqlstate, methods, queue, report
 from dbanon._cluster import Cluster
 from dbanon._pool import Pool
-from dbanon._progress import silent
 from dbanon.connection import Connection, connect_to_hold, errors_translated
 from dbanon.database import Database, RunResult, open_database
 from dbanon.errors import DbanonError, SchemaMismatch, StoreError
@@ -291,7 +290,7 @@ class _Process:
             result = database.take(
                 holder,
                 queue.process_name(),
-                progress=silent,
+                progress=_tell,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
             )
@@ -305,7 +304,8 @@ class _Process:
             _demand_alive(database.connection, holder)
             return True
         if result is not None:
-            _say(_line(result, time.perf_counter() - began))
+            for line in (_line(result, time.perf_counter() - began), *result.notices):
+                _say(line)
         return result is not None
 
 
@@ -318,6 +318,12 @@ def _demand_alive(*connections: Connection) -> None:
 
 def _line(result: RunResult, seconds: float) -> str:
     return f"run {result.run_id} ({result.method}, {result.algorithm}): {result.status} in {seconds:.1f} s"
+
+
+def _tell(stage: str, _done: int, _total: int | None) -> None:
+    """Note in the log what a first run waits for; ``dbanon.runs`` says how far the others are."""
+    if stage == _compiling.STAGE:
+        _say(stage)
 
 
 def _say(line: str) -> None:

@@ -167,6 +167,7 @@ def verify(run_id: RunId) -> None:
     with open_database() as database, report.Progress() as progress:
         result = database.verify(run_id, progress=progress)
     show(lambda: report.run_text(result), lambda: report.run_json(result))
+    say(result.notices)
     result.require_verified()
 
 

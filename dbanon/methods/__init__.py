@@ -222,7 +222,9 @@ class Method:
     days : bool
         Whether days of a person are records of their own where trajectories have a `day`; not with `window`.
     notices : mapping
-        By figure of the attack: what publishing says if it is not 0, ``%s`` being the figure.
+        By figure of the attack: what a run and its publication say if it is not 0, ``%s`` being the figure. And under
+        ``left_out``: what would help, said when more than half of anything is left out, where all figures of the attack
+        and parameters are known that stand in it in braces.
     totals : mapping
         By kind of what is left out (`subjects`, `requests`): the figure of the attack that counts all there were.
     reasons : mapping

@@ -214,7 +214,11 @@ BEGIN
         PERFORM pg_catalog.pg_sleep(0.2);
     END LOOP;
     verdict := dbanon_internal.demand_verified(run_id);
-    IF publish_as IS NOT NULL THEN
+    IF publish_as IS NULL THEN
+        FOR said IN SELECT n FROM dbanon_internal.run_notices(run_id) n LOOP
+            RAISE NOTICE '%', said;
+        END LOOP;
+    ELSE
         RAISE NOTICE 'Run % is verified. If it cannot be published now, it can later: %.', run_id, pg_catalog.format(
             'SELECT dbanon.publish(%s, %L%s%s%s%s)', run_id, publish_as, CASE WHEN replace THEN ', replace => true' END,
             CASE WHEN end_readers THEN ', end_readers => true' END,

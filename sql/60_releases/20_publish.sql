@@ -303,8 +303,7 @@ DECLARE
     allowed boolean;
     copied bigint;
     chosen text[];
-    figures jsonb;
-    figure record;
+    said text;
 BEGIN
     -- What can be refused without looking at the run is refused first, before anything is locked.
     PERFORM dbanon_internal.check_transaction();
@@ -386,16 +385,8 @@ BEGIN
         PERFORM dbanon_internal.refuse_name_taken(publish.name);
     END;
 
-    -- What the attack counted and the method warns of, with the figure in the method's own sentence.
-    SELECT v.figures INTO figures FROM ONLY dbanon.verification v WHERE v.run_id = publish.run_id ORDER BY v.verification_id DESC LIMIT 1;
-    FOR figure IN
-        SELECT (figures ->> n.key)::numeric AS number, n.value AS sentence
-        FROM ONLY dbanon.method m CROSS JOIN LATERAL jsonb_each_text(m.traits -> 'notices') n
-        WHERE m.name = run.method AND jsonb_typeof(figures -> n.key) = 'number'
-    LOOP
-        IF figure.number > 0 THEN
-            RAISE NOTICE '%', format(figure.sentence, figure.number);
-        END IF;
+    FOR said IN SELECT n FROM dbanon_internal.run_notices(publish.run_id) n LOOP
+        RAISE NOTICE '%', said;
     END LOOP;
     RETURN copied;
 END
@@ -408,5 +399,5 @@ replace: replace a live release of that name, which is withdrawn; allow_overlap:
 a person fewer, or the dataset is a copy or has people under several names; reason: why, which is recorded; end_readers: with replace, end the sessions that read
 what it replaces, instead of giving up after 5 seconds; readers: the roles that may read it instead of all analysts, operators
 apart; NULL for all analysts, or with replace for those who could read what it replaces. Returns: rows published. Raises: DA001 to DA005, DA010, DA011; DA013 if
-what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of what
-its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';
+what it replaces is being read; DA015 in a transaction that is not read committed, or that wrote to data or runs; notices of
+what it leaves out and its attack counted, of how it overlaps and of each session it ended. Example: SELECT dbanon.publish(1, ''cabs_june'', replace => true).';

@@ -17,34 +17,15 @@ AS $$
         FROM ONLY dbanon.run r
         JOIN ONLY dbanon.dataset d ON d.dataset_id = r.dataset_id
         WHERE r.run_id = query_evidence.run_id
-    ), extent AS MATERIALIZED (
-        -- In cells, as all that follows: a rectangle that is one cell is inside or outside of a query, never both.
-        SELECT e.x0, e.y0, e.x1 - e.x0 + 1 AS wide, e.y1 - e.y0 + 1 AS high
-        FROM (
-            SELECT floor(min(@postgis@.ST_XMin(b.box)) / run.grid_m) AS x0, floor(min(@postgis@.ST_YMin(b.box)) / run.grid_m) AS y0,
-                floor(max(@postgis@.ST_XMax(b.box)) / run.grid_m) AS x1, floor(max(@postgis@.ST_YMax(b.box)) / run.grid_m) AS y1
-            FROM run
-            JOIN ONLY dbanon.trajectory t ON t.dataset_id = run.dataset_id
-            CROSS JOIN LATERAL (SELECT @postgis@.Box3D(t.path) AS box) b
-            GROUP BY run.grid_m) e
     ), uniform AS MATERIALIZED (
-        -- Random numbers from 0 to 1 that follow from the run's id.
-        SELECT n, i, (hashint8extended(run.run_id, n * 8 + i) & ((1::bigint << 52) - 1)) / (1::bigint << 52)::double precision AS u
-        FROM run
-        CROSS JOIN generate_series(1, 100) n
+        -- Random numbers from 0 to 1, the same for every run: figures of two runs can be compared.
+        SELECT n, i, (hashint8extended(n, i) & ((1::bigint << 52) - 1)) / (1::bigint << 52)::double precision AS u
+        FROM generate_series(1, 100) n
         CROSS JOIN generate_series(0, 4) i
     ), random AS MATERIALIZED (
         SELECT array_agg(f.u ORDER BY f.i) AS u
         FROM uniform f
         GROUP BY f.n
-    ), rectangle AS MATERIALIZED (
-        SELECT c.x0, c.y0, c.x0 + s.wide AS x1, c.y0 + s.high AS y1, row_number() OVER () AS no
-        FROM extent e
-        CROSS JOIN random f
-        -- Sides up to a tenth of the extent's, anywhere in it.
-        CROSS JOIN LATERAL (SELECT 1 + floor(f.u[1] * 0.1 * e.wide) AS wide, 1 + floor(f.u[2] * 0.1 * e.high) AS high) s
-        CROSS JOIN LATERAL (SELECT
-            e.x0 + floor(f.u[3] * (e.wide - s.wide + 1)) AS x0, e.y0 + floor(f.u[4] * (e.high - s.high + 1)) AS y0) c
     ), listed AS MATERIALIZED (
         SELECT array_agg(p.period_no ORDER BY lower(p.period)) AS period_no
         FROM run
@@ -66,16 +47,32 @@ AS $$
                                                          ELSE array_position(d.periods, i.period_no) END AS place) a
         WHERE a.place IS NOT NULL
         GROUP BY d.regions[a.place], i.period_no
-    ), box AS MATERIALIZED (
-        SELECT g.region_no, c.*, floor((c.x0 - e.x0) * 20 / e.wide) AS column0, floor((c.x1 - 1 - e.x0) * 20 / e.wide) AS column1,
-            floor((c.y0 - e.y0) * 20 / e.high) AS row0, floor((c.y1 - 1 - e.y0) * 20 / e.high) AS row1
+    ), bounded AS MATERIALIZED (
+        -- In cells, as all that follows: a rectangle that is one cell is inside or outside of a query, never both.
+        SELECT g.region_no, c.*
         FROM run
-        CROSS JOIN extent e
         JOIN ONLY dbanon.region g ON g.run_id = run.run_id AND g.region_no IN (SELECT s.region_no FROM shown s)
         CROSS JOIN LATERAL (SELECT @postgis@.Box3D(g.region) AS box) b
         CROSS JOIN LATERAL (SELECT
             round(@postgis@.ST_XMin(b.box) / run.grid_m) AS x0, round(@postgis@.ST_YMin(b.box) / run.grid_m) AS y0,
             round(@postgis@.ST_XMax(b.box) / run.grid_m) AS x1, round(@postgis@.ST_YMax(b.box) / run.grid_m) AS y1) c
+    ), extent AS MATERIALIZED (
+        -- Of what is shown: the dataset may hold other evenings, of people elsewhere.
+        SELECT min(b.x0) AS x0, min(b.y0) AS y0, max(b.x1) - min(b.x0) AS wide, max(b.y1) - min(b.y0) AS high
+        FROM bounded b
+    ), rectangle AS MATERIALIZED (
+        SELECT c.x0, c.y0, c.x0 + s.wide AS x1, c.y0 + s.high AS y1, row_number() OVER () AS no
+        FROM extent e
+        CROSS JOIN random f
+        -- Sides up to a tenth of the extent's, anywhere in it.
+        CROSS JOIN LATERAL (SELECT 1 + floor(f.u[1] * 0.1 * e.wide) AS wide, 1 + floor(f.u[2] * 0.1 * e.high) AS high) s
+        CROSS JOIN LATERAL (SELECT
+            e.x0 + floor(f.u[3] * (e.wide - s.wide + 1)) AS x0, e.y0 + floor(f.u[4] * (e.high - s.high + 1)) AS y0) c
+    ), box AS MATERIALIZED (
+        SELECT b.*, floor((b.x0 - e.x0) * 20 / e.wide) AS column0, floor((b.x1 - 1 - e.x0) * 20 / e.wide) AS column1,
+            floor((b.y0 - e.y0) * 20 / e.high) AS row0, floor((b.y1 - 1 - e.y0) * 20 / e.high) AS row1
+        FROM extent e
+        CROSS JOIN bounded b
     ), tile AS MATERIALIZED (
         -- The tiles, 20 times 20 over all, that each rectangle reaches into.
         SELECT q.*, c.no AS in_column, w.no AS in_row
@@ -110,5 +107,5 @@ AS $$
     LEFT JOIN counted c ON c.period_no = i.period_no AND c.no = q.no
 $$;
 COMMENT ON FUNCTION dbanon_internal.query_evidence(bigint) IS
-'How many rows of a run are possibly and definitely inside random rectangles at random instants: 100 times 100 queries that follow from
-the run''s id.';
+'How many rows of a run are possibly and definitely inside random rectangles at random instants: 100 times 100 queries, the same for every
+run that covers the same area and time.';

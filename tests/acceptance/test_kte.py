@@ -11,7 +11,7 @@ import pytest
 from dbanon.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call
-from tests.facts import refused
+from tests.facts import names, refused
 
 pytestmark = pytest.mark.db
 
@@ -68,6 +68,20 @@ def test_phone_records_are_published_and_read_by_an_analyst(
 def test_what_everyone_is_hidden_in_stands_alone_and_groups_are_measured(database: str) -> None:
     done(call(database, "publish", "1", "hidden"))
     refused(call(database, "publish", "2", "groups"), 5, "stands alone", "200 people")
+
+
+def test_a_run_that_leaves_out_most_says_so_and_what_would_help_and_so_does_its_publication(database: str) -> None:
+    given = ("-p", "k=6", "-p", "tau_s=600", "-p", "leak_s=600", "--seed", "7", "--json")
+    told = done(call(database, "run", "kte", "--dataset", "phones", *given))
+    result = json.loads(told.stdout)
+    figures = result["verification"]["attacks"][0]["figures"]
+    assert figures["others_needed"] == figures["windows"] * 5
+    general, helpful = result["notices"]
+    names(general, f"Run {result['run_id']}", "% of the samples", "few_alike")
+    names(helpful, f"{figures['others_needed']} others", f"{figures['windows']} windows", "200 people", "leak_s")
+    assert told.stderr.splitlines()[-2:] == result["notices"]
+    published = done(call(database, "publish", str(result["run_id"]), "few", "--json"))
+    assert json.loads(published.stdout)["notices"] == result["notices"]
 
 
 TAMPERINGS = {

@@ -307,14 +307,18 @@ ODD = {
     "off the grid of instants": Odd(known=[(person, 3.99) for person in PEOPLE], minutes={3}),
     "two in one slot": Odd(known=[(p, m) for p in PEOPLE for m in (3, 3.5)], minutes={3}),
     "before the first instant and after the last": Odd(
-        known=[*EACH, ("p0", -0.5), ("p1", 10), ("p2", 9.5)], minutes={*SIX_MINUTES, 9}, unused={"outside": 2}
+        known=[*EACH, ("p0", -0.5), ("p1", 10), ("p2", 9.5)],
+        options=("-p", f"since={MIDNIGHT - 60}", "-p", f"until={MIDNIGHT + 660}"),
+        minutes={*SIX_MINUTES, 9},
+        unused={"outside": 2},
     ),
+    "of another evening": Odd(known=[*EACH, ("p0", -0.5), ("p1", 10)], minutes=SIX_MINUTES),
     "of a subject whom nothing is considered of": Odd(
         rows=SIX + fixes("late", range(30, 40)),
         known=[*EACH, ("late", 30), ("nobody", 3)],
         options=("-p", f"until={MIDNIGHT + 600}"),
         minutes=SIX_MINUTES,
-        unused={"without_subject": 2},
+        unused={"without_subject": 1},
     ),
 }
 

@@ -92,8 +92,12 @@ def test_anonymize_goes_the_whole_way_and_tells_how_far_it_is(
         assert "SELECT dbanon.cancel_run(2) ends it." in heard[0]
         assert any(line.startswith("Run 2: ") for line in heard)
         assert any("SELECT dbanon.publish(2, 'city_k7', readers => ARRAY['pg_monitor'])" in line for line in heard)
+        heard.clear()
+        city.execute("CALL dbanon.anonymize('city', 'tp-aware', '{\"k\": 7, \"min_contents\": 1000}')")
+        assert any("Run 3 leaves out more than half: 100 % of the requests" in line for line in heard)
         assert workers.stop(worker) == 0
         assert "run 2 (tp-aware, traj-anon): verified in" in worker.said()
+        assert "Run 3 leaves out more than half" in worker.said()
     check_whole(city)
 
 

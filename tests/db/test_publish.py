@@ -145,7 +145,8 @@ def test_the_numbering_differs_from_release_to_release(connection: psycopg.Conne
 
 @pytest.mark.many
 @pytest.mark.parametrize(
-    ("figure", "sentence"), [(f, text) for family in METHODS.values() for f, text in family.notices.items()]
+    ("figure", "sentence"),
+    [(f, text) for family in METHODS.values() for f, text in family.notices.items() if f != "left_out"],
 )
 def test_a_notice_says_what_the_attack_counted_that_somebody_should_know(
     own: psycopg.Connection, figure: str, sentence: str

@@ -53,8 +53,8 @@ def test_queries_find_what_loops_find(connection: psycopg.Connection, rng: np.ra
     for start, *bounds, possibly, definitely in found:
         x0, y0, x1, y1 = (round(side / grid_m) for side in bounds)
         assert bounds == pytest.approx([side * grid_m for side in (x0, y0, x1, y1)])
-        assert (0 < x1 - x0 <= 11, 0 < y1 - y0 <= 11) == (True, True)
-        assert (x0 >= -51, y0 >= -31, x1 <= 51, y1 <= 71) == (True,) * 4
+        assert (0 < x1 - x0 <= 12, 0 < y1 - y0 <= 12) == (True, True)
+        assert (x0 >= -51, y0 >= -31, x1 <= 62, y1 <= 82) == (True,) * 4
         now = [(low, high) for at, low, high in rows if at == start]
         overlapping = [(a, b) for a, b in now if a[0] < x1 and b[0] > x0 and a[1] < y1 and b[1] > y0]
         within = [(a, b) for a, b in overlapping if a[0] >= x0 and b[0] <= x1 and a[1] >= y0 and b[1] <= y1]
@@ -62,3 +62,5 @@ def test_queries_find_what_loops_find(connection: psycopg.Connection, rng: np.ra
     assert sum(query[5] for query in found) > sum(query[6] for query in found) > 0
     assert connection.execute(_QUERIES, [run]).fetchall() == found
     assert connection.execute(_QUERIES, [other]).fetchall() == []
+    connection.execute(_PATH, [dataset, 5e4 * grid_m, 5e4 * grid_m, 9e4 * grid_m, 9e4 * grid_m])  # of another evening
+    assert connection.execute(_QUERIES, [run]).fetchall() == found

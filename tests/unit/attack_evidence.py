@@ -147,11 +147,18 @@ class World:
                     own = set().union(*sent[first : last + 1]) if periods else set()
                     shown += [(record, seq, content) for content in sorted({r[2] for r in own})]
         suppressed = self.suppressed(groups)
-        outside = sum(not self.instants[0] <= r[1] < self.instants[-1] + step for r in requests)
-        unsent = {"outside_windows": outside, "bundle_below_min_contents": sum(r in few for r in requests)}
-        unsent["sender_not_published"] = sum(r not in used for r in requests) - sum(unsent.values())
+        own = [request for request in requests if self.is_own(request[1])]
+        outside = sum(not self.instants[0] <= r[1] < self.instants[-1] + step for r in own)
+        unsent = {"outside_windows": outside, "bundle_below_min_contents": sum(r in few for r in own)}
+        unsent["sender_not_published"] = sum(r not in used for r in own) - sum(unsent.values())
         suppressed["requests"] = unsent
         return _evidence(self, suppressed, (rows, members, shown, requests))
+
+    def is_own(self, t: float) -> bool:
+        """Say whether a time is one of the run's own, not one of another evening."""
+        begins = (self.params["since"], self.params["start"], self.slot(min(self.times)))
+        end = self.slot(max(self.times)) + self.params["step_s"] if self.until == math.inf else self.until
+        return next(int(begin) for begin in begins if begin is not None) <= t < end
 
     def suppressed(self, groups: Mapping[int, Sequence[tuple[int, Sequence[int]]]]) -> dict[str, object]:
         """Count what is left out if these groups are published."""

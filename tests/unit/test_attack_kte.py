@@ -106,8 +106,21 @@ def test_releases_with_nothing_left_out_pass():
     assert broken(release) == set()
 
 
-def test_people_who_stay_together_are_reported():
-    assert attack(at_one_place().evidence()).figures["followed_by_chance"] > 0
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_people_who_stay_together_are_reported_and_for_how_long(epochs):
+    figures = attack(at_one_place(epochs=epochs).evidence()).figures
+    assert figures["followed_by_chance"] > 0
+    # The first window begins an epoch before the data; in all others of these everybody still fits.
+    assert figures["followed_by_chance_s"] == (epochs - 1) * 300
+    assert figures["windows"] * 2 == figures["others_needed"] == (epochs + 1) * 2
+
+
+def test_nobody_is_followed_beyond_an_epoch_in_which_records_part():
+    release = at_one_place(epochs=4)
+    for row in release.rows:
+        if row.first // 5 == 1001:  # in the second epoch nothing fits, so one after it or before it is not reached
+            row.bounds = [side + 1e6 for side in row.bounds]
+    assert attack(release.evidence()).figures["followed_by_chance_s"] == 600
 
 
 def test_figures_count_what_is_there():

@@ -185,6 +185,8 @@ def _hidden(evidence: Evidence, seen: _Seen, rules: Rules) -> tuple[dict[str, in
         "searched": outcome.searched,
         "searched_by_stretches": outcome.slid,
         "followed_by_chance": found.chance,
+        "followed_by_chance_s": found.chance_epochs * rules.leak * rules.grid_s,
+        "others_needed": times.count * (rules.k - 1),
     }
     return broken, figures
 

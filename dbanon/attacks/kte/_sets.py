@@ -54,8 +54,9 @@ class Picked:
         How many others picked each pair of `Speaking`, and of how many of these the record fits it.
     reused, followed : int
         Picks that break the run's rule on partners, and those that break the promise of the leak.
-    chance : int
-        Pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that after it, too.
+    chance, chance_epochs : int
+        Pairs of `Speaking` that all who picked them fit in the epoch before the window, or in that after it, too; and
+        the most epochs, before and after together, in which they do so without a gap.
     """
 
     number: Int
@@ -63,6 +64,7 @@ class Picked:
     reused: int
     followed: int
     chance: int
+    chance_epochs: int
 
 
 def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rules: Rules) -> Picks:
@@ -119,6 +121,7 @@ def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: 
     owner, other, window = (values[order] for values in (chosen.owner, chosen.other, chosen.window))
     again = (owner[1:] == owner[:-1]) & (other[1:] == other[:-1])
     gap = np.diff(window)
+    chance, chance_epochs = _by_chance(of, chosen, times)
     reused = again if rules.reuse == "never" else again & (gap <= times.window)
     return Picked(
         number=number,
@@ -126,7 +129,8 @@ def picked(of: Scene, speaks: Speaking, chosen: Picks, times: Timetable, rules: 
         reused=int(reused.sum()),
         # A subject must not be in one record for longer than a window: the next one has to leave a gap.
         followed=int((again & (gap <= times.window)).sum()) + _returning(chosen, order, again, times),
-        chance=_by_chance(of, chosen, times),
+        chance=chance,
+        chance_epochs=chance_epochs,
     )
 
 
@@ -172,17 +176,28 @@ def _count_returning(groups: Any, pair: Any, pairs: Any, windows: Any, window: A
     return returning
 
 
-def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> int:
-    """Count the subjects and windows in which all who picked a subject fit it one epoch longer than they must."""
-    if not len(chosen.at):
-        return 0
+def _by_chance(of: Scene, chosen: Picks, times: Timetable) -> tuple[int, int]:
+    """Count the subjects and windows in which all who picked a subject fit it longer than they must.
+
+    Returns
+    -------
+    number, longest : int
+        Epochs that follow one another, before and after the window; each has a published sample of the subject.
+    """
     epoch = of.known.slot[of.covered] // times.leak - times.first
     spoken = distinct(of.known.owner[of.covered] * times.epochs + epoch)
-    groups = np.flatnonzero(np.diff(chosen.at, prepend=-1))
-    longer = np.zeros(len(groups), bool)
-    for beside in (chosen.window - 1, chosen.window + times.window):
-        there = (beside >= 0) & (beside < times.epochs)
-        there[there] = find(spoken, chosen.other[there] * times.epochs + beside[there]) >= 0
-        there[there] = fits(of, chosen.other[there], of.record[chosen.owner[there]], beside[there], 1, times)
-        longer |= np.logical_and.reduceat(there, groups)
-    return int(longer.sum())
+    new = np.diff(chosen.at, prepend=-1) != 0
+    group = np.cumsum(new) - 1
+    longer = np.zeros(int(new.sum()), np.int64)
+    for edge, step in ((chosen.window, -1), (chosen.window + times.window - 1, 1)):
+        followed, beside = np.ones(len(longer), bool), edge
+        while followed.any():
+            some = np.flatnonzero(followed[group])
+            beside = beside + step
+            there = (beside[some] >= 0) & (beside[some] < times.epochs)
+            there[there] = find(spoken, chosen.other[some][there] * times.epochs + beside[some][there]) >= 0
+            at = some[there]
+            there[there] = fits(of, chosen.other[at], of.record[chosen.owner[at]], beside[at], 1, times)
+            followed[group[some[~there]]] = False
+            longer += followed
+    return int((longer > 0).sum()), int(longer.max(initial=0))

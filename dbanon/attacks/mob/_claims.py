@@ -9,11 +9,12 @@ from dbanon.attacks.shared.claims import (
     LATEST,
     Hours,
     choice,
-    considered_slots,
     demand_sane,
     get,
+    in_own_time,
     integer,
     must,
+    own_slots,
     read_hours,
     reasons,
     switch,
@@ -21,7 +22,7 @@ from dbanon.attacks.shared.claims import (
 )
 from dbanon.attacks.shared.instants import timetable
 from dbanon.attacks.shared.replay import Timetable, within
-from dbanon.trajectory import Trajectories
+from dbanon.trajectory import QuasiIdentifiers, Trajectories
 
 FEW, UNSEEN, EXACT = "few_partners", "never_seen", "never_generalised"
 _MOST_POSITIONS = 400_000_000
@@ -56,16 +57,18 @@ class Stated:
 
 
 def considered(evidence: ObjectEvidence) -> ObjectEvidence:
-    """Leave out the data the run does not look at: from `until` on, and `max_gap_s` before `since`."""
+    """Leave out what is not of the run's own time; positions may be `max_gap_s` older than that."""
     demand_sane(evidence)
     data = evidence.trajectories
-    since, until = considered_slots(evidence.params, data.grid_s)
-    if since is None and until is None:
-        return evidence
-    gap_s = integer(evidence.params, "max_gap_s", 0)
-    data = within(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
-    must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
-    return replace(evidence, trajectories=data)
+    since, until = own_slots(evidence.params, data.grid_s)
+    if since is not None or until is not None:
+        gap_s = integer(evidence.params, "max_gap_s", 0)
+        data = within(data, None if since is None else (since * data.grid_s - gap_s) // data.grid_s, until)
+        must(len(data.trajectory_id) > 0, "The time the run considers must hold a fix to attack with; it holds none.")
+    known = evidence.quasi_identifiers
+    own = in_own_time(known.t, data, evidence.params)
+    known = QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
+    return replace(evidence, trajectories=data, quasi_identifiers=known)
 
 
 def read_rules(evidence: ObjectEvidence) -> Rules:

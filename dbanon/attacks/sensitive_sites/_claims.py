@@ -51,7 +51,7 @@ class Snapshot:
     Attributes
     ----------
     subject : int64[u]
-        Codes of all subjects, ascending.
+        Codes of the subjects seen in the hour of the snapshot or with a position in it, ascending.
     there : bool[u]
         Whether the user has a position.
     cells : int64[u, 4]
@@ -162,12 +162,17 @@ def snapshot(evidence: SiteEvidence, rules: Rules) -> Snapshot:
 
 def _at(data: Trajectories, at: int, max_gap_s: int) -> tuple[Int, Bool, Int, Float, Float]:
     """Give each subject, whether it has a `last` fix at a slot, whose trajectory's, and where."""
-    subject = distinct(data.subject)
+    # Whose other fixes are of another hour (UTC) is not looked for.
+    hour = at * data.grid_s // 3600 * 3600
+    slot_s = slots(data.t, data.grid_s) * data.grid_s
+    looked = (slot_s >= min(hour, at * data.grid_s - max_gap_s)) & (slot_s < hour + 3600)
+    subject = distinct(data.subject[np.repeat(np.arange(len(data.subject)), np.diff(data.offset))[looked]])
     there, supplier = np.zeros(len(subject), dtype=bool), np.zeros(len(subject), dtype=np.int64)
     x, y = np.zeros((2, len(subject)))
     instant = Timetable(grid_s=data.grid_s, first=at, step=1, count=1, length=1)
     for sighting in replay(data, instant, "last", max_gap_s):
-        who = np.searchsorted(subject, sighting.subject)
-        there[who], supplier[who] = sighting.there[:, 0], sighting.before[:, 0]
-        x[who], y[who] = sighting.x[:, 0], sighting.y[:, 0]
+        seen = sighting.there[:, 0]  # who has a position is one of those looked for
+        who = np.searchsorted(subject, sighting.subject[seen])
+        there[who], supplier[who] = True, sighting.before[seen, 0]
+        x[who], y[who] = sighting.x[seen, 0], sighting.y[seen, 0]
     return subject, there, supplier, x, y

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.attacks import Clause, Evidence, Kind, Verdict
-from dbanon.attacks.shared.replay import within
+from dbanon.attacks import Bool, Clause, Evidence, Kind, Verdict
+from dbanon.attacks.shared.replay import slots, within
 from dbanon.errors import counted
-from dbanon.trajectory import Int
+from dbanon.trajectory import Float, Int, Trajectories
 
 _HOURS = "What the run left out by hour must be whole counts, each hour once; it is not."
 LATEST = 1e12  # times beyond this are no unix seconds, and no parameter is larger
@@ -120,6 +120,26 @@ def considered_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None
         for name in ("since", "until")
     )
     return since, until
+
+
+def own_slots(params: Mapping[str, Any], grid_s: int) -> tuple[int | None, int | None]:
+    """Look up the slots of the own time of a run about instants: it begins at `start` where `since` is not given."""
+    since, until = considered_slots(params, grid_s)
+    if since is None and get(params, "start") is not None:
+        since = in_slots(moment(params, "start"), "start", grid_s)
+    return since, until
+
+
+def in_own_time(t: Float, data: Trajectories, params: Mapping[str, Any]) -> Bool:
+    """Say which times lie in the own time of a run about instants: bool[n].
+
+    Without `since` and `start` it begins with the first fix, without `until` it ends a step after the last one's slot.
+    """
+    first, end = own_slots(params, data.grid_s)
+    known = slots(np.array([data.t.min(), data.t.max()]), data.grid_s).tolist()
+    begin_s = (known[0] if first is None else first) * data.grid_s
+    end_s = known[1] * data.grid_s + integer(params, "step_s", 1) if end is None else end * data.grid_s
+    return (t >= begin_s) & (t < end_s)
 
 
 def considered(evidence: Kind, *, since: bool = True) -> Kind:

@@ -65,6 +65,7 @@ def attack(evidence: RequestEvidence) -> Verdict:
     """
     try:
         evidence = considered(evidence, since=False)  # instants begin at `since`, at positions that may be older
+        evidence = _requests.considered(evidence)
         rules = read_rules(evidence)
         stated = read_stated(evidence.suppressed, rules.timetable)
     except UndecidableError as doubt:

@@ -16,7 +16,7 @@ def numbers(of: Int, what: Int, count: int = 0) -> Int:
 
 
 def senders(content: Int, subject: Int, published: Int) -> Int:
-    """Count the distinct subjects that ever sent each distinct published content, where any did."""
+    """Count the distinct subjects that sent each distinct published content, where any did."""
     number = numbers(content, subject, int(published.max(initial=-1)) + 1)[distinct(published)]
     return np.asarray(number[number > 0])
 

@@ -1,11 +1,12 @@
 """Compares the requests that members sent with those that are published, and counts those that point to few people."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dbanon.attacks.shared import threads
+from dbanon.attacks.shared.claims import in_own_time
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable
 from dbanon.attacks.tp_aware import _contents
@@ -24,6 +25,19 @@ class Requests:
     unsent: int
     missing: int
     left_out: Mapping[str, int]
+
+
+def considered(evidence: RequestEvidence) -> RequestEvidence:
+    """Leave out the requests beyond the run's own time: another evening's point to nobody in this one."""
+    own = in_own_time(evidence.request_t, evidence.trajectories, evidence.params)
+    if own.all():
+        return evidence
+    return replace(
+        evidence,
+        request_subject=evidence.request_subject[own],
+        request_t=evidence.request_t[own],
+        request_content=evidence.request_content[own],
+    )
 
 
 def requests(evidence: RequestEvidence, rules: Rules, records: Records, members: Members, shown: Shown) -> Requests:

@@ -10,9 +10,15 @@ from dbanon.trajectory import Trajectories
 
 
 def considered(
-    method: str, data: Trajectories, since: int | None, until: int | None, *, before_s: int = 0
+    method: str,
+    data: Trajectories,
+    since: int | None,
+    until: int | None,
+    *,
+    start: int | None = None,
+    before_s: int = 0,
 ) -> Trajectories:
-    """Keep the fixes in the slots from `since` to `until`; nothing is copied where neither is given.
+    """Keep the fixes in the slots of a run's own time; nothing is copied where that has no bounds.
 
     Parameters and errors are those of `kept`.
 
@@ -21,14 +27,20 @@ def considered(
     Trajectories
         Without those of which nothing is left; codes of subjects stay.
     """
-    fixes = kept(method, data, since, until, before_s=before_s)
-    return data if since is None and until is None else _of(data, fixes)
+    fixes = kept(method, data, since, until, start=start, before_s=before_s)
+    return data if since is None and start is None and until is None else some(data, fixes)
 
 
 def kept(
-    method: str, data: Trajectories, since: int | None, until: int | None, *, before_s: int = 0
+    method: str,
+    data: Trajectories,
+    since: int | None,
+    until: int | None,
+    *,
+    start: int | None = None,
+    before_s: int = 0,
 ) -> NDArray[np.bool_]:
-    """Say which fixes are in the slots from `since` to `until`: bool[m].
+    """Say which fixes are in the slots of a run's own time: bool[m].
 
     Parameters
     ----------
@@ -37,15 +49,17 @@ def kept(
     data : Trajectories
     since, until : int, optional
         Unix seconds, multiples of the data's `grid_s`; the slot that begins at `until` is not kept.
+    start : int, optional
+        Of a run whose rows are about instants, the first of these: where `since` is not given, its time begins there.
     before_s : int
-        How much older than `since` the fixes kept may be: they give positions at later instants.
+        How much older the fixes kept may be: they give positions at later instants.
 
     Raises
     ------
     ParameterError
-        If either is no multiple of `grid_s`, or `until` not after `since`.
+        If any is no multiple of `grid_s`, or `until` not after `since`.
     """
-    for name, given in (("since", since), ("until", until)):
+    for name, given in (("since", since), ("until", until), ("start", start)):
         if given is not None and given % data.grid_s:
             raise ParameterError(
                 f"The '{name}' parameter of {method} must be a multiple of the dataset's grid_s, {data.grid_s} s. "
@@ -53,19 +67,19 @@ def kept(
             )
     if since is not None and until is not None and until <= since:
         raise ParameterError(f"The 'until' parameter of {method} must lie after 'since'. Got {until} and {since}.")
-    fixes = np.ones(data.fixes, bool)
-    if since is None and until is None:
+    fixes, begin = np.ones(data.fixes, bool), since if since is not None else start
+    if begin is None and until is None:
         return fixes
     slot = np.floor(data.t / data.grid_s)
-    if since is not None:
-        fixes &= slot >= (since - before_s) // data.grid_s
+    if begin is not None:
+        fixes &= slot >= (begin - before_s) // data.grid_s
     if until is not None:
         fixes &= slot < until // data.grid_s
     return fixes
 
 
-def _of(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
-    """Keep some fixes."""
+def some(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
+    """Keep some fixes, and the trajectories that have any of them."""
     left = np.concatenate([[0], np.cumsum(kept)])[data.offset]
     whole = np.diff(left) > 0
     return replace(

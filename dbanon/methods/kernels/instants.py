@@ -1,11 +1,14 @@
-"""The instants of a run: from its parameters and data, one after the other to the end of the data."""
+"""The instants of a run, from its parameters and data, one after the other to the end of the data; and its own time."""
 
 import math
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbanon.errors import ParameterError
 from dbanon.methods.kernels import align
-from dbanon.trajectory import Trajectories
+from dbanon.trajectory import Float, Trajectories
 
 
 class Parameters(Protocol):
@@ -62,21 +65,35 @@ def instants(method: str, data: Trajectories, params: Parameters) -> align.Insta
     )
 
 
+def in_own_time(t: Float, data: Trajectories, params: Parameters) -> NDArray[np.bool_]:
+    """Say which times lie in a run's own time, which other evenings of a dataset do not: bool[n].
+
+    It begins at `since`, or else at `start`, or else with the first fix. It ends at `until`, or else a step after the
+    slot of the last fix, as the last instant's period does at the latest.
+    """
+    begin = params.since if params.since is not None else params.start
+    begin = _slot(data.t.min(), data.grid_s) if begin is None else begin
+    end = _slot(data.t.max(), data.grid_s) + params.step_s if params.until is None else params.until
+    return (t >= begin) & (t < end)
+
+
+def _slot(t: float, grid_s: int) -> int:
+    return math.floor(t / grid_s) * grid_s
+
+
 def _first(data: Trajectories, params: Parameters) -> int:
     """Find the first instant by default: a multiple of `step_s`, `max_gap_s` late (last) if any instant is left."""
     first_s = float(data.t.min())
     if params.align == "last":
         # Sooner, subjects with a fix every `max_gap_s` have none yet, and would be absent from the first instants.
-        slot = math.floor(first_s / data.grid_s) * data.grid_s
-        start = -(-(slot + params.max_gap_s) // params.step_s) * params.step_s
+        start = -(-(_slot(first_s, data.grid_s) + params.max_gap_s) // params.step_s) * params.step_s
         if _count(start, data, params):
             return start
     return math.floor(first_s / params.step_s) * params.step_s
 
 
 def _count(start: int, data: Trajectories, params: Parameters) -> int:
-    last = math.floor(float(data.t.max()) / data.grid_s) * data.grid_s
-    total = (last - start) // params.step_s + 1
+    total = (_slot(data.t.max(), data.grid_s) - start) // params.step_s + 1
     if params.until is not None:
         total = min(total, (params.until - start) // params.step_s)
     return max(0, total)

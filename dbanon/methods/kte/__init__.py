@@ -145,6 +145,13 @@ METHOD = Method(
     hides="place",
     holds="some time",
     hidden_by="record",
+    notices={
+        "left_out": (
+            "A person with samples at all times needs {others_needed} others, k - 1 in each of {windows} windows; "
+            "there are {subjects} people. A longer leak_s makes fewer windows, in which more people have samples, and "
+            "reveals more. A smaller k needs fewer others. k-merge needs no windows; its promise is k-anonymity."
+        ),
+    },
     totals={"samples": "samples", "subjects": "subjects"},
     reasons={
         "deleted": "Samples that w4m matches with no other's.",

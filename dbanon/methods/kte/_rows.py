@@ -62,7 +62,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     if not len(found.merged.first):
         raise InfeasibleError(
             f"A run of kte must leave some subjects to publish. With {algorithm} and k = {params.k} all of the "
-            f"{counted(data.subjects, 'subject')} are left out; choose a lower k, or a shorter tau_s."
+            f"{counted(data.subjects, 'subject')} are left out; choose a lower k, a longer leak_s or another algorithm."
         )
     return _cloaks(data, known, found)
 

@@ -131,7 +131,7 @@ METHOD = Method(
         "never_generalised": "Never generalised, in a release of generalised instants only (qid_only).",
         "few_partners": "Fewer than k - 1 others are present at the same instants and can hide them.",
         "absent": "Quasi-identifiers at instants at which their own subject has no position.",
-        "outside": "Quasi-identifiers before the first instant or after the last.",
+        "outside": "Quasi-identifiers in the time of the run, but before the first instant or after the last.",
         "without_subject": "Quasi-identifiers of subjects without a position at any instant.",
     },
     example={"k": 4, "align": "exact"},

@@ -15,6 +15,7 @@ from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
 from dbanon.errors import DataError, InfeasibleError
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
+from dbanon.methods.kernels.instants import in_own_time
 from dbanon.methods.kernels.order import run_order
 from dbanon.methods.mob import Parameters, _classes, _improve, _links, _positions, _sets
 from dbanon.methods.mob._classes import Classes
@@ -59,9 +60,13 @@ def publish(
 ) -> Cloaks:
     """Hide objects; see `dbanon.methods.mob.anonymise`."""
     rank = run_order(data, rng)
-    data = considered("mob", data, params.since, params.until, before_s=params.max_gap_s)
+    data = considered("mob", data, params.since, params.until, start=params.start, before_s=params.max_gap_s)
     if not data.fixes:
-        raise DataError("The time that a run of mob considers must hold a fix. It holds none.")
+        raise DataError(
+            "The time that a run of mob considers must hold a fix. It holds none; set start, since and until within "
+            "the data."
+        )
+    quasi_identifiers = _considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
     sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
@@ -80,6 +85,12 @@ def publish(
         classes=_classes.classes(positions, sets),
     )
     return _cloaks(found)
+
+
+def _considered(known: QuasiIdentifiers, data: Trajectories, params: Parameters) -> QuasiIdentifiers:
+    """Keep the quasi-identifiers of the run's own time."""
+    own = in_own_time(known.t, data, params)
+    return known if own.all() else QuasiIdentifiers(subject=known.subject[own], t=known.t[own])
 
 
 def prepare(params: Parameters, algorithm: str) -> None:

@@ -90,7 +90,7 @@ METHOD = Method(
         "Each row is one person at one moment: somewhere in this region, with at least k people in the same one, "
         "where cloaked is true; exactly there where it is false."
     ),
-    left_out="Users without a position at that moment are left out.",
+    left_out="Users who are seen in the same hour (UTC), but have no position at that moment, are left out.",
     paper=(
         "Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of "
         "Sensitive Sites, 2008"
@@ -129,7 +129,7 @@ METHOD = Method(
         ),
     },
     totals={"subjects": "users"},
-    reasons={"absent_at_instant": "Without a position at the instant of the snapshot."},
+    reasons={"absent_at_instant": "Seen in the hour (UTC) of the snapshot, but without a position at its instant."},
     example={"k": 4, "at": "120"},
 )
 

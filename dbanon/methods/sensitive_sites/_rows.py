@@ -38,6 +38,7 @@ def publish(data: Trajectories, params: Parameters, rng: np.random.Generator, al
     data = considered("sensitive-sites", data, params.since, params.until)
     _demand_within(params)
     align.demand_sane_times(data)
+    data = _snapshot.around(data, params.at, params.max_gap_s)
     seen = _snapshot.look(data, sites, params.at, params.max_gap_s)
     scene = _snapshot.arrange(data, sites, seen, rank, params.curve_order)
     if scene.domain * len(scene.sites) > _LARGEST_COST:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import DataError, ParameterError, counted
 from dbanon.methods.kernels import align, hilbert
+from dbanon.methods.kernels.considered import some
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Float, Int, Sites, Trajectories
 
@@ -27,7 +28,7 @@ class Seen:
     start, end : int
         The snapshot's period, unix seconds.
     absent : int
-        Subjects without a position in it.
+        Subjects seen in the hour of the snapshot, without a position in it.
     """
 
     trajectory: Int
@@ -56,7 +57,7 @@ class Scene:
     domain : int
         Cells in the bounding box of users and sites.
     absent : int
-        Subjects without a position in the snapshot.
+        As in `Seen`.
     """
 
     users: Boxes
@@ -67,6 +68,17 @@ class Scene:
     root: Float
     domain: int
     absent: int
+
+
+def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
+    """Keep the fixes of the hour (UTC) of an instant, and those that give a position at it.
+
+    Who is not seen in that hour is not left out of its snapshot: a dataset may hold many evenings.
+    """
+    if at is None:
+        return data
+    hour, slot = at // 3600 * 3600, np.floor(data.t / data.grid_s) * data.grid_s
+    return some(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
 
 
 def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:

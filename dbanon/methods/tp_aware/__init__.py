@@ -121,8 +121,8 @@ METHOD = Method(
     window="instants",
     notices={
         "requests_of_few_subjects": (
-            "Published request values that only fewer than k subjects ever sent: %s. Such a value can identify "
-            "its senders by itself."
+            "Published request values that fewer than k subjects sent in the time of the run: %s. Such a value can "
+            "identify its senders by itself."
         ),
         "requests_of_few_over_windows": (
             "Published request values that leave fewer than k subjects when their groups are intersected over "
@@ -134,7 +134,7 @@ METHOD = Method(
         "absent_at_some_instant": "Seen in a window, but without a position at some instant of it.",
         "window_below_k": "Present at all instants of a window in which fewer than k are.",
         "sender_not_published": "Requests of people who are left out of the window they were sent in.",
-        "outside_windows": "Requests sent before the first window or after the last.",
+        "outside_windows": "Requests sent in the time of the run, but before the first window or after the last.",
         "bundle_below_min_contents": "Requests of groups that sent fewer than min_contents values in the whole window.",
     },
     example={"k": 4, "instants": 4},

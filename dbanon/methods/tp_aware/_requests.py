@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.cloaks import Cloaks
 from dbanon.methods._parsing import LATEST_S
+from dbanon.methods.kernels.instants import in_own_time
 from dbanon.methods.tp_aware import Parameters
 from dbanon.trajectory import Int, Requests, Trajectories
 
@@ -21,6 +22,7 @@ _LISTED = 1 << 16  # rows whose sets are Python's lists, or texts, at once
 
 def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Requests) -> Cloaks:
     """Join requests to finished cloaks; see `dbanon.methods.tp_aware.attach`."""
+    requests = _considered(requests, data, params)
     # Bounds are whole seconds: t < end exactly where floor(t) < end.
     time = np.floor(np.clip(requests.t, -2 * LATEST_S, 2 * LATEST_S)).astype(np.int64)
     record, unsent = _placed(cloaks, data, params.step_s, requests.subject, time)
@@ -47,6 +49,16 @@ def join(cloaks: Cloaks, data: Trajectories, params: Parameters, requests: Reque
         cloaks.with_extra(extra, extras),
         suppressed={**cloaks.suppressed, "requests": unsent},
         metrics={**cloaks.metrics, **counts},
+    )
+
+
+def _considered(requests: Requests, data: Trajectories, params: Parameters) -> Requests:
+    """Keep the requests of the run's own time: those of other evenings are not left out of this one."""
+    own = in_own_time(requests.t, data, params)
+    if own.all():
+        return requests
+    return dataclasses.replace(
+        requests, subject=requests.subject[own], t=requests.t[own], content=requests.content[own]
     )
 
 
@@ -183,7 +195,7 @@ def _distinct_sets(row: Int, content: Int) -> tuple[Int, Int, Int]:
 
 
 def _senders(requests: Requests, carried: Bool) -> Int:
-    """Count the subjects of the dataset that ever send each published content."""
+    """Count the subjects that send each published content in the run's own time."""
     return np.asarray(_numbers(requests.content, requests.subject)[np.unique(requests.content[carried])])
 
 
