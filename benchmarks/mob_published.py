@@ -1,7 +1,7 @@
 """Moving objects from generated dataset to published release: what hiding, attacking and publishing them costs.
 
 Objects in Oldenburg's streets, 400 instants, quasi-identifiers `random` of 1 to 40 instants, all objects there all the
-time, cells of 1 m, k = 16. Once with all rows, once with the generalised ones alone (`qid_only`), each on an embedded
+time, cells of 1 m, k = 16. Once with all rows (`qid_only=off`), once with the generalised ones alone, each on an embedded
 server of its own; commands are processes of their own. Stored: what the run takes with its indexes, in regions (one a
 class, or a cell, and instant), records, memberships and hiding sets. Published: the release's rows, of which readers
 may select. "rest" is what a command does beside the phases: it starts, prints, or publishes.
@@ -68,7 +68,7 @@ def measure(objects: int, qid_only: bool) -> None:
     print(f"{'':<9}{heads}{'MB':>8}{'srv MB':>8}")
     printed("synth", ("synth", "--dataset", "fleet", "--objects", str(objects), *FLEET, *NETWORK))
     hide = ("run", "mob", "--dataset", "fleet", "--seed", str(SEED), "-p", f"k={K}", "-p", "align=exact")
-    told = printed("run", (*hide, *(("-p", "qid_only=on") if qid_only else ())))
+    told = printed("run", (*hide, *(() if qid_only else ("-p", "qid_only=off"))))
     printed("publish", ("publish", str(told["run_id"]), "fleet"))
     attack = told["verification"]["attacks"][0]["figures"] if "verification" in told else {}
     figures = {**told["metrics"], **attack}

@@ -69,7 +69,7 @@ def _in_box(x: str, y: str) -> bool:
 def _runs(at: str) -> dict[str, tuple[str, ...]]:
     return {
         "sites": ("sensitive-sites", "-p", "k=5", "-p", f"at={DAY.format(at)}"),
-        "mob": ("mob", "-p", "k=5"),
+        "mob": ("mob", "-p", "k=5", "-p", "qid_only=off"),
         "kte": ("kte", *SOME_TIME),
         "kte_groups": ("kte", "--algorithm", "k-merge", "-p", "k=2"),
         "semantic": SEMANTIC,

@@ -270,6 +270,9 @@ def test_people_left_out_and_never_seen_are_counted() -> None:
 
 def test_without_exact_rows_only_cloaked_ones_may_be_there() -> None:
     full, release = honest(), honest(qid_only=True)
+    assert [attack(r.evidence()).figures["exact_rows"] for r in (full, release)] == [
+        sum(not r.cloaked for r in full.rows), 0,
+    ]  # fmt: skip
     assert {(r.record, r.t) for r in release.rows} == {(r.record, r.t) for r in full.rows if r.cloaked}
     leave_out(release, never_generalised=2)
     assert release.broken() == set()

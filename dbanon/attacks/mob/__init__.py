@@ -158,6 +158,7 @@ def _figures(evidence: ObjectEvidence, result: _Found, rules: Rules) -> dict[str
         "published": int(published.sum()),
         "records": len(evidence.record_id),
         "rows": evidence.rows,
+        "exact_rows": result.rows.exact,
         "quasi_identifiers": len(evidence.quasi_identifiers.t),
         "greatest_posterior": 1 / max(least, 1),
         "least_surviving": least,

@@ -116,7 +116,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """How many rows are not what they should be, and what is lost in them.
+    """How many rows are not what they should be, how many are exact, and what is lost in them.
 
     Attributes
     ----------
@@ -124,6 +124,8 @@ class Truth:
         Rows that break the clauses `complete`, `exact`, `masking` and, in the subjects they stand for, `crowd-count`.
     rows : int
         All rows looked at.
+    exact : int
+        Those of them that say they are not cloaked.
     loss : float
         Sum of 1 - 1 / area in cells over those whose region is a rectangle on the grid.
     """
@@ -133,6 +135,7 @@ class Truth:
     unmasked: int
     uncounted: int
     rows: int
+    exact: int
     loss: float
 
 
@@ -283,6 +286,7 @@ def truth(at: Positions, found: Shown, own: Own, qid_only: bool) -> Truth:
         unmasked=int(total[2]),
         uncounted=int(total[3]),
         rows=int(total[4]),
+        exact=int(total[5]),
         loss=float(sum(losses)),
     )
 
@@ -292,7 +296,7 @@ def _compare(
     low: Any, high: Any, x: Any, y: Any, region: Any, box: Any, sound: Any, cloaked: Any, crowd: Any, subjects: Any,
     published: Any, own_offset: Any, own_instant: Any, qid_only: Any,
 ) -> Any:  # fmt: skip
-    count, loss = np.zeros(5, np.int64), 0.0
+    count, loss = np.zeros(6, np.int64), 0.0
     for i in range(low, high):
         if not published[i]:
             continue
@@ -316,6 +320,7 @@ def _compare(
                 count[1] += not same or crowd[r] != 1
             count[3] += subjects[r] != 1
             count[4] += 1
+            count[5] += not hides
             if sound[r]:
                 loss += 1.0 - 1.0 / ((float(x1) - float(x0) + 1.0) * (float(y1) - float(y0) + 1.0))
     return count, loss

@@ -37,8 +37,8 @@ class Parameters:
         "default", "The set of quasi-identifiers: what an adversary may know of whom.", type="name"
     )
     qid_only: bool = parameter(
-        False,
-        "Whether only the generalised instants are published; exact rows of the instants between them are left out.",
+        True,
+        "Whether only the generalised instants are published; off publishes exact rows of all others too.",
         type="switch",
     )
     step_s: int = step_s()
@@ -120,6 +120,10 @@ METHOD = Method(
     every="step_s",
     oldest="max_gap_s",
     notices={
+        "exact_rows": (
+            "%s rows are published exactly: readers who know where a person was at one of these instants find the "
+            "person's record. qid_only leaves these rows out."
+        ),
         "below_k_at_speed": (
             "People left with fewer than k candidates by readers who also know the top speed and look at exact "
             "rows an instant away: %s. qid_only leaves these rows out."

@@ -11,6 +11,7 @@ Not in the paper: Yarovoy, Bonchi, Lakshmanan, Wang: Anonymizing Moving Objects:
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numba
@@ -106,6 +107,7 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
 def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
+    positions = _hidden(positions, kept)
     coarse = _coarse(positions)
     facts = _facts(positions, coarse)
     member = _gathered(positions, coarse, facts, who, k)
@@ -118,6 +120,15 @@ def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
         rest = rest[np.argsort(positions.rank[rest])]
         group[rest] = _join_all(facts, member, rest)
     return group
+
+
+def _hidden(positions: Positions, kept: NDArray[np.bool_]) -> Positions:
+    """Take objects as absent wherever nobody who is kept has an own instant.
+
+    All are published exactly there: if groups depended on these rows, a reader who has seen them could run the
+    algorithm and find which of a group's records is whose more often than one time in k.
+    """
+    return replace(positions, there=positions.there & np.bitwise_or.reduce(positions.own[kept], axis=0))
 
 
 def _of(sets: Sets) -> tuple[Int, Int]:
