@@ -246,9 +246,9 @@ AS $$
                   dbanon_internal.name_some(array_agg(format('''%s''', c.name) ORDER BY c.dataset_id)))
     FROM copied c WHERE c.dataset_id <> copied_notices.dataset_id HAVING count(*) > 0
     UNION ALL
-    SELECT format('All names of subjects in this dataset (%s) are also in another population: %s. That is right for two fleets with equal '
-                  'numbers. If they are the same people, load them into that population: releases are not compared across populations.',
-                  dbanon_internal.format_count(max(n.subjects)),
+    SELECT format('All names of subjects in this dataset (%s) are also in %s: %s. That is right for two fleets with equal '
+                  'numbers. If they are the same people, load them into the same population: releases are not compared across populations.',
+                  dbanon_internal.format_count(max(n.subjects)), CASE WHEN count(*) > 1 THEN 'other populations' ELSE 'another population' END,
                   dbanon_internal.name_some(array_agg(format('''%s''', n.name) ORDER BY n.population_id)))
     FROM dbanon_internal.named_in(dataset_id, newest_before) n
     WHERE n.population_id NOT IN (SELECT c.population_id FROM copied c) HAVING count(*) > 0

@@ -159,6 +159,13 @@ def test_a_copy_under_several_sets_of_names_is_recognised(connection, write):
         assert [copied for copied, _ in _copied(connection, dataset)] == ["first", dataset]
 
 
+def test_unequal_numbers_of_names_hide_that_a_dataset_is_doubled_but_not_a_copy(connection, write):
+    walk = crowd(1)
+    _load(connection, write(walk.rows()), "first")
+    # docs/limitations.md says so: half of the people have one name, a quarter two, an eighth three, and so on.
+    assert _load(connection, write(*_names(walk, (1, 0.5, 0.25, 0.12, 0.06, 0.03))), "copy") == ["first"]
+
+
 @pytest.mark.parametrize("population", [None, "other"])
 def test_of_what_is_under_several_names_a_plain_copy_is_recognised(connection, write, population):
     walk = crowd(1)
@@ -226,6 +233,9 @@ def test_names_that_are_all_in_another_population_are_said_once(connection, writ
     assert _known(connection, paths[1], "second", mode="append") == []
     assert _known(connection, paths[2], "third", population="b") == []
     assert _known(connection, paths[3], "fourth", population="c") == [("20", "default", "b")]
+    fifth = load.Options(dataset="fifth", crs="EPSG:32610", srid=32610, population="d")
+    (notice,) = load.load_trajectories(connection, [paths[5]], fifth).notices
+    names(notice, "other populations: 'default', 'b', 'c'")
     # A name that is new is one of the other population, too, or not.
     assert _known(connection, write(["a30,1212600000,5e5,4e6"]), "second", mode="append") == [("21", "default")]
     assert _known(connection, write(["x,1212600000,5e5,4e6"]), "second", mode="append") == []
