@@ -91,6 +91,14 @@ def upgrade_embedded(url: str) -> None:
         upgrade(url, restrict_public=True)
 
 
+def upgrade_new(url: str) -> None:
+    """Upgrade the embedded server if it has no roles of dbanon's yet: an administrator may be moving its database."""
+    with connect(url) as connection:
+        is_new = _roles.ask(connection, "SELECT to_regrole(%s) IS NULL", _roles.Names(_roles.DEFAULT_PREFIX).analyst)
+    if is_new:
+        upgrade(url, restrict_public=True)
+
+
 def upgrade(
     url: str,
     *,

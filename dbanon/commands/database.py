@@ -25,14 +25,14 @@ def _warn_of_dumps(url: str) -> None:
 
 
 def _resolved() -> "Target":
-    """Pick the database; the embedded server is upgraded unasked, so that its schema and roles are there."""
+    """Pick the database; an embedded server that was never upgraded is, so that its schema and roles are there."""
     from dbanon import schema, server
     from dbanon.connection import errors_translated
 
     target = server.resolve(options.dsn)
     if target.embedded:
         with errors_translated():
-            schema.upgrade_embedded(target.url)
+            schema.upgrade_new(target.url)
     return target
 
 

@@ -963,7 +963,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
     "an injecting dataset": (
         run(dataset="x'; DROP TABLE dbanon.run; --"),
         2,
-        ("'x''; DROP TABLE dbanon.run; --'",),
+        ("'x'; DROP TABLE dbanon.run; --'",),
     ),
     "an endless dataset name": (
         run(dataset="x" * 9000),
@@ -1043,7 +1043,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         2,
         (
             "'RUN'",
-            "integer",
+            "`dbanon runs`",
         ),
     ),
     # ---- releases

@@ -2,11 +2,13 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from dbanon import _arrow, _beside, _sqlstate, pipeline, reading, runs
+from dbanon import _arrow, _beside, _sqlstate, pipeline, queue, reading, runs
+from dbanon._progress import silent
 from dbanon.connection import connect
 from dbanon.errors import StoreError
 from tests.facts import refusal
@@ -89,12 +91,13 @@ def test_a_further_session_that_is_lost_ends_the_reading_like_the_first(database
 
 def test_a_lost_session_of_the_digest_is_no_verdict(database: str, run: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "run_digest", _sleep)
-    family = pipeline.methods.method("tp-aware")
     with psycopg.connect(database, autocommit=True) as other:
         ending = threading.Thread(target=_until, args=(other, OTHERS, 1))
         ending.start()
+        claim = queue.Claim(run_id=run, lock_key=0, attempt=0, todo="verify")
+        watch = SimpleNamespace(progress=silent)
         with refusal(StoreError):
-            pipeline._judge(family, database, run, pipeline.in_background(pipeline._prepare, family))
+            pipeline._Run(other, database, claim, runs.run_row(other, run), watch)._judge()  # type: ignore[arg-type]
         ending.join()
 
 

@@ -78,7 +78,7 @@ def test_cells_of_another_dataset_are_refused(ten: psycopg.Connection) -> None:
     write(ten, CONTRACTS["areas"])
     ten.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('other', 32610, 1, 1)")
     ten.execute("UPDATE dbanon.cell SET dataset_id = (SELECT max(dataset_id) FROM dbanon.dataset) WHERE cell_id = 12")
-    with pytest.raises(Exception, match="1 are not there") as caught:
+    with pytest.raises(Exception, match="1 is not there") as caught:
         write(ten, CONTRACTS["areas"])
     assert getattr(caught.value, "sqlstate", None) == "DA009"
 

@@ -61,7 +61,14 @@ class SiteWorld:
         at = self.params["at"]
         first, last = (self.slot(min(times)), self.slot(max(times))) if at is None else (int(at), int(at))
         self.period = (float(first), float(last + grid_s))
-        self.subjects = sorted({subject for subject, _ in trips.values()})
+        # At an instant, those count who are seen in its hour (UTC) or have a position at it.
+        hour = int(self.period[0]) // 3600 * 3600
+        seen = (
+            (-math.inf, math.inf) if at is None else (min(hour, self.period[0] - self.params["max_gap_s"]), hour + 3600)
+        )
+        self.subjects = sorted(
+            {subject for subject, fixes in trips.values() if any(seen[0] <= self.slot(t) < seen[1] for t, *_ in fixes)}
+        )
         self.where = {subject: self.position(subject) for subject in self.subjects}
         self.there = [subject for subject in self.subjects if self.where[subject]]
 

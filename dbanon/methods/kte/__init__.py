@@ -147,9 +147,10 @@ METHOD = Method(
     hidden_by="record",
     notices={
         "left_out": (
-            "A person with samples at all times needs {others_needed} others, k - 1 in each of {windows} windows; "
-            "there are {subjects} people. A longer leak_s makes fewer windows, in which more people have samples, and "
-            "reveals more. A smaller k needs fewer others. k-merge needs no windows; its promise is k-anonymity."
+            "People of the run: {subjects}. Others needed by a person with samples at all times: {others_needed}, "
+            "which is k - 1 times the windows, {windows}. A longer leak_s makes fewer windows, in which more people "
+            "have samples, and reveals more. A smaller k needs fewer others. k-merge needs no windows; its promise is "
+            "k-anonymity."
         ),
     },
     totals={"samples": "samples", "subjects": "subjects"},
