@@ -1,10 +1,10 @@
 """Moving objects from generated dataset to published release: what hiding, attacking and publishing them costs.
 
 Objects in Oldenburg's streets, 400 instants, quasi-identifiers `random` of 1 to 40 instants, all objects there all the
-time, cells of 1 m, k = 16. Once with all rows (`qid_only=off`), once with the generalised ones alone, each on an embedded
-server of its own; commands are processes of their own. Stored: what the run takes with its indexes, in regions (one a
-class, or a cell, and instant), records, memberships and hiding sets. Published: the release's rows, of which readers
-may select. "rest" is what a command does beside the phases: it starts, prints, or publishes.
+time, cells of 1 m, k = 16. Once with all rows (`qid_only=off`), once with the generalised ones alone, each on an
+embedded server of its own; commands are processes of their own. Stored: what the run takes with its indexes, in
+regions (one a class, or a cell, and instant), records, memberships and hiding sets. Published: the release's rows, of
+which readers may select. "rest" is what a command does beside the phases: it starts, prints, or publishes.
 
 ``python benchmarks/mob_published.py [OBJECTS]``; 150,000 by default, for which 60 GB of disk should be free. On the
 built-in city where Oldenburg's files do not lie beside the repository.

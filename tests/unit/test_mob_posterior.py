@@ -22,8 +22,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "methods" / "mob.md"
 HALF = Fraction(1, 2)
 PLACES = (2, 2)  # at each of two instants
 WAYS = {
-    "improve": ("symmetric", {}), "symmetric": ("symmetric", {"improve": "off"}), "extreme-union": ("extreme-union", {}),
-}  # fmt: skip
+    "improve": ("symmetric", {}),
+    "symmetric": ("symmetric", {"improve": "off"}),
+    "extreme-union": ("extreme-union", {}),
+}
 EXACT, HIDDEN = "exact rows too", "generalised alone"
 # At which instants each of the four is known.
 FIRST, SECOND, BOTH, NEVER = (0,), (1,), (0, 1), ()
