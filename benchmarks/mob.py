@@ -1,12 +1,13 @@
 """The family mob on objects in Oldenburg's streets: figures 7 and 8 of the paper again, each case in its own process.
 
-400 instants, quasi-identifiers `random` of 1 to SIZE instants, all objects there all the time, cells of 1 m. Losses,
-classes and sides are those of `dbanon.methods.mob`; possibly and definitely inside are the paper's distortions, of 100
-random rectangles (sides up to a tenth of the city's) at each of 100 random instants. Seconds begin with aligned
-positions and end with classes; GenAG and `improve` use all cores. The peak is that of the whole process.
+400 instants, quasi-identifiers `random` of 1 to SIZE instants, all objects there all the time, cells of 1 m. Part
+`known` moves them to few instants, the same for all objects: at the others nobody is known. Losses, classes and sides
+are those of `dbanon.methods.mob`; possibly and definitely inside are the paper's distortions, of 100 random rectangles
+(sides up to a tenth of the city's) at each of 100 random instants. Seconds begin with aligned positions and end with
+classes; GenAG and `improve` use all cores. The peak is that of the whole process.
 
-``python benchmarks/mob.py [objects|k|size]... [--most OBJECTS]``; all parts and 150,000 objects by default. On the
-built-in city where Oldenburg's files do not lie beside the repository.
+``python benchmarks/mob.py [objects|k|size|known]... [--most OBJECTS]``; the first three and 150,000 objects by
+default. On the built-in city where Oldenburg's files do not lie beside the repository.
 """
 
 import argparse
@@ -39,8 +40,8 @@ WAYS = {
 K, SIZE = 16, 40
 
 
-def generated(objects: int, size: int) -> tuple[Trajectories, QuasiIdentifiers]:
-    """Make objects in Oldenburg and their quasi-identifiers."""
+def generated(objects: int, size: int, instants: int) -> tuple[Trajectories, QuasiIdentifiers]:
+    """Make objects in Oldenburg and their quasi-identifiers, at some instants alone."""
     plan = Plan(
         objects=objects, instants=INSTANTS, step_s=STEP_S, whole_share=1.0, seed=SEED, requests_per_subject=0,
         quasi_identifiers="random", quasi_identifier_size=size, **(FILES if OLDENBURG.is_dir() else {}),
@@ -54,7 +55,9 @@ def generated(objects: int, size: int) -> tuple[Trajectories, QuasiIdentifiers]:
         trajectory_id=np.arange(objects), subject=np.arange(objects), offset=np.append(0, np.cumsum(lengths)),
         t=t, x=x, y=y, srid=scenario.network.srid, grid_m=1.0, grid_s=1,
     )  # fmt: skip
-    return data, QuasiIdentifiers(subject=number, t=known.astype(float))
+    apart_s = INSTANTS // instants * STEP_S
+    number, known = np.unique([number, t.min() + (known - t.min()) // apart_s * apart_s], axis=1)
+    return data, QuasiIdentifiers(subject=number.astype(np.int64), t=known)
 
 
 def distortions(positions: _positions.Positions, found: _classes.Classes) -> tuple[float, float]:
@@ -77,13 +80,13 @@ def distortions(positions: _positions.Positions, found: _classes.Classes) -> tup
     return possibly_off, definitely_off
 
 
-def case(objects: int, k: int, size: int, way: str) -> dict[str, float]:
+def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, float]:
     """Hide objects in one way."""
     algorithm, options = WAYS[way]
     family = METHODS["mob"]
     params = family.parse({"k": k, "align": "exact", "step_s": STEP_S, **options}, algorithm)
     family.prepare(algorithm, params)
-    data, known = generated(objects, size)
+    data, known = generated(objects, size, instants)
     rank = np.random.default_rng(SEED).permutation(objects)
     positions, _ = _positions.find(data, params, rank, known)
     data_rows = data.fixes
@@ -98,11 +101,12 @@ def case(objects: int, k: int, size: int, way: str) -> dict[str, float]:
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}
 
 
-def cases(parts: list[str], most: int) -> list[tuple[int, int, int]]:
+def cases(parts: list[str], most: int) -> list[tuple[int, int, int, int]]:
     listed = {
-        "objects": [(n * most // 150_000, K, SIZE) for n in (50_000, 100_000, 150_000)],
-        "k": [(most // 3, k, SIZE) for k in (2, 4, 8, 16, 32)],
-        "size": [(most // 3, K, size) for size in (20, 40, 100, 200)],
+        "objects": [(n * most // 150_000, K, SIZE, INSTANTS) for n in (50_000, 100_000, 150_000)],
+        "k": [(most // 3, k, SIZE, INSTANTS) for k in (2, 4, 8, 16, 32)],
+        "size": [(most // 3, K, size, INSTANTS) for size in (20, 40, 100, 200)],
+        "known": [(most // 3, K, SIZE, instants) for instants in (INSTANTS, 40, 10, 4, 1)],
     }
     return [one for part in parts for one in listed[part]]
 
@@ -111,25 +115,25 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("parts", nargs="*", default=["objects", "k", "size"])
     options.add_argument("--most", type=int, default=150_000)
-    options.add_argument("--case", nargs=4)
+    options.add_argument("--case", nargs=5)
     given = options.parse_args()
     if given.case:
-        print(json.dumps(case(*map(int, given.case[:3]), given.case[3])))
+        print(json.dumps(case(*map(int, given.case[:4]), given.case[4])))
         return
     print(
-        " objects   k size way              loss %  side m   classes median cover %       s   CPU s peak MB possibly "
-        "definitely"
+        " objects   k size known way              loss %  side m   classes median cover %       s   CPU s peak MB "
+        "possibly definitely"
     )
-    for objects, k, size in dict.fromkeys(cases(given.parts, given.most)):
+    for objects, k, size, instants in dict.fromkeys(cases(given.parts, given.most)):
         for way in WAYS:
-            command = [sys.executable, __file__, "--case", str(objects), str(k), str(size), way]
+            command = [sys.executable, __file__, "--case", *map(str, (objects, k, size, instants)), way]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                print(f"{objects:>8,}{k:>4}{size:>5} {way:<14} {done.stderr.splitlines()[-1]}", flush=True)
+                print(f"{objects:>8,}{k:>4}{size:>5}{instants:>6} {way:<14} {done.stderr.splitlines()[-1]}", flush=True)
                 continue
             m = json.loads(done.stdout)
             print(
-                f"{objects:>8,}{k:>4}{size:>5} {way:<14}{100 * m['information_loss']:>9.2f}"
+                f"{objects:>8,}{k:>4}{size:>5}{instants:>6} {way:<14}{100 * m['information_loss']:>9.2f}"
                 f"{m['median_cloak_side_m']:>8,.0f}{m['classes']:>10,}{m['median_class_size']:>7,.0f}"
                 f"{m['coverage_percent']:>8.1f}{m['s']:>8.1f}{m['cpu_s']:>8.1f}{m['peak_mb']:>8,.0f}"
                 f"{m['possibly']:>9.3f}{m['definitely']:>11.3f}",

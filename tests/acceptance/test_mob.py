@@ -22,7 +22,7 @@ pytestmark = pytest.mark.db
 K = 3
 TOWN = ("--objects", "200", "--instants", "60", "--requests-per-subject", "0")
 KNOWN = ("--quasi-identifiers", "random", "--quasi-identifier-size", "6")
-EXACT = ("-p", "qid_only=off")
+ALL_ROWS = ("-p", "qid_only=off")
 EARLY = ("-p", "until=2026-01-05T08:20:00Z")
 
 
@@ -40,9 +40,9 @@ def fleet_template(dbanon_server: Target, dbanon_template: str) -> Iterator[str]
     """Name of a database with a generated fleet, and verified runs: all rows, generalised ones alone, extreme-union."""
     with cloned_database(dbanon_server, dbanon_template) as url:
         done(call(url, "synth", "--dataset", "fleet", *TOWN, *KNOWN))
-        done(run(url, *EXACT))
+        done(run(url, *ALL_ROWS))
         done(run(url))
-        done(run(url, "--algorithm", "extreme-union", *EXACT))
+        done(run(url, "--algorithm", "extreme-union", *ALL_ROWS))
         yield parse(url)["dbname"]
 
 
@@ -118,7 +118,7 @@ def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: st
     refused(call(database, "publish", "2", "hidden_alone"), 5, "stands alone", "run 2", "fleet_hour", "190 people")
     refused(run(database, "--publish", "larger", k=4), 5, "stands alone", "fleet_hour")
     done(call(database, "publish", "1", "fleet_once_more"))
-    done(run(database, *EXACT, "--publish", "drawn_again"))  # by the same seed: the same sets
+    done(run(database, *ALL_ROWS, "--publish", "drawn_again"))  # by the same seed: the same sets
 
 
 @pytest.mark.stress
@@ -135,8 +135,8 @@ def test_it_stands_alone_and_the_very_same_sets_reveal_nothing_more(database: st
 def test_a_release_of_another_time_must_be_out_of_reach(
     database: str, since: str, options: tuple[str, ...], code: int
 ) -> None:
-    done(run(database, *EXACT, *EARLY, "--publish", "early"))
-    later = run(database, *EXACT, "-p", f"since=2026-01-05T{since}Z", *options, "--publish", "later")
+    done(run(database, *ALL_ROWS, *EARLY, "--publish", "early"))
+    later = run(database, *ALL_ROWS, "-p", f"since=2026-01-05T{since}Z", *options, "--publish", "later")
     if code:
         refused(later, code, "stands alone", "early", "max_gap_s", "settle_s")
     else:
@@ -276,7 +276,7 @@ def loaded(url: str, place: Path, rows: str, known: Sequence[Row]) -> Done:
 
 
 def odd(url: str, *options: str) -> Done:
-    return run(url, *EXACT, "-p", f"start={MIDNIGHT}", *options, dataset="odd")
+    return run(url, *ALL_ROWS, "-p", f"start={MIDNIGHT}", *options, dataset="odd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,7 +407,7 @@ def test_a_day_of_taxis_is_verified_at_k_5_published_and_read_by_an_analyst(
     columns = ("--subject", "cab_id", "--time", "t", "--x", "lon", "--y", "lat", "--drop-outliers")
     done(call(database, "load", "trajectories", str(CABS), "--dataset", "taxi", *columns))
     done(call(database, "load", "quasi-identifiers", str(known), "--dataset", "taxi"))
-    told = json_of(done(run(database, *EXACT, "--publish", "taxis", "--json", dataset="taxi", k=5)))
+    told = json_of(done(run(database, *ALL_ROWS, "--publish", "taxis", "--json", dataset="taxi", k=5)))
     assert told["status"] == "verified"
     with psycopg.connect(login("dbanon_analyst")) as analyst:
         rows, records, least, few = analyst.execute(

@@ -106,6 +106,20 @@ def test_near_objects_are_grouped_where_own_instants_do_not_decide():
     assert len(set(group.tolist())) == len({(g, i % 3) for i, g in enumerate(group.tolist())}) == 3
 
 
+def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known():
+    rng = random.Random(SEED)
+    for _ in range(20):
+        where, own, rank = random_world(rng, 40, 8, side=20, absent=0.1)
+        own = [known & {2, 5} for known in own]
+        dealt = [{t: cells[t] for t in cells if t in {2, 5}} for cells in where]
+        for t in {*range(8)} - {2, 5}:  # what was there is dealt out anew: the city stays as large
+            cells = [each.get(t) for each in where]
+            for each, cell in zip(dealt, rng.sample(cells, len(cells)), strict=True):
+                each.update({} if cell is None else {t: cell})
+        group, other = (_improve.groups(positions_of(w, own, rank, 8), 3, np.ones(40, bool)) for w in (where, dealt))
+        assert group.tolist() == other.tolist()
+
+
 def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
     monkeypatch.setattr(_improve, "_BLOCK", 40)
     monkeypatch.setattr(_improve, "_LEAST", 1)

@@ -121,7 +121,7 @@ METHOD = Method(
     oldest="max_gap_s",
     notices={
         "exact_rows": (
-            "%s rows are published exactly: readers who know where a person was at one of these instants find the "
+            "Rows published exactly: %s. Readers who know where a person was at one of these instants find the "
             "person's record. qid_only leaves these rows out."
         ),
         "below_k_at_speed": (
