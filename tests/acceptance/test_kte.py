@@ -78,7 +78,7 @@ def test_a_run_that_leaves_out_most_says_so_and_what_would_help_and_so_does_its_
     assert figures["others_needed"] == figures["windows"] * 5
     general, helpful = result["notices"]
     names(general, f"Run {result['run_id']}", "% of the samples", "few_alike")
-    names(helpful, f"{figures['others_needed']} others", f"{figures['windows']} windows", "200 people", "leak_s")
+    names(helpful, figures["others_needed"], figures["windows"], 200, "leak_s")
     assert told.stderr.splitlines()[-2:] == result["notices"]
     published = done(call(database, "publish", str(result["run_id"]), "few", "--json"))
     assert json.loads(published.stdout)["notices"] == result["notices"]
