@@ -97,6 +97,17 @@ $$;
 COMMENT ON FUNCTION dbanon_internal.forgotten_code(bigint) IS
 'The code in a dataset of the person whom the setting dbanon.forgotten names, which gives no right, since guards look whether that person is gone.';
 
+CREATE OR REPLACE FUNCTION dbanon_internal.stand_in() RETURNS bigint
+LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A hash, so that whoever chooses the settings cannot make it the code of another person.
+    SELECT dbanon_internal.person_code(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
+                                       nullif(current_setting('dbanon.forgotten', true), ''))
+$$;
+COMMENT ON FUNCTION dbanon_internal.stand_in() IS
+'The code that takes the place of the person whom the setting dbanon.forgotten names, made from the random UUID in the setting dbanon.drawn.';
+
 CREATE OR REPLACE FUNCTION dbanon_internal.has_subject(dataset_id bigint, subject text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
@@ -121,7 +132,7 @@ BEGIN
         PERFORM FROM (SELECT DISTINCT a.release_id FROM added a) n JOIN ONLY dbanon.release l ON l.release_id = n.release_id;
         allowed := NOT FOUND;
     ELSIF TG_OP = 'UPDATE' THEN
-        -- It must replace one number by one other and nothing else: that of the person named, of whom there are no data.
+        -- It must replace one number by the one drawn and nothing else: that of the person named, of whom there are no data.
         EXECUTE format($query$
             WITH old AS MATERIALIZED (%s), new AS MATERIALIZED (%s), gone AS MATERIALIZED (
                 SELECT n.release_id, dbanon_internal.forgotten_code(r.dataset_id) AS person
@@ -132,10 +143,10 @@ BEGIN
                 EXCEPT SELECT u.person FROM old o CROSS JOIN LATERAL unnest(o.people) u (person)
             )
             SELECT NOT EXISTS (SELECT FROM old) OR (
-                (SELECT count(*) FROM stand_in) = 1
+                (SELECT array_agg(i.person) FROM stand_in i) = ARRAY[dbanon_internal.stand_in()]
                 AND NOT EXISTS (
                     SELECT o.release_id, o.period, ARRAY(
-                        SELECT p.person FROM unnest(array_replace(o.people, g.person, (SELECT min(i.person) FROM stand_in i))) p (person)
+                        SELECT p.person FROM unnest(array_replace(o.people, g.person, dbanon_internal.stand_in())) p (person)
                         ORDER BY p.person)
                     FROM old o LEFT JOIN gone g ON g.release_id = o.release_id
                     EXCEPT ALL SELECT n.release_id, n.period, n.people FROM new n)

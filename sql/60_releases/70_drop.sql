@@ -260,8 +260,6 @@ DECLARE
     who text := nullif(dbanon_internal.one_spelling(subject), '');
     held bigint := dbanon_internal.hold_dataset(dataset);
     forgotten bigint := dbanon_internal.person_code(dbanon_internal.dataset_key(held), who);
-    -- No adversary can foresee it.
-    stand_in bigint := dbanon_internal.person_code(uuid_send(gen_random_uuid()), who);
     paths bigint[] := ARRAY(SELECT t.trajectory_id FROM dbanon.trajectory t WHERE t.dataset_id = held AND t.subject = who);
     runs bigint[] := ARRAY(SELECT DISTINCT m.run_id FROM dbanon.run r JOIN dbanon.membership m ON m.run_id = r.run_id
                            WHERE r.dataset_id = held AND m.trajectory_id = ANY (paths));
@@ -274,12 +272,12 @@ DECLARE
     counts json;
 BEGIN
     PERFORM dbanon_internal.lock_population(held);
-    -- Runs that were published stay, with their groups; a random code takes over the subject's place in these. Guards let that pass where
-    -- the person named here is gone.
-    PERFORM set_config('dbanon.forgotten', who, true);
+    -- Runs that were published stay, with their groups; a random code, which no adversary can foresee, takes over the subject's place in
+    -- these. Guards let that pass where the person named here is gone.
+    PERFORM set_config('dbanon.forgotten', who, true), set_config('dbanon.drawn', gen_random_uuid()::text, true);
     SELECT json_object_agg(e.what, e.rows) INTO counts FROM dbanon_internal.erase_subject(held, who, forgotten,
-        ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), stand_in) e;
-    PERFORM set_config('dbanon.forgotten', '', true);
+        ARRAY(SELECT unnest(runs) EXCEPT SELECT l.run_id FROM dbanon.release l), dbanon_internal.stand_in()) e;
+    PERFORM set_config('dbanon.forgotten', '', true), set_config('dbanon.drawn', '', true);
     IF dbanon_internal.sum_of_counts(counts::jsonb) = 0 THEN
         RAISE EXCEPTION 'The subject to forget must be in the dataset. Nothing of that name is in %.', dataset
             USING ERRCODE = 'DA001', DETAIL = 'Looked in what was loaded, in what loads could not use, and in what was published.',

@@ -20,9 +20,10 @@ INSERT INTO dbanon.fix_code VALUES (1, 42, 64);
 CODE = "dbanon_internal.person_code(dbanon_internal.dataset_key(1), 'p0')"
 OTHERS = "UPDATE dbanon.grouping SET people = ARRAY(SELECT x + 1 FROM unnest(people) x)"
 REPLACED = (
-    "UPDATE dbanon.grouping SET people = ARRAY(SELECT x FROM unnest(array_replace(people, {}, 7)) x ORDER BY x)"
-    " WHERE {} = ANY (people)"
+    "UPDATE dbanon.grouping SET people = ARRAY(SELECT x FROM unnest(array_replace(people, {0}, {1})) x ORDER BY x)"
+    " WHERE {0} = ANY (people)"
 )
+DRAWN = "dbanon_internal.stand_in()"
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +156,8 @@ def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Co
         " WHERE action = 'change' AND detail ->> 'table' = 'grouping'"
     ).fetchall()
     assert lines == [(user, "ten", "UPDATE", 1)]
-    assert value(connection, "SELECT current_setting('dbanon.forgotten', true)") in (None, "")
+    for setting in ("forgotten", "drawn"):
+        assert value(connection, f"SELECT current_setting('dbanon.{setting}', true)") in (None, "")
     connection.execute("SELECT dbanon.unpublish('first')")
     connection.execute("SELECT dbanon.drop_dataset('ten')")
     assert value(connection, AS_STORED) is True
@@ -164,22 +166,25 @@ def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Co
 @pytest.mark.parametrize(
     ("gone", "statement"),
     [
-        (False, REPLACED.format(CODE, CODE)),
-        (True, REPLACED.format(CODE.replace("p0", "p1"), CODE.replace("p0", "p1"))),
+        (False, REPLACED.format(CODE, DRAWN)),
+        (True, REPLACED.format(CODE.replace("p0", "p1"), DRAWN)),
+        (True, REPLACED.format(CODE, CODE.replace("p0", "newcomer"))),
+        (True, REPLACED.format(CODE, "7")),
         (True, f"UPDATE dbanon.grouping SET people = array_remove(people, {CODE})"),
         (True, "UPDATE dbanon.grouping SET people = '{7}'"),
         (True, "UPDATE dbanon.fix_code SET person = 7"),
         (True, "DELETE FROM dbanon.fix_code"),
     ],
-    ids=["still there", "another person", "one fewer", "all", "codes", "codes of others"],
+    ids=["still there", "another person", "by a person", "by a number of choice", "one fewer", "all", "codes", "codes of others"],
 )
 def test_naming_a_person_lets_nothing_pass_but_the_forgetting_of_that_person(
     connection: psycopg.Connection, admin: psycopg.Connection, gone: bool, statement: str
 ) -> None:
     admin.execute("SET dbanon.forgotten = 'p0'")
+    admin.execute("SELECT set_config('dbanon.drawn', gen_random_uuid()::text, false)")
     if gone:
         admin.execute("DELETE FROM dbanon.trajectory WHERE subject = 'p0'")
     assert sqlstate(admin, statement) == "DA006"
     if gone:
-        assert sqlstate(admin, REPLACED.format(CODE, CODE)) is None
+        assert sqlstate(admin, REPLACED.format(CODE, DRAWN)) is None
     assert value(connection, AS_STORED) is True
