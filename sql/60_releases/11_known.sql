@@ -101,7 +101,7 @@ CREATE OR REPLACE FUNCTION dbanon_internal.stand_in() RETURNS bigint
 LANGUAGE sql STABLE PARALLEL RESTRICTED CALLED ON NULL INPUT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    -- A hash, so that whoever chooses the settings cannot make it the code of another person.
+    -- A hash, so that a caller who chooses the settings cannot make it the code of another person.
     SELECT dbanon_internal.person_code(uuid_send(nullif(current_setting('dbanon.drawn', true), '')::uuid),
                                        nullif(current_setting('dbanon.forgotten', true), ''))
 $$;
