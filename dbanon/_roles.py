@@ -145,10 +145,14 @@ WHERE r.rolcanlogin AND NOT r.rolsuper
     AND NOT EXISTS (
         SELECT FROM pg_roles o WHERE pg_has_role(r.oid, o.oid, 'MEMBER') AND o.rolname = ANY (%(names)s)
             AND o.rolname <> %(analyst)s)
-    AND NOT EXISTS (
-        SELECT FROM pg_db_role_setting s JOIN pg_database d ON d.datname = current_database()
-        CROSS JOIN unnest(s.setconfig) c (setting)
-        WHERE s.setdatabase IN (0, d.oid) AND s.setrole IN (0, r.oid) AND starts_with(c.setting, l.name || '='))
+    -- What holds for the login: what is set nearest to it, otherwise what the server starts sessions with.
+    AND coalesce(
+        (SELECT split_part(c.setting, '=', 2)
+         FROM pg_db_role_setting s CROSS JOIN unnest(s.setconfig) c (setting)
+         WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+             AND s.setrole IN (0, r.oid) AND starts_with(c.setting, l.name || '=')
+         ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
+        (SELECT g.reset_val FROM pg_settings g WHERE g.name = l.name)) ~ '^(0|-1)[a-z]*$'
 GROUP BY r.rolname ORDER BY r.rolname
 """
 

@@ -352,7 +352,7 @@ AS $$
         SELECT m.traits ->> 'hides' AS secret, dbanon_internal.stands_alone(m.name, plan_conflicts.algorithm) AS alone
         FROM ONLY dbanon.method m WHERE m.name = plan_conflicts.method
     ), conflict AS MATERIALIZED (
-        -- As dbanon_internal.intrusions pairs releases. The same parameters give the same sets again, which say nothing new.
+        -- As dbanon_internal.intrusions pairs releases. The same data and parameters give the same sets again, which say nothing new.
         SELECT w.release_id, w.name, greatest(l.reach, plan_conflicts.reach) AS reach
         FROM planned n
         CROSS JOIN LATERAL dbanon_internal.releases_within(plan_conflicts.dataset_id, plan_conflicts.span, plan_conflicts.reach) w
@@ -361,8 +361,9 @@ AS $$
         JOIN ONLY dbanon.method m ON m.name = r.method
         WHERE ((n.alone AND (n.secret = 'place' OR m.traits ->> 'hides' = n.secret))
                 OR (dbanon_internal.stands_alone(r.method, r.algorithm) AND (m.traits ->> 'hides' = 'place' OR m.traits ->> 'hides' = n.secret)))
-            AND (r.dataset_id, r.method, r.algorithm, r.params)
-                IS DISTINCT FROM (plan_conflicts.dataset_id, plan_conflicts.method, plan_conflicts.algorithm, plan_conflicts.params)
+            AND (r.dataset_id, r.dataset_revision, r.method, r.algorithm, r.params) IS DISTINCT FROM (
+                plan_conflicts.dataset_id, (SELECT d.revision FROM ONLY dbanon.dataset d WHERE d.dataset_id = plan_conflicts.dataset_id),
+                plan_conflicts.method, plan_conflicts.algorithm, plan_conflicts.params)
     ), statement AS (
         SELECT e.release_id, e.person, e.period FROM ONLY dbanon.exposure e WHERE e.release_id IN (SELECT c.release_id FROM conflict c)
         UNION ALL

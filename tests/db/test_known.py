@@ -175,7 +175,16 @@ def test_forgetting_passes_is_told_and_carries_the_sum_on(connection: psycopg.Co
         (True, "UPDATE dbanon.fix_code SET person = 7"),
         (True, "DELETE FROM dbanon.fix_code"),
     ],
-    ids=["still there", "another person", "by a person", "by a number of choice", "one fewer", "all", "codes", "codes of others"],
+    ids=[
+        "still there",
+        "another person",
+        "by a person",
+        "by a number of choice",
+        "one fewer",
+        "all",
+        "codes",
+        "codes of others",
+    ],
 )
 def test_naming_a_person_lets_nothing_pass_but_the_forgetting_of_that_person(
     connection: psycopg.Connection, admin: psycopg.Connection, gone: bool, statement: str

@@ -131,6 +131,12 @@ def test_a_plan_of_the_same_run_again_foretells_no_refusal(own):
     own.execute("SELECT dbanon.publish(%s, 'first')", [first])
     assert planned(own, "kte", {"k": 2})["exit_code"].value == 0
     assert planned(own, "kte", {"k": 3})["people_published"].value == 3
+    own.execute(
+        "INSERT INTO dbanon.trajectory (dataset_id, subject, path)"
+        " SELECT dataset_id, 'late', path FROM dbanon.trajectory LIMIT 1"
+    )
+    late = planned(own, "kte", {"k": 2})  # other data, so other groups
+    assert (late["people_published"].value, late["exit_code"].value) == (3, 5)
 
 
 def test_there_must_be_k_subjects(scratch):

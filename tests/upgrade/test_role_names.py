@@ -188,6 +188,19 @@ def test_an_upgrade_offers_limits_for_logins_that_only_read_releases(empty: Empt
                 owner.execute(statement)
             assert statement not in offered()
         assert offered() == []
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute(f"ALTER ROLE {prefix}_analyst_login SET temp_file_limit = -1")  # which is no limit
+            assert offered() == statements[1:]
+            owner.execute(f"ALTER ROLE {prefix}_analyst_login RESET ALL")
+            owner.execute("ALTER SYSTEM SET statement_timeout = '10s'")
+            owner.execute("SELECT pg_reload_conf()")
+            try:
+                while owner.execute("SHOW statement_timeout").fetchone() != ("10s",):
+                    pass
+                assert offered() == statements[1:]  # 5 minutes would be more than what holds for all
+            finally:
+                owner.execute("ALTER SYSTEM RESET statement_timeout")
+                owner.execute("SELECT pg_reload_conf()")
     finally:
         for role in roles:
             drop_login(url, role)
