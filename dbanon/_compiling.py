@@ -9,7 +9,7 @@ STAGE = "compiling for this machine, which takes 10 seconds to a minute and is d
 
 
 @contextmanager
-def heard(say: Callable[[], None]) -> Iterator[None]:
+def notify(say: Callable[[], None]) -> Iterator[None]:
     """Call `say` whenever a kernel is compiled meanwhile, in any thread; not where Numba's cache has it."""
     from numba.core import event  # with Numba, which is slow to import
 

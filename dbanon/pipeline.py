@@ -93,7 +93,7 @@ class _Run:
         _memory.release()
         self.ready = in_background(self._prepare_attack)
         self.progress("computing cloaks", 0, None)
-        with self.stopwatch("compute_s"), _compiling.heard(self._compiling):
+        with self.stopwatch("compute_s"), _compiling.notify(self._compiling):
             rng = np.random.default_rng(self.row.seed)
             cloaks = self.family.anonymise(
                 read.trajectories, self.row.algorithm, params, rng, tasks=tasks, **read.inputs
@@ -158,12 +158,12 @@ class _Run:
 
     def _prepare(self, params: Any) -> None:
         """Let the method get ready, which reads nothing."""
-        with _compiling.heard(self._compiling):
+        with _compiling.notify(self._compiling):
             self.family.prepare(self.row.algorithm, params)
 
     def _prepare_attack(self) -> None:
         """Let the attack get ready, where it has something to do before it reads."""
-        with _compiling.heard(self._compiling):
+        with _compiling.notify(self._compiling):
             getattr(attacker(self.family.attack), "prepare", lambda: None)()
 
     def _write(self, dataset: reading.DatasetRow, cloaks: Cloaks) -> None:
@@ -201,9 +201,9 @@ class _Run:
 
     def _decide(self, evidence: Evidence) -> Verdict:
         self.ready.result()
-        with _compiling.heard(self._compiling):
+        with _compiling.notify(self._compiling):
             verdict = _demand_sound(attacker(self.family.attack).attack(evidence), self.family)
-        return once.added(verdict, evidence, days=self.family.days)
+        return once.add_clauses(verdict, evidence, days=self.family.days)
 
     def _record(self, verdict: Verdict, digest: bytes, **columns: Any) -> str | None:
         """Store verdict and status together; returns why the run is refused, if it is."""

@@ -92,7 +92,7 @@ class _Groups:
     end: Int
 
 
-def added(verdict: Verdict, evidence: Evidence, *, days: bool) -> Verdict:
+def add_clauses(verdict: Verdict, evidence: Evidence, *, days: bool) -> Verdict:
     """Add the clauses of core to the verdict of a family's attack; parameters are those of `clauses`."""
     own = clauses(evidence, days=days)
     passed = verdict.passed and all(clause.passed for clause in own)

@@ -601,7 +601,7 @@ COMMENT ON FUNCTION dbanon_internal.refuse_swapped(bigint[], text) IS
 -- ---- records
 --
 -- A load is begun before its rows are written, which carry its number, and counted after that. Both functions run with the rights of their
--- owner, since no login writes dbanon.load: the record says what is stored, whoever loaded.
+-- owner, since no login writes dbanon.load: the record says what is stored, and not what a login claims.
 
 CREATE OR REPLACE FUNCTION dbanon_internal.loaded_table(kind text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
@@ -632,14 +632,14 @@ BEGIN
     END IF;
     FOR source IN SELECT s.name FROM unnest(sources) WITH ORDINALITY s (name, nth) ORDER BY s.nth LOOP
         INSERT INTO dbanon.load (part_of, dataset_id, kind, source, rows_read, rows_kept)
-            VALUES (drawn, begin_record.dataset_id, begin_record.kind, source, 0, 0) RETURNING load_id INTO latest;
+            VALUES (drawn, begin_record.dataset_id, begin_record.kind, left(source, 1000), 0, 0) RETURNING load_id INTO latest;
         drawn := coalesce(drawn, latest);
     END LOOP;
     RETURN drawn;
 END
 $$;
 COMMENT ON FUNCTION dbanon_internal.begin_record(bigint, text, text[]) IS
-'Writes a row of dbanon.load for each source of a load, without counts, and returns the number of the first, which rows of all of them carry.';
+'Writes a row of dbanon.load for each source of a load, without counts and with at most 1,000 characters of its name, and returns the number of the first, which rows of all of them carry.';
 
 CREATE OR REPLACE FUNCTION dbanon_internal.count_record(drawn bigint, counted bigint[])
 RETURNS TABLE (load_id bigint, rows_read bigint, rows_kept bigint, quarantined jsonb)

@@ -97,7 +97,7 @@ def attacked(family, algorithm, params, data, cloaks, *, given=None):
 def verified(family, algorithm, params, data, cloaks, *, given=None):
     """Judge cloaks as a verification does: by the attack, then by the clauses of core."""
     verdict = attacked(family, algorithm, params, data, cloaks, given=given)
-    return once.added(verdict, stored(family, algorithm, params, data, cloaks), days=family.days)
+    return once.add_clauses(verdict, stored(family, algorithm, params, data, cloaks), days=family.days)
 
 
 def stored(family, algorithm, params, data, cloaks):

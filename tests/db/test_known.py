@@ -109,6 +109,21 @@ def test_nobody_changes_what_is_known_and_each_attempt_leaves_a_line_in_the_serv
     assert sqlstate(connection, PUBLISH) == "DA010"
 
 
+def test_a_sum_changed_by_a_trigger_of_the_owner_leaves_a_line_in_the_servers_log(admin: psycopg.Connection) -> None:
+    said: list[str | None] = []
+    admin.execute("SET client_min_messages = log")
+    admin.add_notice_handler(lambda d: said.append(d.message_primary))
+    with admin.transaction(force_rollback=True):
+        admin.execute(
+            "CREATE TEMP TABLE lever (i int); CREATE FUNCTION pg_temp.pull() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN UPDATE dbanon.release SET groups_sum = groups_sum + 1; RETURN NULL; END'; "
+            "CREATE TRIGGER pull AFTER INSERT ON lever FOR EACH ROW EXECUTE FUNCTION pg_temp.pull()"
+        )
+        admin.execute("INSERT INTO lever VALUES (1)")
+        assert value(admin, AS_STORED) is False
+    names(" ".join(filter(None, said)), str(value(admin, "SELECT session_user")), "groups_sum")
+
+
 UNSEEN = "ALTER TABLE dbanon.{0} DISABLE TRIGGER USER; {1}; ALTER TABLE dbanon.{0} ENABLE TRIGGER USER"
 
 

@@ -25,7 +25,7 @@ def test_what_is_compiled_is_heard_and_what_the_cache_holds_is_not(tmp_path: Pat
     path.write_text(KERNEL)
     for first in (True, False):
         module = loaded(path)
-        with _compiling.heard(lambda: said.append("heard")):
+        with _compiling.notify(lambda: said.append("heard")):
             assert module.kernel(1) == 2
         assert bool(said) == first
         said.clear()

@@ -28,7 +28,7 @@ def considered(
         Without those of which nothing is left; codes of subjects stay.
     """
     fixes = kept(method, data, since, until, start=start, before_s=before_s)
-    return data if since is None and start is None and until is None else some(data, fixes)
+    return data if since is None and start is None and until is None else select_fixes(data, fixes)
 
 
 def kept(
@@ -78,7 +78,7 @@ def kept(
     return fixes
 
 
-def some(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
+def select_fixes(data: Trajectories, kept: NDArray[np.bool_]) -> Trajectories:
     """Keep some fixes, and the trajectories that have any of them."""
     left = np.concatenate([[0], np.cumsum(kept)])[data.offset]
     whole = np.diff(left) > 0

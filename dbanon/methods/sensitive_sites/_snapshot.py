@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dbanon.errors import DataError, ParameterError, counted
 from dbanon.methods.kernels import align, hilbert
-from dbanon.methods.kernels.considered import some
+from dbanon.methods.kernels.considered import select_fixes
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.trajectory import Float, Int, Sites, Trajectories
 
@@ -78,7 +78,7 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
     if at is None:
         return data
     hour, slot = at // 3600 * 3600, np.floor(data.t / data.grid_s) * data.grid_s
-    return some(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
+    return select_fixes(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
 
 
 def look(data: Trajectories, sites: Sites, at: int | None, max_gap_s: int) -> Seen:
