@@ -588,7 +588,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         (
             2,
             "2 duplicate-site",
-            "new",
+            "nothing to add",
         ),
     ),
     "sites outside the box": (
@@ -1035,7 +1035,7 @@ CASES: dict[str, tuple[tuple[str, ...], int, tuple[object, ...]]] = {
         2,
         (
             "'RUN'",
-            1,
+            "`dbanon runs`",
         ),
     ),
     "a run of words": (

@@ -270,7 +270,7 @@ def test_the_names_that_will_be_recorded_are_part_of_what_was_verified(
         (GONE, ("0 records", "10 of 10 members")),
         ("DELETE FROM dbanon.trajectory WHERE trajectory_id = 104", ("0 records", "1 of 10 members")),
         (NAMES["of another dataset"], ("0 records", "1 of 10 members")),
-        ("DELETE FROM dbanon.membership WHERE record_id = 2", ("1 records", "0 of 5 members")),
+        ("DELETE FROM dbanon.membership WHERE record_id = 2", ("1 record", "0 of 5 members")),
     ],
 )
 def test_who_is_hidden_with_whom_is_known_of_all_members_or_nothing_is_published(
