@@ -126,14 +126,20 @@ AS $$
             coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS fewer,
             coalesce(sum(c.codes) OVER (every ORDER BY c.names RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), 0) AS more
         FROM counted c WINDOW every AS (PARTITION BY c.dataset_id, c.kind)
+    ), explained AS (
+        -- Of the codes under one name fewer, only as many as chance explains count as chance below: the others are copies themselves.
+        SELECT s.*, coalesce(sum(CASE WHEN s.names = 1 THEN s.codes ELSE least(s.codes,
+                sqrt((s.names + 1) / s.names::float8 * (s.fewer + 3) * (s.more + 3))) END)
+            OVER (PARTITION BY s.dataset_id, s.kind ORDER BY s.names RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING), 0) AS by_chance
+        FROM spread s
     ), doubled AS MATERIALIZED (
         -- How many names a person has. Different people who meet by chance, more of them at some places than at others, make a mixture of
         -- Poisson distributions: the numbers n(j) of codes under j names satisfy n(j)^2 <= (j + 1) / j n(j - 1) n(j + 1). Copies do not:
         -- where people have three names each, n(3) is great, and n(2) and n(4) are small. So j names are those of one person where n(j) is
         -- greater than that by a tenth of all codes; few codes vary, so 3 are added to each neighbour.
         SELECT s.dataset_id, s.kind, coalesce(max(s.names) FILTER (WHERE s.names > 1 AND s.codes >= 5
-            AND s.codes - sqrt((s.names + 1) / s.names::float8 * (s.fewer + 3) * (s.more + 3)) >= 0.1 * s.every), 1) AS names
-        FROM spread s GROUP BY s.dataset_id, s.kind
+            AND s.codes - sqrt((s.names + 1) / s.names::float8 * (s.by_chance + 3) * (s.more + 3)) >= 0.1 * s.every), 1) AS names
+        FROM explained s GROUP BY s.dataset_id, s.kind
     ), pair AS MATERIALIZED (
         -- Of few people with two names among many with one only the codes that both datasets have tell.
         SELECT t.dataset_id, greatest(i.names, h.names) AS mine, greatest(t.names, o.names) AS theirs
