@@ -70,10 +70,13 @@ def nearest(signature: Float, number: int) -> Int:
     """
     n = len(signature)
     number = min(number, n - 1)
+    # The tree answers in a few dimensions, roughly; the whole signature then decides among more subjects than are
+    # wanted.
     coarse = signature.reshape(n, 3, _COARSE, -1).mean(axis=3)
     coarse = np.hstack([coarse[:, 0], coarse[:, 1], coarse[:, 2].mean(axis=1, keepdims=True)])
     wider = min(n, _WIDER * number + 1)
     _, found = cKDTree(coarse).query(coarse, wider, p=1, workers=cores.count())
+    # By number before the stable sort below: equally near subjects come in the run's order, not in that of the tree.
     found = np.sort(np.asarray(found, np.int64).reshape(n, wider), axis=1)
     flat = np.ascontiguousarray(signature.reshape(n, -1), np.float32)
     away = np.empty(found.shape, np.float32)
