@@ -140,6 +140,7 @@ def reached(line: Timeline, windows: list[Instants]) -> NDArray[np.bool_]:
     """Find the windows in which any fix can give a position, so that a fix of a wild time costs nothing."""
     first = windows[0]
     gap_s = 0 if first.mode == EXACT else first.max_gap_s
+    # Each fix adds one where the windows it serves begin, and takes one away behind them: sums count fixes by window.
     change = np.zeros(len(windows) + 1, np.int64)
     _reached(line.t, line.grid_s, first.start, first.count * first.step_s, gap_s, change)
     return np.cumsum(change[:-1]) > 0
@@ -203,6 +204,7 @@ def suppliers(line: Timeline, instants: Instants, who: NDArray[np.int32]) -> tup
     begin, end = line.begin[who], line.end[who]
     times = line.t, line.trajectory, line.grid_s
     row, trajectory = np.empty(0, np.int64), np.empty(0, np.int32)
+    # Counted first, written second, since a kernel that allocates costs time to compile.
     number = _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
     row, trajectory = np.empty(number, np.int64), np.empty(number, np.int32)
     _suppliers(*times, begin, end, *instants.key, scratch, row, trajectory)
@@ -271,6 +273,8 @@ def _locate(
             low = middle + 1
         else:
             high = middle
+    # Kept true: fixes before p have slots up to the last instant looked at, at first the start; `before` is the slot of
+    # fix p - 1.
     p = low
     before = _slot(t[p - 1], grid) if p > lo else start
     found = 0
@@ -330,6 +334,7 @@ def _survey(
 ) -> None:  # fmt: skip
     for i in range(len(begin)):
         found[i] = _locate(t, begin[i], end[i], grid, start, step, count, mode, gap, scratch)
+        # A subject absent at any instant is in no bundle, so its cells must not widen the root.
         if found[i] < count:
             continue
         for j in range(count):
