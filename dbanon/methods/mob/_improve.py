@@ -107,6 +107,7 @@ def improved(positions: Positions, place: Int, k: int, plain: Sets) -> Sets:
 def groups(positions: Positions, k: int, kept: NDArray[np.bool_]) -> Int:
     """Give the group of each object, -1 for those in none: disjoint groups of k to 2k - 1 objects with own instants."""
     who = np.flatnonzero(kept & (np.diff(positions.offset) > 0))
+    # From here on groups cannot depend on rows that are published exactly.
     positions = _hidden(positions, kept)
     coarse = _coarse(positions)
     facts = _facts(positions, coarse)
@@ -330,6 +331,7 @@ def _gather(facts: Any, rows: Any, k: Any, label: Any) -> None:
     for p in range(len(rows)):
         length[p] = _count(known[p])
     taken, spot = np.empty(k, np.int64), np.empty(k, np.int64)
+    # Each turn groups k objects or leaves the first one over, so this ends.
     while len(left) >= k:
         seed = left[0]
         union, common, least, most = known[seed].copy(), present[seed].copy(), at[seed].copy(), at[seed].copy()
@@ -390,6 +392,7 @@ def _swap(facts: Any, member: Any) -> None:
             _suitable(facts, state, member[g, m], g, few, fit)
             _promising(facts, state, member, g, m, few, pair, promise)
             h, o = _best_exchange(facts, state, member, g, m, pair)
+            # Both cost less than before, so neither costs infinity: all members stay present at all own instants.
             if h >= 0:
                 member[g, m], member[h, o] = member[h, o], member[g, m]
                 _describe(facts, member, g, state)
