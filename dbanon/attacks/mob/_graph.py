@@ -88,7 +88,7 @@ def _edges(scene: Scene, person: Int, owner: Int) -> Int:
     """Keep the pairs that are edges, each once: ``person * n + owner``."""
     published, n = scene.found.published, len(scene.at.subject)
     pair = distinct((person * n + owner)[published[person] & published[owner] & scene.own.some[person]])
-    # Definition 1: an edge where the record's rows hold the person at all instants of its QID.
+    # Definition 1: an edge where the record's rows hold the person at all its own instants.
     return pair[holds(scene, pair // n, pair % n)]
 
 

@@ -32,7 +32,7 @@ from dbanon.trajectory import Float, Int
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 _FAR = np.int64(2**62)
-_LEAST = 1 << 14  # samples worth a thread
+_MIN_SAMPLES_PER_THREAD = 1 << 14
 _BLOCK = 32  # starts
 
 # Columns of rows: slot; box; c(j); the least cost of the rows up to this one; the start of the last stretch of these.
@@ -87,7 +87,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         parts[low] = rows[:written]
 
     work = _work(offset, lengths)
-    cores.share(work, task, _LEAST)
+    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
     whole = np.concatenate([[0], np.cumsum(number)])
     first, last, box = (np.empty((whole[-1], *shape), np.int64) for shape in ((), (), (4,)))
 
@@ -95,7 +95,7 @@ def merge(samples: Samples, offset: Int, begin: Int, end: Int) -> Merged:
         here, part = slice(whole[low], whole[high]), parts.pop(low)
         first[here], last[here], box[here] = part[:, 0], part[:, 1], part[:, 2:]
 
-    cores.share(work, put, _LEAST)  # in the same ranges again
+    cores.share(work, put, _MIN_SAMPLES_PER_THREAD)  # in the same ranges again
     return Merged(offset=whole, first=first, last=last, box=box)
 
 
@@ -109,7 +109,7 @@ def costs(samples: Samples, offset: Int, begin: Int, end: Int) -> Int:
         room = scratch(_largest(offset, lengths, low, high), int(np.diff(offset[low : high + 1]).max()))
         _costs(samples.slot, samples.x, samples.y, offset, begin, end, low, high, *room, cost)
 
-    cores.share(_work(offset, lengths), task, _LEAST)
+    cores.share(_work(offset, lengths), task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 
@@ -142,7 +142,7 @@ def pair_costs(samples: Samples, begin_a: Int, end_a: Int, begin_b: Int, end_b: 
             blocks, cost[part],
         )  # fmt: skip
 
-    cores.share(work, task, _LEAST)
+    cores.share(work, task, _MIN_SAMPLES_PER_THREAD)
     return cost
 
 

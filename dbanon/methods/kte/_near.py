@@ -13,7 +13,7 @@ from dbanon.trajectory import Float, Int
 _BINS = 48  # of time, for the signature
 _COARSE = 4  # for the index: trees of more dimensions are no quicker than looking at all
 _WIDER = 6  # times as many from the index as are wanted
-_LEAST = 1 << 14  # comparisons of signatures worth a thread
+_MIN_COMPARISONS_PER_THREAD = 1 << 14
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -84,7 +84,7 @@ def nearest(signature: Float, number: int) -> Int:
     def task(low: int, high: int) -> None:
         _compare(flat, found, low, high, away)
 
-    cores.share(np.full(n, wider), task, _LEAST)
+    cores.share(np.full(n, wider), task, _MIN_COMPARISONS_PER_THREAD)
     nearest_first = np.argsort(away, axis=1, kind="stable")[:, :number]
     return np.asarray(np.take_along_axis(found, nearest_first, axis=1), np.int64)
 

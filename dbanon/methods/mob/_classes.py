@@ -19,7 +19,9 @@ from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
 from dbanon.trajectory import Float, _freeze
 
-_LEAST = 1 << 20  # objects times instants worth a thread
+# The paper's QID(O) are the own instants of object O, and T(O) those at which its set counts: `when`. For a class C,
+# lub(C) is the least rectangle around it.
+_MIN_POSITIONS_PER_THREAD = 1 << 20
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -67,7 +69,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def join(low: int, high: int) -> None:
         parts[low] = _join(sets.offset, sets.other, sets.when, positions.x, positions.y, of, low, high)
 
-    cores.share(np.full(count, n), join, _LEAST)
+    cores.share(np.full(count, n), join, _MIN_POSITIONS_PER_THREAD)
     table = np.concatenate([parts[low] for low in sorted(parts)])
     box, instant, size = np.ascontiguousarray(table[:, :4]), table[:, 4].copy(), table[:, 5].copy()
     before = np.searchsorted(instant, np.arange(count)).astype(np.int32)
@@ -75,7 +77,7 @@ def classes(positions: Positions, sets: Sets) -> Classes:
     def renumber(low: int, high: int) -> None:
         _renumber(of, before, low, high)
 
-    cores.share(np.full(n, count), renumber, _LEAST)
+    cores.share(np.full(n, count), renumber, _MIN_POSITIONS_PER_THREAD)
     return Classes(of=of, box=box, instant=instant, size=size)
 
 

@@ -38,7 +38,7 @@ _WEIGHTS = ((1.0, 0.25), (0.5, 0.5))
 _CREDIT = 0.5  # of an own instant that is covered: it would cost about as much in another group
 _RESTRICTION = 0.1  # own instants' worth of an instant at which an object lets nobody else of a group be known
 _LEAST_GAIN = 1e-6  # of an exchange: below it, rounding could have two groups exchange members for ever
-_LEAST = 1 << 16  # comparisons worth a thread
+_MIN_COMPARISONS_PER_THREAD = 1 << 16
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -183,7 +183,7 @@ def _coarse(positions: Positions) -> _Coarse:
     def task(low: int, high: int) -> None:
         _average(positions.x, positions.y, positions.there, cuts, scale, there, at, low, high)
 
-    cores.share(np.full(n, count), task, _LEAST)
+    cores.share(np.full(n, count), task, _MIN_COMPARISONS_PER_THREAD)
     owner = np.repeat(np.arange(n), np.diff(positions.offset))
     np.add.at(own, (owner, np.searchsorted(cuts, positions.instant, side="right") - 1), 1)
     most = np.float32(max(int(np.diff(positions.offset).max(initial=1)), 1))
@@ -267,7 +267,7 @@ def _share(blocks: list[Int], task: Callable[[Int], None]) -> None:
         for block in blocks[low:high]:
             task(block)
 
-    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _LEAST)
+    cores.share(np.array([len(block) ** 2 for block in blocks]), some, _MIN_COMPARISONS_PER_THREAD)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -475,6 +475,7 @@ def _describe(facts: Any, member: Any, g: Any, state: Any) -> None:
     for i in members:
         for word in range(len(union)):
             mine = facts.own[i, word]
+            # Kept true: `union` are the own instants of the members so far, `once` those of exactly one of them.
             once[word] = (once[word] & ~mine) | (mine & ~union[word])
             union[word] |= mine
         _widen(facts.place[i], least, most)

@@ -22,10 +22,12 @@ from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.trajectory import Int, _freeze
 
+# The paper's O is an object and QID(O) its own instants. AG(O) and HS(O) are its hiding set by Algorithms 2 and 3, and
+# T(O) is its `when`. The slack is how many others it lacks.
 REASONS = ("few_partners",)
 
 _MORE = 16  # times k candidates are found by vectors before all that fit are looked at
-_LEAST = 1 << 22  # deviations worth a thread
+_MIN_DEVIATIONS_PER_THREAD = 1 << 22
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -208,7 +210,7 @@ def _together(
             found, low, high,
         )  # fmt: skip
 
-    cores.share(np.full(len(short), len(among)), task, _LEAST)
+    cores.share(np.full(len(short), len(among)), task, _MIN_DEVIATIONS_PER_THREAD)
     taken[short] = found
     return taken
 
@@ -339,6 +341,7 @@ def _nearest_owner(offset: Any, instant: Any, there: Any, when: Any, place: Any,
             fits = fits and when[i, word] & ~there[one, word] == 0
         if fits:
             total = _deviation(offset, instant, place, i, one)
+            # Strictly less: of equal sums the owner that comes first in the run's order.
             if best < 0 or total < least:
                 best, least = i, total
     return best

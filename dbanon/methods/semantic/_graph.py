@@ -103,7 +103,7 @@ def graph(cells: Cells, params: Parameters) -> Graph:
     # Each border in either direction, as in figure 5(b).
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))
-    # A category that the city lacks has a share Y of 0, by which section III-A divides.
+    # A category that the city lacks has a share of 0, by which section III-A divides.
     pois, total = cells.pois[:, present], total[present]
     where, kind = np.nonzero(pois)
     return Graph(

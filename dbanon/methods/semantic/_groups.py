@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SAMPLE = 12  # points of a trajectory that candidates are found by
-_LEAST = 1 << 8  # pairs worth a thread
+_MIN_PAIRS_PER_THREAD = 1 << 8
 
 
 @dataclass
@@ -200,7 +200,7 @@ class _Grouping:
                 self._graph, work, self._tables, self._scale, *arrays, one[low:high], other[low:high], lost[low:high]
             )
 
-        cores.share(np.ones(len(one), np.int64), measure, _LEAST)
+        cores.share(np.ones(len(one), np.int64), measure, _MIN_PAIRS_PER_THREAD)
         for i, j in zip(one.tolist(), other.tolist(), strict=True):
             self._near[i].add(j)
             self._near[j].add(i)

@@ -203,6 +203,7 @@ def _hold(graph: Graph, pool: Pool, work: Work, pieces: Path, count: int, fix_of
     """Merge the first piece without a fix of each member with the neighbour that costs less, until each has them."""
     start, end, region = pieces
     i = 0
+    # Each turn goes on or merges two pieces, so this ends. A single piece holds all fixes of the members.
     while i < count:
         if count == 1 or _has_all(start[i], end[i], fix_offset, fix_slot):
             i += 1

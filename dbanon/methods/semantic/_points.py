@@ -88,7 +88,7 @@ def units(data: Trajectories, cell: Int, rank: Int, gap_s: int, min_cells: int) 
     order = order[np.lexsort((slot[order], number[unit[order]]))]
     own, at, here = number[unit[order]], slot[order], cell[order]
     new = np.ones(len(order), bool)
-    # A point (t, d, l) of section III: a stay ends with the cell, or with a gap too long to say where the person was.
+    # A point of section III: a stay ends with the cell, or with a gap too long to say where the person was.
     new[1:] = (own[1:] != own[:-1]) | (here[1:] != here[:-1]) | ((at[1:] - at[:-1]) * data.grid_s > gap_s)
     first = np.flatnonzero(new)
     last = np.append(first, len(order))[1:] - 1

@@ -380,6 +380,7 @@ def pool(graph: Graph, regions: int = 1 << 16, cells: int = 1 << 21, pairs: int 
 
 def enlarged(old: Pool) -> Pool:
     """Make room in a pool: twice as much of everything."""
+    # `np.resize` repeats the old values; those beyond `used` are written before they are read.
     regions, pairs = 2 * len(old.area), 2 * len(old.pair)
     made = Pool(
         offset=np.resize(old.offset, regions + 1),
@@ -461,6 +462,7 @@ def intern(graph: Graph, pool: Pool, work: Work, size: int) -> Any:
     mask = len(pool.slot) - 1
     at = _hash(cells) & mask
     while pool.slot[at]:
+        # Equal hashes are distinguished by the cells, so a number stands for one set of cells.
         known = pool.slot[at] - 1
         first, end = pool.offset[known], pool.offset[known + 1]
         if end - first == size and np.all(pool.cell[first:end] == cells):

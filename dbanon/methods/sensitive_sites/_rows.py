@@ -185,7 +185,7 @@ def _disjoint(
     if plain is not None:
         metrics["bk_ggc_percent"] = plain.ggc_percent
     region, crowd = _columns(scene.users), np.ones(len(site), np.int64)
-    # All of a site's users get MBR(M(s) with s) of Definition 4, so a reader of the rows cannot distinguish them.
+    # All of a site's users get the one rectangle of Definition 4, so a reader of the rows cannot distinguish them.
     region[hidden] = _columns(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     rows = _Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden)

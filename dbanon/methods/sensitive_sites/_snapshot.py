@@ -173,7 +173,7 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
     # Relative to the least cell: int32 holds them, and a shift of all data by whole cells changes nothing.
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
-    # Figures 6 and 11 take U and S in the order of the Hilbert curve.
+    # Figures 6 and 11 take users and sites in the order of the Hilbert curve.
     by_curve = _along(user_cells, user_rank, order, curve_order)
     site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
     return Scene(

@@ -22,7 +22,7 @@ from dbanon.trajectory import Float, Int, Trajectories
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
-_LEAST = 1 << 14  # positions in a window that are worth threads
+_MIN_POSITIONS_FOR_THREADS = 1 << 14
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
@@ -296,7 +296,7 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
     if improve:
         # Each block writes to its own part of `better`, so the calls may run at once.
         calls += _improve.grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.together(calls, x.size, _LEAST)
+    found, least, *_ = cores.together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
     ways = [_grouped(x, y, found.members, found.offset)]
     if improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))

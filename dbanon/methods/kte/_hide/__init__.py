@@ -161,7 +161,8 @@ def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
-    # Line 19: an epoch lies in tau / epsilon + 1 windows. With the owner that is chi of Section III-E.
+    # Line 19: an epoch lies in as many windows as a window has epochs. With k - 1 others in each, and the owner, this
+    # makes the chi inputs of Section III-E.
     width = 1 + runs.window * found.others.shape[2]
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
