@@ -14,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
-from dbanon.trajectory import Float, _freeze
 
 # The paper's QID(O) are the own instants of object O, and T(O) those at which its set counts: `when`. For a class C,
 # lub(C) is the least rectangle around it.
@@ -47,7 +47,7 @@ class Classes:
     size: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def classes(positions: Positions, sets: Sets) -> Classes:
