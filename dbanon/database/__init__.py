@@ -18,6 +18,7 @@ import psycopg
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
 from dbanon.base.progress import Progress, silent
+from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
@@ -48,7 +49,7 @@ class Database(Datasets):
     lock_url : str
         Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
         transaction another session.
-    tasks : methods.Tasks
+    tasks : dbanon.base.tasks.Tasks
         Does the tasks of the runs that are computed here: by default this process.
 
     Notes
@@ -60,7 +61,7 @@ class Database(Datasets):
         self.target = target
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
-        self.tasks = methods.HERE
+        self.tasks: Tasks = HERE
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
     def __enter__(self) -> Self:

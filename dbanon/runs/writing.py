@@ -11,12 +11,12 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.cloaks import Cloaks, Hiding, Regions
 from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import StoreError, counted
 from dbanon.base.progress import Progress, silent
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import Connection, errors_translated
 

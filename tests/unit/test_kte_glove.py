@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.kte import _glove
 from tests.unit import oracles_kte_glove as oracle
 from tests.unit.kte_tracks import GRID, rows_of, samples_of, walk

@@ -7,7 +7,7 @@ from math import hypot
 import numpy as np
 import pytest
 
-from dbanon.methods.kernels import cores
+from dbanon.base import cores
 from dbanon.methods.kte import _w4m
 from tests.unit.kte_tracks import rows_of, samples_of, walk
 

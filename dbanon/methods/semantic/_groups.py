@@ -15,8 +15,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base import cores
 from dbanon.base.trajectory import Float, Int
-from dbanon.methods.kernels import cores
 from dbanon.methods.semantic import _improve, _losses, _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables

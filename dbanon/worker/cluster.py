@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from dbanon.base import cores
 from dbanon.base.errors import DataError, ParameterError, StoreError, counted
-from dbanon.methods import share
-from dbanon.methods.kernels import cores
+from dbanon.base.tasks import share
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _AHEAD = 2  # tasks handed to the cluster for each of its threads: none of them 
 
 
 class Cluster:
-    """`dbanon.methods.Tasks` on a Dask cluster.
+    """`dbanon.base.tasks.Tasks` on a Dask cluster.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Cluster:
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
-        """Do tasks on the cluster, a single one here; see `dbanon.methods.Tasks`.
+        """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
 
         Raises
         ------
