@@ -40,6 +40,10 @@ def three(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return Processes()
 
 
+def marked(marks: str) -> list[str]:
+    return [path.name for path in Path(marks).iterdir()]
+
+
 def cloaks(does: Tasks) -> Cloaks:
     family = METHODS["tp-aware"]
     params = family.parse({"k": 4, "instants": 4})
@@ -92,7 +96,7 @@ def test_arguments_are_drawn_as_tasks_are_done(three: Processes) -> None:
 def test_a_task_whose_process_is_killed_is_done_here_and_ends_no_other(three: Processes, marks: str) -> None:
     given = [(marks, os.getpid(), number) for number in range(9)]
     assert three.map(shared_tasks.end_elsewhere, given) == list(range(9))
-    assert 1 <= len(list(Path(marks).iterdir())) <= 3
+    assert 1 <= len(marked(marks)) <= 3
 
 
 def test_a_result_of_which_a_part_came_is_computed_here(three: Processes) -> None:
@@ -137,33 +141,33 @@ def test_the_error_is_that_of_the_first_task_that_fails(
 def test_what_fails_to_be_drawn_ends_the_tasks_unless_an_earlier_one_fails(
     three: Processes, worth_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def arguments() -> Iterator[tuple[int, int]]:
-        yield from ((least, n) for n in range(5))
+    def arguments(fails: int) -> Iterator[tuple[int, int]]:
+        yield from ((fails, n) for n in range(5))
         raise LookupError
 
     monkeypatch.setattr(tasks, "_WORTH_S", worth_s)
-    for least, error in ((9, LookupError), (4, ArithmeticError)):
+    for fails, error in ((9, LookupError), (4, ArithmeticError)):
         with pytest.raises(error):
-            three.map(shared_tasks.fail_from, arguments())
+            three.map(shared_tasks.fail_from, arguments(fails))
 
 
 def test_an_interruption_ends_the_helpers_at_once(three: Processes, marks: str) -> None:
     def interrupt() -> None:
-        wait_until(lambda: len(os.listdir(marks)) == 3)
+        wait_until(lambda: len(marked(marks)) == 3)
         os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = in_background(interrupt)
     with pytest.raises(KeyboardInterrupt):
         three.map(shared_tasks.go_on, [(marks, number) for number in range(9)])
     interrupting.result()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in os.listdir(marks))
+    assert not any(Path(f"/proc/{pid}").exists() for pid in marked(marks))
 
 
 def test_helpers_end_when_the_process_that_has_the_run_is_killed(marks: str) -> None:
     with started(shared_tasks.hold, marks) as (holder,):
-        wait_until(lambda: len(os.listdir(marks)) == 2)
+        wait_until(lambda: len(marked(marks)) == 2)
         holder.kill()
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in os.listdir(marks)))
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in marked(marks)))
 
 
 # ---- cores -----------------------------------------------------------------------------------------------------------
