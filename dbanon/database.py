@@ -47,6 +47,8 @@ class Database(Datasets):
         transaction another session.
     tasks : methods.Tasks
         Does the tasks of the runs that are computed here: by default this process.
+    progress : Progress
+        Called with a stage, what is done and the total or None.
 
     Notes
     -----
@@ -58,6 +60,7 @@ class Database(Datasets):
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
         self.tasks = methods.HERE
+        self.progress: Progress = silent
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
     def __enter__(self) -> Self:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class Datasets:
-    """The verbs on datasets; `connection` is that of the `Database`."""
+    """The verbs on datasets; `connection` and `progress` are those of the `Database`."""
 
     connection: Connection
+    progress: Progress
 
     def load_trajectories(
         self,
