@@ -19,7 +19,6 @@ from benchmarks._pickups import DATA
 from dbanon import server
 from dbanon.database import Database, open_database
 from dbanon.errors import VerificationFailed
-from dbanon.load import Columns
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
 BUNDLE = 50
@@ -101,8 +100,7 @@ SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
 
 def taxis(database: Database) -> None:
-    columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
-    database.load_trajectories([CABS], dataset="cabs", columns=columns, drop_outliers=True)
+    database.load_trajectories([CABS], dataset="cabs", subject="cab_id", time="t", x="lon", y="lat", drop_outliers=True)
     for k in (5, 20):
         run = database.run("tp-aware", dataset="cabs", params={"k": k})
         try:

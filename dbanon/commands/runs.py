@@ -279,8 +279,8 @@ def demo() -> None:
     from dbanon import demo as whole_way
     from dbanon import report
 
-    with open_database() as database, report.Progress() as progress:
-        shown = whole_way.play(database, progress)
+    with open_database() as database, report.Progress() as database.progress:
+        shown = whole_way.play(database)
     show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
     say(shown.result.notices)
 

@@ -17,7 +17,6 @@ from dbanon import _postgres, queue, reading, schema, synth
 from dbanon.connection import connect, one
 from dbanon.database import open_database
 from dbanon.errors import StoreError
-from dbanon.load import Columns
 from dbanon.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
@@ -54,7 +53,7 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
     """The same when its database holds the city."""
     schema.upgrade(own_server.url)
     with open_database(own_server.url) as database:
-        database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+        database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
     return own_server
 
 
