@@ -11,10 +11,10 @@ from typing import Any, cast
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from dbanon.connection import Connection
+from dbanon.base.dataset import DatasetRow
 from dbanon.options import fields
 from dbanon.options.loading import LoadingTrajectories
-from dbanon.reading import DatasetRow
+from dbanon.postgres.connection import Connection
 
 ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
 """What a load was asked for, as the SQL functions take it; `sent` makes the parameter."""

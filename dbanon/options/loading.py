@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
 from dbanon.options import Option
 
 Box = tuple[float, float, float, float]

@@ -61,7 +61,7 @@ CREATE TABLE dbanon.dataset (
 );
 CREATE UNIQUE INDEX dataset_name_idx ON dbanon.dataset (name) WHERE dropped_at IS NULL;
 
--- What a load of trajectories is asked for, handed down as one value: the arguments of dbanon.import_trajectories but the source.
+-- What a load of trajectories is asked for, as one value: what dbanon.import_trajectories takes beside the source.
 CREATE TYPE dbanon_internal.loading AS (
     dataset text, subject text, "time" text, geom text, trip text, crs text, srid integer, grid_m double precision,
     grid_s integer, mode text, split_gap_s double precision, tz text, bbox double precision[], drop_outliers boolean,

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dbanon.database import Database, open_database
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import analyst_truth as truths

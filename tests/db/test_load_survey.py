@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbanon import load
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.options.loading import LoadingTrajectories
 from tests.facts import names, refusal
 

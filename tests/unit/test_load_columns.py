@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import _bbox, _files, _parse, _tables
 from dbanon.options.loading import LoadingSites
 from tests.facts import names, refusal

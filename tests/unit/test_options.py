@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dbanon.commands._options import taking
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.cli._options import taking
 from dbanon.options import Option, fields, keywords
 
 
