@@ -120,7 +120,6 @@ class Database(Datasets):
         """
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
-        family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
         if publish is None and (replace or end_readers or allow_overlap or (reason, readers) != (None, None)):

@@ -3,8 +3,6 @@
 Invariant: no other session loads into the dataset until the transaction that claimed it ends.
 """
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -14,7 +12,7 @@ from psycopg.types.json import Jsonb
 from dbanon.base.dataset import DatasetRow
 from dbanon.options import fields
 from dbanon.options.loading import LoadingTrajectories
-from dbanon.postgres.connection import Connection
+from dbanon.postgres.connection import Connection, jsonb
 
 ASKED = "jsonb_populate_record(NULL::dbanon_internal.loading, %(asked)s)"
 """What a load was asked for, as the SQL functions take it; `sent` makes the parameter."""
@@ -25,22 +23,13 @@ _INTEGERS = {one.name for one in fields(LoadingTrajectories) if one.type in (int
 def sent(asked: Mapping[str, Any]) -> Jsonb:
     """Make the parameter of `ASKED`; what that has no attribute for is left out there.
 
-    The server refuses an integer beyond its own before a function could say what must hold, and JSON has no NaN and no
-    infinity, which a text can be.
+    The server refuses an integer beyond its own before a function could say what must hold.
     """
-    return Jsonb({name: _fitting(name, value) for name, value in asked.items()}, dumps=_json)
+    return jsonb({name: _fitting(value) if name in _INTEGERS else value for name, value in asked.items()})
 
 
-def _fitting(name: str, value: Any) -> Any:
-    if name in _INTEGERS and value is not None:
-        return max(min(value, 2**31 - 1), -(2**31))
-    if isinstance(value, tuple | list):
-        return [_fitting("", one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+def _fitting(number: int | None) -> int | None:
+    return None if number is None else max(min(number, 2**31 - 1), -(2**31))
 
 
 def claim(connection: Connection, asked: Mapping[str, Any]) -> DatasetRow | None:

@@ -11,8 +11,7 @@ import pytest
 
 from dbanon import load
 from dbanon.database import open_database
-from dbanon.load.datasets import Mode
-from dbanon.options.loading import LoadingTrajectories
+from dbanon.options.loading import LoadingTrajectories, Mode
 from tests.acceptance.commands import call
 from tests.db.test_concurrency import in_background
 from tests.facts import names, refused

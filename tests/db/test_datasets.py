@@ -10,7 +10,7 @@ import pytest
 
 from dbanon import load
 from dbanon.load import retention
-from dbanon.options.loading import LoadingTrajectories
+from dbanon.options.loading import LoadingTrajectories, Mode
 from dbanon.runs import stored
 from tests import importing
 from tests.db.test_forget import _ELSEWHERE, NAME, everywhere, holding, notices, value
@@ -170,7 +170,7 @@ def test_files_that_were_loaded_together_are_taken_back_together(
 def test_rows_that_are_their_own_subjects_are_never_numbered_like_those_of_a_load_that_was_taken_back(
     connection: psycopg.Connection, tmp_path: Path
 ) -> None:
-    def numbers(mode: load.Mode, x: float) -> tuple[int, str]:
+    def numbers(mode: Mode, x: float) -> tuple[int, str]:
         path = write(tmp_path / f"{x}.csv", ("", 0), ("", 60), x=x)
         report = load.load_trajectories(connection, [path], LoadingTrajectories(dataset="d", mode=mode, subject="-"))
         query = (

@@ -9,12 +9,20 @@ import psycopg
 import pytest
 
 from dbanon.load.datasets import ASKED, sent
-from dbanon.options import Field, fields
+from dbanon.options import Field, fields, loading
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 
 TYPES = {str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]"}
 # A public function names the columns of its table by default; the command line and Python have no such table in mind.
 NAMED_BY_SQL = {"subject": "subject", "time": "time", "geom": "geom"}
+OTHERS = {  # what a public function takes, and which options are of files alone
+    "import_requests": (loading.LoadingRequests, set()),
+    "import_quasi_identifiers": (loading.LoadingQuasiIdentifiers, set()),
+    "import_sites": (loading.LoadingSites, {"x", "y", "layer"}),
+    "import_pois": (loading.LoadingPois, {"x", "y", "layer"}),
+    "import_cells": (loading.LoadingCells, {"layer"}),
+    "import_stations": (loading.LoadingStations, {"x", "y", "layer"}),
+}
 
 
 def sql_type(option: Field) -> str:
@@ -64,6 +72,19 @@ def test_a_load_of_files_is_asked_for_what_an_import_is() -> None:
     assert set(of_tables) - set(of_files) == {"geom"}
     for name in set(of_files) & set(of_tables) - {"subject", "time", "crs"}:
         assert of_files[name] == of_tables[name]
+
+
+@pytest.mark.parametrize("function", OTHERS)
+def test_an_import_of_anything_else_has_the_options_of_its_load(
+    connection: psycopg.Connection[Any], function: str
+) -> None:
+    record, of_files = OTHERS[function]
+    options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
+    assert set(options) == set(arguments) | of_files
+    for name, (_, expression) in arguments.items():
+        given = options[name].default
+        default = value(connection, expression)
+        assert default in (None if given is inspect.Parameter.empty else given, NAMED_BY_SQL.get(name)), name
 
 
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:

@@ -10,8 +10,7 @@ from psycopg import errors
 from dbanon import load
 from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from dbanon.load.datasets import Mode
-from dbanon.options.loading import LoadingTrajectories
+from dbanon.options.loading import LoadingTrajectories, Mode
 from tests.acceptance.commands import call
 from tests.facts import names, refusal, refused
 from tests.importing import release_by_hand
@@ -20,7 +19,7 @@ PEOPLE = (
     "SELECT p.name, d.settle_s, d.own_subjects FROM dbanon.dataset d JOIN dbanon.population p USING (population_id) "
     "WHERE d.name = %s"
 )
-OWN = "-"
+OWN, NAMED = "-", "subject"
 GPS = (
     "CREATE TABLE public.gps AS SELECT format('s%s', i) AS subject, 0 AS time, "
     "ST_SetSRID(ST_MakePoint(8.2 + i * 1e-3, 53.1), 4326) AS geom FROM generate_series(0, 9) i"
@@ -180,7 +179,7 @@ def test_rows_of_their_own_are_added_under_further_numbers(connection, fixes):
     assert [int(number) for (number,) in numbers] == list(range(1, 21))
 
 
-@pytest.mark.parametrize(("first", "second"), [(OWN, None), (None, OWN)])
+@pytest.mark.parametrize(("first", "second"), [(OWN, NAMED), (NAMED, OWN)])
 def test_subjects_with_and_without_names_are_not_mixed(connection, fixes, first, second):
     _load(connection, fixes(0), subject=first)
     with refusal(ParameterError, "'d'", "names", "separate"):
