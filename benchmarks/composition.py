@@ -18,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._pickups import DATA
 from dbanon.base.errors import VerificationFailed
 from dbanon.database import Database, open_database
-from dbanon.load import Columns
 from dbanon.postgres import server
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
@@ -101,8 +100,7 @@ SELECT dbanon_internal.store_groups(l.run_id, l.release_id) FROM l"""
 
 
 def taxis(database: Database) -> None:
-    columns = Columns(subject="cab_id", time="t", x="lon", y="lat")
-    database.load_trajectories([CABS], dataset="cabs", columns=columns, drop_outliers=True)
+    database.load_trajectories([CABS], dataset="cabs", subject="cab_id", time="t", x="lon", y="lat", drop_outliers=True)
     for k in (5, 20):
         run = database.run("tp-aware", dataset="cabs", params={"k": k})
         try:

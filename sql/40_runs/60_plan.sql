@@ -45,9 +45,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     -- The instant looked at; or from where a parameter says that rows begin, else from the first slot of the data, to the end.
     SELECT CASE WHEN s.begins < s.ends THEN tstzrange(to_timestamp(s.begins), to_timestamp(s.ends)) END
-    FROM (SELECT coalesce(dbanon_internal.given_begin(traits, params), floor(first_s / grid_s) * grid_s) AS begins,
-                 coalesce((params ->> (traits ->> 'instant'))::double precision + grid_s, (params ->> 'until')::double precision,
-                    floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
+    FROM (SELECT (params ->> (traits ->> 'instant'))::double precision AS instant) i
+    CROSS JOIN LATERAL (
+        SELECT coalesce(i.instant,
+                   (SELECT (params ->> b.value)::double precision FROM jsonb_array_elements_text(traits -> 'begins') WITH ORDINALITY b
+                    WHERE params ->> b.value IS NOT NULL ORDER BY b.ordinality LIMIT 1),
+                   floor(first_s / grid_s) * grid_s) AS begins,
+               coalesce(i.instant + grid_s, (params ->> 'until')::double precision, floor(last_s / grid_s) * grid_s + grid_s) AS ends) s
 $$;
 COMMENT ON FUNCTION dbanon_internal.plan_span(jsonb, jsonb, integer, double precision, double precision) IS
 'The time that the rows of a run may cover, by its parameters and the extent of the data; NULL where there is none.';

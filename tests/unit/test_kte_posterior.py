@@ -20,7 +20,7 @@ FAMILY = METHODS["kte"]
 PAGE = Path(__file__).parents[2] / "docs" / "methods" / "kte.md"
 HALF = Fraction(1, 2)
 EPOCH_S = 1800
-PLAIN = {"improve": "off"}
+PLAIN = {"improve": False}
 WAYS = {
     "kte-hide": ("kte-hide", {}), "k-merge": ("k-merge", {}), "k-merge without improve": ("k-merge", PLAIN),
     "glove": ("glove", {}),

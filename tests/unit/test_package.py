@@ -9,7 +9,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
-from dbanon import load, synth, testing
+from dbanon import synth, testing
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -44,21 +44,10 @@ def test_a_public_function_names_its_arguments_and_their_types(verb: object) -> 
     assert inspect.getdoc(verb)
 
 
-@pytest.mark.parametrize(
-    ("verb", "fields"),
-    [
-        (Database.load_trajectories, load.Options),
-        (Database.import_trajectories, load.Options),
-        (Database.synth, synth.Plan),
-    ],
-    ids=lambda given: given.__name__,
-)
-def test_a_verb_has_the_options_and_defaults_of_what_it_makes_of_them(verb: object, fields: type) -> None:
-    given = {p.name: p.default for p in inspect.signature(verb).parameters.values()}
-    for option in dataclasses.fields(fields):
+def test_generating_has_the_options_and_defaults_of_the_plan() -> None:
+    given = {p.name: p.default for p in inspect.signature(Database.synth).parameters.values()}
+    for option in dataclasses.fields(synth.Plan):
         if option.name == "start_s":
             assert synth.start_seconds(given["start"]) == option.default
-        elif option.default is not dataclasses.MISSING:
-            assert given[option.name] == option.default, option.name
         else:
-            assert option.name in given
+            assert given[option.name] == option.default, option.name

@@ -48,7 +48,7 @@ def test_users_of_a_site_share_its_rectangle_and_the_others_are_as_they_are():
 
 def test_at_an_instant_everybody_is_where_the_last_fix_was_and_who_is_not_seen_is_counted():
     data = users([(0, 0), (5, 5), (9, 9), (1, 1)], t=[0.0, 60.0, 0.0, 1000.0], subject=[0, 0, 1, 2])
-    cloaks = run(data, sites([(6, 6)]), at="120", max_gap_s=120)
+    cloaks = run(data, sites([(6, 6)]), at=120, max_gap_s=120)
     assert rows(cloaks) == {8: ([5, 5, 10, 10], 2, True), 11: ([5, 5, 10, 10], 2, True)}
     left_out = {"absent_at_instant": 1}
     by_hour = [{"hour": "1970-01-01T00:00Z", "seen": 3, "published": 2, "left_out": left_out}]
@@ -297,7 +297,7 @@ def test_the_search_begins_with_the_smaller_of_bk_and_the_windows_of_mk():
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("guards", [{}, {"guard_m": 6.0}, {"guard_inside": "on"}], ids=["none", "guard_m", "inside"])
+@pytest.mark.parametrize("guards", [{}, {"guard_m": 6.0}, {"guard_inside": True}], ids=["none", "guard_m", "inside"])
 def test_with_guards_too_improve_is_never_above_bk(guards):
     """Shapes, since a point inside a rectangle does not make it grow."""
     rng = random.Random(17)
@@ -308,7 +308,7 @@ def test_with_guards_too_improve_is_never_above_bk(guards):
         corners = [(x, y, x + rng.randrange(longest), y + rng.randrange(longest)) for x, y in points]
         shapes = dict(zip(data.trajectory_id.tolist(), corners, strict=True))
         places = sites([(rng.randrange(side), rng.randrange(side)) for _ in range(m)], shapes)
-        off, on = (run(data, places, improve=improve, k=3, **guards).metrics for improve in ("off", "on"))
+        off, on = (run(data, places, improve=improve, k=3, **guards).metrics for improve in (False, True))
         assert on["ggc_percent"] <= off["ggc_percent"] == on["bk_ggc_percent"]
 
 
@@ -316,7 +316,7 @@ def test_improve_reports_what_bk_had_and_can_be_left_out():
     rng = random.Random(5)
     data = users([(rng.randrange(500), rng.randrange(500)) for _ in range(300)])
     places = sites([(rng.randrange(500), rng.randrange(500)) for _ in range(9)])
-    plain, improved = run(data, places, improve="off", k=4), run(data, places, k=4)
+    plain, improved = run(data, places, improve=False, k=4), run(data, places, k=4)
     assert improved.metrics["bk_ggc_percent"] == plain.metrics["ggc_before_guards_percent"]
     assert improved.metrics["ggc_percent"] < plain.metrics["ggc_percent"]
     assert "bk_ggc_percent" not in plain.metrics
@@ -382,7 +382,7 @@ def test_several_fixes_need_an_instant_and_an_instant_is_a_slot():
     with refusal(ParameterError, "one fix", "'at'", "3 fixes", "2 subjects"):
         run(data, sites([(0, 0)]))
     with refusal(ParameterError, "'at'", "sensitive-sites", "grid_s"):
-        run(data, sites([(0, 0)]), at="30")
+        run(data, sites([(0, 0)]), at=30)
     with refusal(ParameterError, "'at'", "sensitive-sites", "ISO 8601", "'noon'"):
         run(data, sites([(0, 0)]), at="noon")
 
@@ -415,7 +415,7 @@ def test_what_an_algorithm_would_not_do_cannot_be_asked_of_it():
         ("local", {"guard_m": 5}, "guard_m", "bk or mk or knn"),
         ("local", {"guard_inside": True}, "guard_inside", "bk or mk or knn"),
         ("mk", {"local_format": "2-by-2"}, "local_format", "local"),
-        ("knn", {"improve": "off"}, "improve", "bk"),
+        ("knn", {"improve": False}, "improve", "bk"),
     ):
         facts = f"'{name}'", "sensitive-sites", goes, algorithm
         with refusal(ParameterError, *facts):

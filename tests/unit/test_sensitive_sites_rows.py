@@ -54,7 +54,7 @@ def test_shapes_are_on_the_curve_where_their_middle_is():
 def test_the_rank_of_a_site_is_its_place_by_id_and_decides_who_takes_a_user_between_two():
     places = sites([(7, 7), (1, 7)])
     assert arranged(users([(0, 0)]), places).site_rank.tolist() == [1, 0]
-    cloaks = run(users([(1, 7), (1, 8), (7, 7), (7, 8), (4, 7), (0, 0)]), places, guard_m=3.5, improve="off")
+    cloaks = run(users([(1, 7), (1, 8), (7, 7), (7, 8), (4, 7), (0, 0)]), places, guard_m=3.5, improve=False)
     assert listed(cloaks)[4] == (17, [4, 7, 8, 9], 3, True)
 
 
@@ -92,7 +92,7 @@ def test_metrics_are_in_square_metres_and_percent_of_the_whole(algorithm):
     """Cells of 2 m; rectangles of 1 x 3, 4 x 2 and 10 x 5 cells, in a whole of 401 x 10."""
     cells = [(0, 1), (0, 2), (103, 0), (100, 1), (209, 4), (200, 1), (400, 9)]
     data = users([(2 * x + 1, 2 * y + 1) for x, y in cells], grid_m=2.0)
-    chosen = {"improve": "off"} if algorithm == "bk" else {}
+    chosen = {"improve": False} if algorithm == "bk" else {}
     cloaks = run(data, sites([(0, 0), (200, 0), (400, 0)]), algorithm, **chosen)
     assert {name: told for name, told in cloaks.metrics.items() if "percent" not in name} == {
         "users": 7,

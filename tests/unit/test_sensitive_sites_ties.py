@@ -20,7 +20,7 @@ IDS = tuple(range(PEOPLE))
 ORDERS = list(itertools.permutations(IDS))
 PLACEMENTS = [p for p in itertools.product(range(CELLS), repeat=PEOPLE) if p.count(CLINIC) == 1]
 ALGORITHMS = {
-    "bk": ("bk", {}), "bk without improve": ("bk", {"improve": "off"}), "mk": ("mk", {}), "knn": ("knn", {}),
+    "bk": ("bk", {}), "bk without improve": ("bk", {"improve": False}), "mk": ("mk", {}), "knn": ("knn", {}),
 }  # fmt: skip
 
 

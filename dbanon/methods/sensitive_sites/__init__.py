@@ -130,7 +130,7 @@ METHOD = Method(
     },
     totals={"subjects": "users"},
     reasons={"absent_at_instant": "Seen in the hour (UTC) of the snapshot, but without a position at its instant."},
-    example={"k": 4, "at": "120"},
+    example={"k": 4, "at": 120},
 )
 
 
