@@ -335,8 +335,8 @@ def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None
     rows = reader.execute("SELECT * FROM dbanon.methods").fetchall()
     assert rows == [
         (
-            *(family.name, algorithm.name, algorithm is family.algorithms[0], algorithm.comparison_only),
-            *(family.summary, algorithm.summary, None if algorithm.comparison_only else family.guarantee),
+            *(family.name, algorithm.name, algorithm is family.algorithms[0]),
+            *(family.summary, algorithm.summary, family.guarantee),
             *(family.name, family.paper),
         )
         for family in sorted(METHODS.values(), key=lambda f: f.name)

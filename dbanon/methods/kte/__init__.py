@@ -134,12 +134,10 @@ METHOD = Method(
         Algorithm(
             name="static",
             summary="the same coarse periods and cells for all; most people fit no other record",
-            comparison_only=True,
         ),
         Algorithm(
             name="w4m",
             summary="people moved into common discs (W4M); it makes up samples, so its records are not true",
-            comparison_only=True,
         ),
     ),
     hides="place",

@@ -103,7 +103,6 @@ METHOD = Method(
         Algorithm(
             name="local",
             summary="Hu et al.'s boxes around users; sites share users, so it gives no guarantee",
-            comparison_only=True,
         ),
     ),
     columns=(
