@@ -22,7 +22,9 @@ PAPERS = Path(__file__).parent / "papers"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="run also what kills, fills disks or memory, or waits")
-    parser.addoption("--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones")
+    parser.addoption(
+        "--all", action="store_true", help="run that, tests/papers, all of many cases alike and more random ones"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,7 +25,6 @@ RUNS = {
     },
     "sites_bk": ("sensitive-sites", "-p", "k=4", "-p", f"at={START + 900}"),
     "sites_mk": ("sensitive-sites", "--algorithm", "mk", "-p", "k=4", "-p", f"at={START + 900}"),
-    "sites_knn": ("sensitive-sites", "--algorithm", "knn", "-p", "k=4", "-p", f"at={START + 900}"),
     "mob": ("mob", "-p", "k=3", "-p", "qid_only=off"),
     "mob_hidden": ("mob", "-p", "k=3"),
     "mob_union": ("mob", "--algorithm", "extreme-union", "-p", "k=3", "-p", "qid_only=off"),

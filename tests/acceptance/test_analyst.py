@@ -399,7 +399,7 @@ REFUSED = {
     "no column requests": "requests_inside('published.mob', {box}, {all})",
     "and nothing": "flows('published.tp', 'zones', 'nothing', {all})",
     "pg_class, with 0": "flows('published.tp', 'pg_catalog.pg_class', 'relname', {all})",
-    "A flow": "flows('published.sites_knn', 'zones', 'zone', {all})",
+    "A flow": "flows('published.sites_mk', 'zones', 'zone', {all})",
     "Got -1/0/0": "tile(-1, 0, 0, 'mob')",
     "Got 2/0/4": 'tile_query(2, 0, 4, \'{{"release": "mob"}}\')',
     "Got NULL/0/0": "tile(NULL, 0, 0, 'mob')",

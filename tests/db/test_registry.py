@@ -292,7 +292,7 @@ def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection)
         ("tp-aware", None, {"instant": 3}, ("parameter of tp-aware", "'instant'", "'instants'")),
         ("tp-aware", None, {"k": 1}, ("'k'", "tp-aware", "integer >= 2", 1)),
         ("tp-aware", None, {"k": "1"}, ("'k'", "tp-aware", "integer >= 2", 1)),
-        ("sensitive-sites", "local", {"guard_m": 5}, ("'guard_m'", "sensitive-sites", "bk or mk or knn", "local")),
+        ("sensitive-sites", "mk", {"improve": False}, ("'improve'", "sensitive-sites", "bk", "mk")),
     ]
     for named, algorithm, params, facts in wrong:
         told = from_sql(reader, named, algorithm, params)
