@@ -15,8 +15,8 @@ import numpy as np
 from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.errors import counted
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.errors import counted
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 _ROWS_TOGETHER = 1 << 20
 

@@ -7,7 +7,7 @@ import pytest
 
 import benchmarks.papers.sensitive_sites  # noqa: F401 - adds knn
 from benchmarks.papers.sensitive_sites import nearest_users
-from dbanon.errors import InfeasibleError
+from dbanon.base.errors import InfeasibleError
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.facts import refusal
 from tests.papers import oracles_sensitive_sites as oracle

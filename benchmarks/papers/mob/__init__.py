@@ -13,11 +13,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _gen_ag
 from dbanon.methods.mob._gen_ag import NEVER, sort_heap, take_one
 from dbanon.methods.mob._positions import Positions
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

@@ -9,12 +9,12 @@ one for each user and site. Guards go with `knn` as with BK; `local` has none.
 import numpy as np
 
 from benchmarks.papers.sensitive_sites import local, nearest_users
-from dbanon.errors import InfeasibleError, counted
+from dbanon.base.errors import InfeasibleError, counted
+from dbanon.base.trajectory import Int
 from dbanon.methods.sensitive_sites import Parameters, _guards, _rows
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from dbanon.methods.sensitive_sites._rows import Rows
 from dbanon.methods.sensitive_sites._snapshot import Scene
-from dbanon.trajectory import Int
 
 
 def _knn(scene: Scene, params: Parameters, rng: np.random.Generator) -> Rows:

@@ -24,7 +24,7 @@ from dbanon.attacks.kte._sets import picked, picks
 from dbanon.attacks.kte._windows import hidden, scene, speaking, timetable
 from dbanon.attacks.shared.claims import UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
 

@@ -23,7 +23,7 @@ from dbanon.attacks.mob._rows import Bool, Classes, Truth, classes, positions, s
 from dbanon.attacks.mob._search import Scene
 from dbanon.attacks.mob.evidence import ObjectEvidence, read
 from dbanon.attacks.shared.claims import UndecidableError, decided, undecided
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 __all__ = ["attack", "read"]
 

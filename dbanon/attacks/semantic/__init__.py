@@ -25,7 +25,7 @@ from dbanon.attacks.semantic._regions import Regions, divergence, far, regions, 
 from dbanon.attacks.semantic._units import Units, units
 from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.claims import LATEST, UndecidableError, decided, must, undecided
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
 

@@ -24,7 +24,7 @@ from dbanon.attacks.sensitive_sites.evidence import SiteEvidence, read
 from dbanon.attacks.shared.claims import Hours, UndecidableError, considered, decided, hours_misstated, undecided
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
 

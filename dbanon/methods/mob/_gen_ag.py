@@ -15,9 +15,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions, Words, flags
-from dbanon.trajectory import Int
 
 _FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
 _LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to
@@ -292,9 +292,11 @@ def take_one(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
     """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
+    # Presence both ways is not in the paper, whose objects are always there: an absent one could be ruled out.
     if i == j or not _both_ways(there, own, i, j):
         return False
     away = _deviation(when, here, place[j], total[0])
+    # Of equal sums the earlier in the run's order is nearer, in whatever order candidates come.
     if away > total[0] or (away == total[0] and index > which[0]):
         return False
     _replace_furthest(total, which, len(total), away, index)

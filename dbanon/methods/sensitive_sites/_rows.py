@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
@@ -21,7 +22,6 @@ from dbanon.methods.sensitive_sites import (
     _snapshot,
 )
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
-from dbanon.trajectory import Int, Sites, Trajectories
 
 _CLOAKED = '{"cloaked": true}'
 _LARGEST_COST = 2**62
@@ -116,6 +116,7 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
             f"mk must make a group of k = {params.k} users or more for {counted(m, 'site')}. It made {groups} of "
             f"{counted(len(scene.users), 'user')}. Lower k, leave out sites, or use another algorithm."
         )
+    # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
@@ -172,6 +173,7 @@ def disjoint(scene: _snapshot.Scene, params: Parameters, site: Int32, plain: Int
     if before is not None:
         told["bk_ggc_percent"] = before.ggc_percent
     region, crowd = cells(scene.users), np.ones(len(site), np.int64)
+    # All of a site's users get the one rectangle of Definition 4, so a reader of the rows cannot distinguish them.
     region[hidden] = cells(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     return Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden, metrics=told)
@@ -205,6 +207,7 @@ def _guarded(scene: _snapshot.Scene, site: Int32, params: Parameters) -> _Guarde
 
 def _cloaks(data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: Rows) -> Cloaks:
     trajectory = scene.trajectory[rows.user]
+    # Records by trajectory, not by curve or site: their numbers say nothing of who is hidden with which.
     order = np.argsort(trajectory, kind="stable")
     count = len(order)
     record = np.arange(1, count + 1)
