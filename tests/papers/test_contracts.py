@@ -7,13 +7,14 @@ import random
 import pytest
 
 import benchmarks.papers.kte
+import benchmarks.papers.sensitive_sites
 import benchmarks.papers.tp_aware  # noqa: F401
 from dbanon.methods import METHODS, Algorithm
 from tests.contract import test_methods as every
 from tests.contract import test_methods_meet_their_attacks as meeting
 
 TP_AWARE = ("bulk-dp", "fast-tga", "slow-tga", "hilbert")
-ALGORITHMS = {"kte": ("glove",), "tp-aware": TP_AWARE}
+ALGORITHMS = {"kte": ("glove",), "sensitive-sites": ("knn",), "tp-aware": TP_AWARE}
 CONTRACT = [
     every.test_k_holds_in_distinct_subjects,
     every.test_people_have_a_record_each_day_only_where_the_family_says_so,
