@@ -67,7 +67,7 @@ SELECT %(run)s, r, NULL, ARRAY(SELECT 1 + (r + o) %% %(n)s FROM generate_series(
 FROM generate_series(1, %(n)s) r"""
 METHOD = """INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES ('alone', 's', 'At least k.', 'Polygon', 'attack',
-    '[{"name": "a", "summary": "s", "comparison_only": false, "stands_alone": true}]', '[]',
+    '[{"name": "a", "summary": "s", "stands_alone": true}]', '[]',
     '{"hides": "place", "hidden_by": "hiding", "instant": null,
       "oldest": null, "notices": {}, "totals": {}, "reasons": {}}')"""
 # Each hour another sixth are hidden, by 20; the others are shown where they are, inside the region of these 20.

@@ -135,8 +135,6 @@ class Database(Datasets):
                     replace=replace,
                     end_readers=end_readers,
                     readers=readers,
-                    method=method,
-                    algorithm=chosen.name,
                 )
                 releases.check_override(self.connection, allow_overlap, reason)
             submission = (dataset, method, chosen.name, params or {})

@@ -129,7 +129,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One way to compute a family; `comparison_only` ones give no guarantee and are never published.
+    """One way to compute a family, with its guarantee.
 
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
@@ -137,7 +137,6 @@ class Algorithm:
 
     name: str
     summary: str
-    comparison_only: bool = False
     stands_alone: bool = False
 
 

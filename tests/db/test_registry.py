@@ -353,7 +353,7 @@ def test_the_sentences_are_those_of_the_command_line(reader: psycopg.Connection)
         ("tp-aware", None, {"instant": 3}, ("parameter of tp-aware", "'instant'", "'instants'")),
         ("tp-aware", None, {"k": 1}, ("'k'", "tp-aware", "integer >= 2", 1)),
         ("tp-aware", None, {"k": "1"}, ("'k'", "tp-aware", "integer >= 2", 1)),
-        ("sensitive-sites", "local", {"guard_m": 5}, ("'guard_m'", "sensitive-sites", "bk or mk or knn", "local")),
+        ("sensitive-sites", "mk", {"improve": False}, ("'improve'", "sensitive-sites", "bk", "mk")),
     ]
     for named, algorithm, params, facts in wrong:
         told = from_sql(reader, named, algorithm, params)
@@ -397,8 +397,8 @@ def test_the_view_of_methods_is_the_registry(reader: psycopg.Connection) -> None
     rows = reader.execute("SELECT * FROM dbanon.methods").fetchall()
     assert rows == [
         (
-            *(family.name, algorithm.name, algorithm is family.algorithms[0], algorithm.comparison_only),
-            *(family.summary, algorithm.summary, None if algorithm.comparison_only else family.guarantee),
+            *(family.name, algorithm.name, algorithm is family.algorithms[0]),
+            *(family.summary, algorithm.summary, family.guarantee),
             *(family.name, family.paper),
         )
         for family in sorted(METHODS.values(), key=lambda f: f.name)

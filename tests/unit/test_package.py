@@ -29,6 +29,13 @@ def test_the_wheel_has_the_mark_of_a_typed_package(wheel: set[str]) -> None:
     assert "dbanon/py.typed" in wheel
 
 
+def test_the_wheel_has_the_package_alone_and_no_algorithm_of_benchmarks(wheel: set[str]) -> None:
+    assert {name.split("/")[0].split("-")[0] for name in wheel} == {"dbanon"}
+    papers = {file.relative_to(ROOT / "benchmarks/papers") for file in (ROOT / "benchmarks/papers").glob("*/[!_]*.py")}
+    assert papers
+    assert not {f"dbanon/methods/{file.parent}/{mark}{file.name}" for file in papers for mark in ("", "_")} & wheel
+
+
 def test_the_wheel_carries_sql_migrations_and_the_image(wheel: set[str]) -> None:
     for folder, inside in (("sql", "_sql"), ("migrations", "_migrations"), ("docker", "_docker")):
         files = [file for file in (ROOT / folder).rglob("*") if file.is_file() and "__pycache__" not in file.parts]

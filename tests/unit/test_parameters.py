@@ -101,10 +101,10 @@ def test_a_switch_is_true_or_false(value):
 
 def test_a_parameter_goes_with_its_algorithms_only_unless_it_is_the_default():
     family = METHODS["sensitive-sites"]
-    with refusal(ParameterError, "'guard_m'", "sensitive-sites", "bk or mk or knn", "local"):
-        family.parse({"guard_m": 5}, "local")
-    assert family.parse({"guard_m": 5}).guard_m == family.parse({"guard_m": 5}, "knn").guard_m == 5
-    assert family.parse(dataclasses.asdict(family.parse({})), "local") == family.parse({})
+    with refusal(ParameterError, "'improve'", "sensitive-sites", "bk", "mk"):
+        family.parse({"improve": False}, "mk")
+    assert family.parse({"improve": False}).improve is family.parse({"improve": False}, "bk").improve is False
+    assert family.parse(dataclasses.asdict(family.parse({})), "mk") == family.parse({})
 
 
 def test_an_unknown_name_is_answered_with_those_there_are():
