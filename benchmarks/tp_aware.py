@@ -34,6 +34,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon.synth._options import MORNING_S
+
 import benchmarks.papers.tp_aware  # noqa: F401 - adds bulk-dp, fast-tga, slow-tga and hilbert
 from benchmarks._data import CITY, NETWORK, drop, fill
 from benchmarks._measure import dbanon
@@ -42,7 +44,6 @@ from dbanon.base import memory
 from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
 from dbanon.synth import Plan, Scenario
-from dbanon.synth._options import MORNING_S
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]

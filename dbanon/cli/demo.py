@@ -41,7 +41,6 @@ def play(database: "Database") -> Demo:
         seed=1,
         publish=RELEASE,
         replace=True,
-        progress=database.progress,
     )
     result.require_verified()
     header, rows = database.release_rows(RELEASE, ROWS_SHOWN)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, get_type_hints, overload
 
+from dbanon.base.errors import ParameterError
+
 P = ParamSpec("P")
 Asked = TypeVar("Asked")
 First = TypeVar("First")
@@ -41,7 +43,7 @@ class Option:
     flags : mapping
         Switches that stand for values of the field, with their words; one of them at most can be given.
     minimum, maximum, choices
-        Limits that the verb checks.
+        Limits, both of which stand, and choices; `Field.check` holds values against them.
     """
 
     help: str = ""
@@ -69,6 +71,19 @@ class Field:
     def parameter(self) -> inspect.Parameter:
         """The keyword of Python."""
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.type)
+
+    def check(self, value: Any) -> None:
+        """Raise `ParameterError` if a value that was given is outside the limits, or none of the choices."""
+        option, name = self.option, f"--{self.name.replace('_', '-')}"
+        if value is None:
+            return
+        if option.choices and value not in option.choices:
+            raise ParameterError(f"{name} must be one of {', '.join(option.choices)}. Got {value!r} instead.")
+        if option.minimum is not None and option.maximum is not None and not option.minimum <= value <= option.maximum:
+            whole = self.type is int
+            most = f"{option.maximum:,}" if whole else f"{option.maximum:g}"
+            kind = "a whole number" if whole else "a number"
+            raise ParameterError(f"{name} must be {kind} from {option.minimum} to {most}. Got {value} instead.")
 
     @property
     def words(self) -> str:
