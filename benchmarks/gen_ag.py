@@ -19,7 +19,9 @@ from benchmarks.papers.mob import nearest_by_threshold, sort_lists
 from dbanon.base import memory
 from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods.mob import Parameters, _gen_ag, _positions
-from dbanon.synth import Plan, Scenario
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
@@ -36,7 +38,7 @@ def positions(objects: int, whole_share: float) -> _positions.Positions:
         objects=objects, instants=INSTANTS, step_s=STEP_S, start_s=0, whole_share=whole_share, seed=SEED,
         requests_per_subject=0, **(FILES if OLDENBURG.is_dir() else {}),
     )  # fmt: skip
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     made = [scenario.made(np.arange(first, min(first + BATCH, objects)))[0] for first in range(0, objects, BATCH)]
     offset = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(one.offset) for one in made]))])
     x, y, t = np.concatenate([one.xym for one in made]).T.copy()

@@ -31,7 +31,9 @@ from benchmarks.papers.kte import glove, static, w4m
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Merged, Samples, samples
-from dbanon.synth import Plan, Scenario
+from dbanon.options.generating import Plan
+from dbanon.synth import Scenario
+from dbanon.synth._source import read_network
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TAXIS = DATA / "cabspotting" / "cabs_20080602_08.parquet"
@@ -86,7 +88,7 @@ def phone_records() -> Trajectories:
         objects=PEOPLE, instants=DAY_S // GRID_S, step_s=GRID_S, start_s=MIDNIGHT, seed=SEED, requests_per_subject=0,
         calls_per_day=CALLS, **NETWORK,
     )  # fmt: skip
-    scenario = Scenario.of(plan, plan.network())
+    scenario = Scenario.of(plan, read_network(plan))
     made = [scenario.made(np.arange(low, low + AT_ONCE))[0] for low in range(0, PEOPLE, AT_ONCE)]
     number, xym = np.concatenate([part.number for part in made]), np.concatenate([part.xym for part in made])
     size = np.concatenate([np.diff(part.offset) for part in made])

@@ -18,7 +18,6 @@ def export(
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
     """Write a release to a file: GeoParquet, GeoPackage, FlatGeobuf or CSV, with its promise in the metadata."""
-
     with open_database() as database:
         rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}

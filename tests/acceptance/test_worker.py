@@ -418,8 +418,10 @@ def test_an_interruption_in_the_middle_of_a_statement_still_cancels_the_run(
         raise KeyboardInterrupt
 
     run_id = submitted(city)
-    with open_database(city_url) as database, pytest.raises(KeyboardInterrupt):
-        database.wait(run_id, progress=interrupt)
+    with open_database(city_url) as database:
+        database.progress = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            database.wait(run_id)
     assert told(city, run_id) == ("cancelled",)
 
 

@@ -13,6 +13,7 @@ from dbanon import load, releases
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.base.progress import silent
 from dbanon.options.loading import LoadingRequests, LoadingTrajectories
+from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import queue, stored
 from tests.facts import names, refusal
@@ -368,7 +369,7 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
         connection, write("subject,time,poi\na,0,bank\n"), LoadingRequests(dataset="d", columns=("poi",))
     )
     data = stored.dataset_row(connection, "d")
-    queued = queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
+    queued = queue.submit_run(connection, "tp-aware", Submitting(dataset="d", algorithm="traj-anon", seed=1))
     with refusal(StoreError, f"run {queued}", "waiting"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
@@ -382,7 +383,7 @@ def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(c
 
 @pytest.mark.parametrize("withdrawn", [False, True])
 def test_replacing_what_was_ever_published_is_refused(connection, run, write, withdrawn):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     if withdrawn:
         releases.unpublish(connection, "ten_people")
     with refusal(ParameterError, "'ten'", "releases", 1):

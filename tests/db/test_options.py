@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from dbanon.load.datasets import ASKED, sent
-from dbanon.options import Field, fields, loading
+from dbanon.options import Field, fields, loading, publishing
 from dbanon.options.loading import ImportingTrajectories, LoadingTrajectories
 
 TYPES = {str: "text", int: "integer", float: "double precision", bool: "boolean", tuple: "double precision[]"}
@@ -32,8 +32,16 @@ def sql_type(option: Field) -> str:
     return TYPES.get(get_origin(kind) or kind, "text")
 
 
+RUNS = {  # what a public function takes, and what it takes before the options
+    "publish": (publishing.Publishing, ["run_id", "name"]),
+    "submit_run": (publishing.Submitting, ["method"]),
+    "plan_run": (publishing.Planning, ["method"]),
+    "anonymize": (publishing.Running, ["method"]),
+}
+
+
 def taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple[str, str | None]]:
-    """Types and defaults of a public function's arguments but its first, the source; results are no arguments."""
+    """Types and defaults of a public function's arguments; results are no arguments."""
     rows = connection.execute(
         "SELECT p.parameter_name, CASE p.data_type WHEN 'ARRAY' THEN 'double precision[]' ELSE p.data_type END, "
         "p.parameter_default FROM information_schema.parameters p "
@@ -42,8 +50,7 @@ def taken(connection: psycopg.Connection[Any], function: str) -> dict[str, tuple
         "ORDER BY p.ordinal_position",
         [function],
     ).fetchall()
-    assert rows[0][0] == "source"
-    return {name: (kind, default) for name, kind, default in rows[1:]}
+    return {name: (kind, default) for name, kind, default in rows if name != "source"}
 
 
 def value(connection: psycopg.Connection[Any], expression: str | None) -> Any:
@@ -85,6 +92,21 @@ def test_an_import_of_anything_else_has_the_options_of_its_load(
         given = options[name].default
         default = value(connection, expression)
         assert default in (None if given is inspect.Parameter.empty else given, NAMED_BY_SQL.get(name)), name
+
+
+@pytest.mark.parametrize("function", RUNS)
+def test_a_run_and_a_publication_have_the_options_of_their_functions(
+    connection: psycopg.Connection[Any], function: str
+) -> None:
+    record, before = RUNS[function]
+    options, arguments = {one.name: one for one in fields(record)}, taken(connection, function)
+    if "publish_as" in arguments:  # in SQL `publish` is the function
+        arguments["publish"] = arguments.pop("publish_as")
+    assert {*options, *before} == set(arguments)
+    for name, option in options.items():
+        default, given = value(connection, arguments[name][1]), option.default
+        if name != "params":  # NULL and no parameters are the same
+            assert default == (None if given is inspect.Parameter.empty else given), name
 
 
 def test_each_option_reaches_the_server_as_it_was_given(connection: psycopg.Connection[Any]) -> None:

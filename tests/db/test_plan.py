@@ -7,6 +7,7 @@ import pytest
 from psycopg import errors
 
 from dbanon.methods import METHODS
+from dbanon.options.publishing import Planning
 from dbanon.runs import stored
 from tests.db.written import CONTRACTS, write
 
@@ -14,7 +15,7 @@ FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.co
 
 
 def planned(connection, method, params=None, algorithm=None, dataset="ten"):
-    items = stored.plan_run(connection, dataset, method, algorithm, params or {})
+    items = stored.plan_run(connection, method, Planning(dataset=dataset, algorithm=algorithm, params=params))
     return {item.item: item for item in items}
 
 

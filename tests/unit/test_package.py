@@ -1,6 +1,5 @@
 """What the installed package carries beside its modules."""
 
-import dataclasses
 import inspect
 import zipfile
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import dbanon
-from dbanon import synth, testing
+from dbanon import testing
 from dbanon.database import Database
 
 ROOT = Path(__file__).parents[2]
@@ -49,12 +48,3 @@ def test_a_public_function_names_its_arguments_and_their_types(verb: object) -> 
     assert [p.name for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)] == []
     assert [p.name for p in parameters if p.annotation is p.empty and p.name != "self"] == []
     assert inspect.getdoc(verb)
-
-
-def test_generating_has_the_options_and_defaults_of_the_plan() -> None:
-    given = {p.name: p.default for p in inspect.signature(Database.synth).parameters.values()}
-    for option in dataclasses.fields(synth.Plan):
-        if option.name == "start_s":
-            assert synth.start_seconds(given["start"]) == option.default
-        else:
-            assert given[option.name] == option.default, option.name
