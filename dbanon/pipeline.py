@@ -16,7 +16,8 @@ import psycopg
 
 from dbanon import _compiling, _memory, _sqlstate, methods, queue, reading, runs, writing
 from dbanon._background import in_background
-from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
+from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks.shared.frame import undecided
 from dbanon.cloaks import Cloaks
 from dbanon.connection import Connection, errors_translated, translate
 from dbanon.errors import DataError, DbanonError, StoreError
@@ -269,8 +270,7 @@ def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
         why = str(error)
     except Exception as error:
         why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
-    clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
-    return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
+    return undecided(family.name, why)
 
 
 def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:
