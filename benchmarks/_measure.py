@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbanon import server
+from dbanon.postgres import server
 
 EVERY_S = 0.1
 

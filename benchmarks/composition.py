@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._pickups import DATA
-from dbanon import server
+from dbanon.base.errors import VerificationFailed
 from dbanon.database import Database, open_database
-from dbanon.errors import VerificationFailed
 from dbanon.load import Columns
+from dbanon.postgres import server
 
 CABS = DATA / "cabspotting" / "cabs_20080604.csv.gz"
 BUNDLE = 50

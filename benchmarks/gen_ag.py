@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods.mob import Parameters, _gen_ag, _positions
 from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 
 OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
@@ -84,7 +84,7 @@ def measure(of: _positions.Positions, share: float) -> None:
     pairs_ns = cpu_s / len(who) / len(among) * 1e9
     print(
         f"{len(who):>8,}{share:>7.0%}{np.diff(of.offset).mean():>7.1f}{lists_s:>9.1f}{searched_s:>11.0f}{cpu_s:>9.1f}"
-        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{_memory.peak_mb():>9.0f}   {same}",
+        f"{seconds:>9.1f}{pairs_ns:>9.2f}{(searched_s + lists_s) / cpu_s:>8.0f}{memory.peak_mb():>9.0f}   {same}",
         flush=True,
     )
 

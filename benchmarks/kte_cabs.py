@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._measure import Cost, dbanon, server_cpu_s
-from dbanon import server
 from dbanon.database import Database, open_database
+from dbanon.postgres import server
 
 CABS = Path(__file__).parents[2] / "shared" / "data" / "cabspotting" / "cabs_20080604.csv.gz"
 PHASES = ("load", "compile", "compute", "write", "verify")

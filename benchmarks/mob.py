@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.mob import _classes, _positions, _rows
 from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 
 OLDENBURG = Path(__file__).parents[2] / "shared" / "data" / "oldenburg"
 FILES = {name: OLDENBURG / f"oldenburgGen_{name[:-1]}.txt" for name in ("nodes", "edges")}
@@ -95,7 +95,7 @@ def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, 
     sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions, None), params)
     found = _classes.classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
-    peak_mb = _memory.peak_mb()
+    peak_mb = memory.peak_mb()
     possibly, definitely = distortions(positions, found)
     figures = _classes.figures(found, data_rows, k, 1.0)
     return {"s": seconds, "cpu_s": cpu_s, "peak_mb": peak_mb, "possibly": possibly, "definitely": definitely, **figures}

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import _pickups
 from benchmarks._measure import Cost, dbanon
-from dbanon import server
+from dbanon.postgres import server
 
 NAME = "benchmark pickups"
 K = 20

@@ -14,11 +14,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import _pickups
-from dbanon import _memory, methods
+from dbanon import methods
+from dbanon.base import memory
+from dbanon.base.trajectory import Sites, Trajectories
 from dbanon.methods.kernels import hilbert
 from dbanon.methods.sensitive_sites import _bichromatic
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Sites, Trajectories
 from tests.unit import oracles_sensitive_sites as oracle
 
 SEED = 2008
@@ -93,7 +94,7 @@ def large(positions: np.ndarray, drops: np.ndarray) -> None:
     for n in (100_000, 200_000, 300_000, 400_000, len(positions)):
         some = _pickups.users(positions[rng.choice(len(positions), n, replace=False)])
         print(f"{n:>8}{compare(some, places, 20)}", flush=True)
-    print(f"peak memory so far: {_memory.peak_mb():,.0f} MB")
+    print(f"peak memory so far: {memory.peak_mb():,.0f} MB")
 
 
 def small(positions: np.ndarray, drops: np.ndarray) -> None:

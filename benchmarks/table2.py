@@ -27,10 +27,10 @@ from pyproj import Transformer
 from scipy.spatial import cKDTree
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods.kte import _glove, _k_merge, _static, _w4m
 from dbanon.methods.kte._samples import Merged, Samples, samples
 from dbanon.synth import Plan, Scenario
-from dbanon.trajectory import Trajectories
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TAXIS = DATA / "cabspotting" / "cabs_20080602_08.parquet"

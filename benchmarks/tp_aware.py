@@ -37,11 +37,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._data import CITY, NETWORK, drop, fill
 from benchmarks._measure import dbanon
 from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
-from dbanon import _memory
+from dbanon.base import memory
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
 from dbanon.synth import Plan, Scenario
 from dbanon.synth._options import MORNING_S
-from dbanon.trajectory import Requests, Trajectories
 
 SEED = 20120905
 FAMILY = METHODS["tp-aware"]
@@ -157,7 +157,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
 
     algorithm, options = WAYS[case.way]
     data, start = people(case, place)
-    _memory.forget_peak()  # that of the file of all people
+    memory.forget_peak()  # that of the file of all people
     given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
     params = FAMILY.parse(given, algorithm)
     FAMILY.prepare(algorithm, params)
@@ -167,7 +167,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     cloaks = FAMILY.anonymise(data, algorithm, params, np.random.default_rng(0))
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     signal.setitimer(signal.ITIMER_REAL, 0)
-    peak_mb = _memory.peak_mb()
+    peak_mb = memory.peak_mb()
     none = Requests(subject=np.empty(0, np.int64), t=np.empty(0), content=np.empty(0, np.int64), contents=())
     joined = FAMILY.attach(cloaks, data, params, requests=none)
     verdict = attacked(FAMILY, algorithm, params, data, joined, given={"requests": none})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError
-from dbanon.trajectory import Float, Int, Trajectories, _freeze
+from dbanon.base.errors import DataError
+from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 
 if TYPE_CHECKING:
     from dbanon.attacks.shared.frame import Attack
@@ -124,7 +124,7 @@ class Evidence:
             raise DataError("Every row must be of a record; this is a defect of the read.")
         if len(self.period) != self.rows or (self.place is not None and len(self.place) != self.rows):
             raise DataError("Every row must have a region and a period; this is a defect of the read.")
-        _freeze(self)
+        freeze(self)
 
     @property
     def rows(self) -> int:
@@ -250,7 +250,7 @@ class Source(Protocol):
         """
 
     def inputs(self, *names: str) -> dict[str, Any]:
-        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.trajectory`."""
+        """Read inputs of the run's dataset anew, as those given to the method: `dbanon.base.trajectory`."""
 
 
 class Attacker(Protocol):

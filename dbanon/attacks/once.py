@@ -16,7 +16,7 @@ from dbanon.attacks import Clause, Evidence, Verdict
 from dbanon.attacks.shared.frame import Condition
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 ONE_GROUP = Condition(
     name="one-group",

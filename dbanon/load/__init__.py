@@ -18,15 +18,15 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from dbanon._progress import Progress, silent
-from dbanon.connection import PIN_PATH, errors_translated
-from dbanon.errors import DataError, choose_one
+from dbanon.base.errors import DataError, choose_one
+from dbanon.base.progress import Progress, silent
 from dbanon.load import _parse, _staging, _trajectories, datasets
 from dbanon.load._bbox import Box
 from dbanon.load._staging import LoadReport
 from dbanon.load._tables import PlaceColumns, load_places, load_quasi_identifiers, load_requests, store_places
 from dbanon.load._trajectories import Columns, Files
 from dbanon.load.datasets import Mode
+from dbanon.postgres.connection import PIN_PATH, errors_translated
 
 __all__ = [
     "Box",

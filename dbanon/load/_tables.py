@@ -16,13 +16,13 @@ import shapely
 from numpy.typing import NDArray
 from psycopg.rows import dict_row
 
-from dbanon import binary_copy
-from dbanon._progress import Progress, silent
-from dbanon.connection import Connection, errors_translated
-from dbanon.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.progress import Progress, silent
 from dbanon.load import _bbox, _files, _gis, _parse, _staging, _trajectories
 from dbanon.load._staging import LoadReport
-from dbanon.writing import copying
+from dbanon.postgres import binary_copy
+from dbanon.postgres.binary_copy import copying
+from dbanon.postgres.connection import Connection, errors_translated
 
 Rows = Iterator[list[binary_copy.Column]]
 Shapes = NDArray[np.object_]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon import binary_copy
-from dbanon._progress import Progress
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.base.progress import Progress
 from dbanon.load import _bbox, _files, _parse, _staging
 from dbanon.load._bbox import Box
+from dbanon.postgres import binary_copy
 
 MB = 1024**2
 ITS_OWN = "-"

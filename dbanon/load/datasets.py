@@ -8,8 +8,8 @@ from typing import Literal, cast
 
 from psycopg.rows import class_row
 
-from dbanon.connection import Connection
-from dbanon.reading import DatasetRow
+from dbanon.base.dataset import DatasetRow
+from dbanon.postgres.connection import Connection
 
 Mode = Literal["create", "append", "replace"]
 

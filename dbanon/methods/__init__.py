@@ -22,10 +22,10 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
-from dbanon.errors import DataError, ParameterError, choose_one
-from dbanon.methods import _parsing
-from dbanon.trajectory import Trajectories
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import DataError, ParameterError, choose_one
+from dbanon.base.trajectory import Trajectories
+from dbanon.methods import parsing
 
 T = TypeVar("T")
 
@@ -440,16 +440,16 @@ def method(name: str) -> Method:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
-    return ParameterError(f"There is no {what} named {_parsing.quoted(name)}. {choose_one(known)}")
+    return ParameterError(f"There is no {what} named {parsing.quoted(name)}. {choose_one(known)}")
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
-    value = _parsing.plain(given)
+    value = parsing.plain(given)
     if value is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = _parsing.converted(item.metadata, value)
+    converted = parsing.converted(item.metadata, value)
     if converted is None:
-        must, got = requirement(item.metadata), _parsing.shown(value)
+        must, got = requirement(item.metadata), parsing.shown(value)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 

@@ -24,14 +24,16 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import shapely
 
-from dbanon import _memory, _utm, binary_copy, load, writing
-from dbanon._background import in_background
-from dbanon._progress import Progress, silent
-from dbanon.connection import errors_translated, one
-from dbanon.errors import DataError, ParameterError
+from dbanon import load
+from dbanon.base import memory
+from dbanon.base.background import in_background
+from dbanon.base.dataset import DatasetRow
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.base.progress import Progress, silent
 from dbanon.load import datasets
-from dbanon.reading import DatasetRow
-from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests
+from dbanon.postgres import binary_copy
+from dbanon.postgres.connection import errors_translated, one
+from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
 from dbanon.synth._journeys import Int
 from dbanon.synth._options import Plan, limits_kmh, start_seconds
 from dbanon.synth._requests import POIS
@@ -210,7 +212,7 @@ class _Tally:
             requests=self.requests,
             quasi_identifiers=self.quasi_identifiers,
             timings={**self.seconds, "total_s": time.perf_counter() - self.began},
-            peak_rss_mb=_memory.peak_mb(),
+            peak_rss_mb=memory.peak_mb(),
             **columns,
         )
 
@@ -367,7 +369,7 @@ def _rows(columns: list[Any]) -> _Rows:
 def _copy(connection: Connection, tables: list[_Rows]) -> None:
     for target, rows in zip(LOADED.values(), tables, strict=True):
         if rows:
-            with writing.copying(connection, target) as copy:
+            with binary_copy.copying(connection, target) as copy:
                 for part in rows:
                     copy.write(part)
 

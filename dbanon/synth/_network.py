@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from dbanon import _utm
-from dbanon.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.synth import _utm
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]

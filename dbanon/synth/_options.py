@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
 from dbanon.synth import _network
 from dbanon.synth._quasi_identifiers import KINDS
 

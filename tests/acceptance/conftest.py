@@ -9,7 +9,7 @@ import pytest
 from dbanon import synth
 from dbanon.database import Database, open_database
 from dbanon.load import Columns, PlaceColumns
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import commands
 

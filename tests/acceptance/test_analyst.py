@@ -21,7 +21,7 @@ import pytest
 import shapely
 
 from dbanon.methods import METHODS
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests.acceptance import analyst_truth as truths
 from tests.acceptance.analyst_places import SRID, Place

@@ -13,12 +13,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import _postgres, queue, reading, schema, synth
-from dbanon.connection import connect, one
+from dbanon import schema, synth
+from dbanon.base.errors import StoreError
 from dbanon.database import open_database
-from dbanon.errors import StoreError
 from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres import programs
+from dbanon.postgres.connection import connect, one
+from dbanon.postgres.server import EmbeddedServer
+from dbanon.runs import queue, reading
 from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance import workers
@@ -149,7 +151,7 @@ class Standby(EmbeddedServer):
     def _create(self) -> None:
         building = self.home / "data.new"
         self._make_private(building)
-        program = _postgres.find_binaries(self.primary._major()).bindir / "pg_basebackup"
+        program = programs.find_binaries(self.primary._major()).bindir / "pg_basebackup"
         copy = [str(program), "-d", self.primary.url, "-D", str(building), "-c", "fast", "-R"]
         self._demand(self._run(copy), "pg_basebackup")
         building.rename(self.data)

@@ -17,7 +17,7 @@ import pytest
 from dbanon import schema, synth
 from dbanon.database import open_database
 from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from dbanon.testing import database_url
 from tests import wholeness
 from tests.acceptance.commands import call, later

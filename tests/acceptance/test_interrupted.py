@@ -18,10 +18,10 @@ import psycopg
 import pytest
 
 from dbanon import synth
-from dbanon._background import in_background
+from dbanon.base.background import in_background
 from dbanon.database import open_database
 from dbanon.load import Columns
-from dbanon.server import EmbeddedServer
+from dbanon.postgres.server import EmbeddedServer
 from tests import wholeness
 from tests.acceptance.commands import SIGNALS, STAGES, Done, call, finished, held_up, json_of, start, waiting
 from tests.facts import names, refused

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.acceptance.conftest import REAL_DATA

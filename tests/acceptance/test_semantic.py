@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.facts import refused
@@ -107,8 +107,11 @@ TAMPERINGS = {
            FROM dbanon.cell c WHERE r.run_id = 1 AND r.region_no = 1 AND c.cell_id = r.cells[1]""",
         "closeness",
     ),
-    "a group of one": ("DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = 1 AND trajectory_id IN ("
-                       "SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = 1 AND record_id = 1)", "members"),
+    "a group of one": (
+        "DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = 1 AND trajectory_id IN ("
+        "SELECT min(trajectory_id) FROM dbanon.membership WHERE run_id = 1 AND record_id = 1)",
+        "members",
+    ),
     "groups of one fewer than k": (
         "UPDATE dbanon.run SET params = jsonb_set(params, '{k}', to_jsonb("
         "(SELECT min(crowd) + 1 FROM dbanon.region WHERE run_id = 1)))",

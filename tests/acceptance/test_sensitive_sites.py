@@ -9,7 +9,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon.server import Target, parse
+from dbanon.postgres.server import Target, parse
 from dbanon.testing import cloned_database
 from tests.acceptance.commands import Done, call, json_of
 from tests.facts import refused

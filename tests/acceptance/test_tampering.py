@@ -5,9 +5,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dbanon.connection import connect
+from dbanon.base.errors import VerificationFailed
 from dbanon.database import Database
-from dbanon.errors import VerificationFailed
+from dbanon.postgres.connection import connect
 
 pytestmark = pytest.mark.db
 

@@ -13,7 +13,7 @@ import pytest
 
 from dbanon.database import Database, open_database
 from dbanon.load import Columns
-from dbanon.server import Target
+from dbanon.postgres.server import Target
 from dbanon.testing import cloned_database, logins
 from tests import pages
 from tests.acceptance import analyst_truth as truths

@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dbanon import server
 from dbanon import worker as processes
 from dbanon.database import open_database
+from dbanon.postgres import server
 from tests import wholeness
 from tests.acceptance import workers
 from tests.acceptance.commands import call, finished, json_of, start, waiting

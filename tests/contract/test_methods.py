@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbanon.attacks import once
-from dbanon.cloaks import Cloaks, Hiding
-from dbanon.errors import DataError, DbanonError, InfeasibleError
+from dbanon.base.cloaks import Cloaks, Hiding
+from dbanon.base.errors import DataError, DbanonError, InfeasibleError
 from dbanon.methods import METHODS
 from tests.contract.evidence import GRID_M, attacked, inputs, people, run, stored, verified
 

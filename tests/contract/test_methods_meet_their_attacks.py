@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbanon.errors import InfeasibleError
+from dbanon.base.errors import InfeasibleError
+from dbanon.base.trajectory import Cells, Requests, Sites, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Cells, Requests, Sites, Trajectories
 from tests.contract.evidence import CONTENTS, verified
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dbanon.base.trajectory import QuasiIdentifiers, Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import QuasiIdentifiers, Requests, Trajectories
 from tests.contract import evidence
 
 EVENING = 1_212_609_600  # 2008-06-04 20:00 UTC

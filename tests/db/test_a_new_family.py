@@ -15,8 +15,8 @@ import dbanon.attacks
 import dbanon.methods
 from dbanon import schema
 from dbanon.attacks import Evidence
+from dbanon.base.errors import InfeasibleError, VerificationFailed
 from dbanon.database import open_database
-from dbanon.errors import InfeasibleError, VerificationFailed
 from dbanon.methods import METHODS
 from tests.acceptance.commands import call, json_of
 from tests.contract import test_methods as contract

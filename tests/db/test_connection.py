@@ -6,10 +6,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dbanon import load, reading, runs
-from dbanon.connection import connect
-from dbanon.errors import DataError
-from dbanon.server import parse
+from dbanon import load
+from dbanon.base.errors import DataError
+from dbanon.postgres.connection import connect
+from dbanon.postgres.server import parse
+from dbanon.runs import reading, stored
 from dbanon.testing import database_url
 from tests.acceptance.pooler import Pooler, pooler
 from tests.db.test_forget import EVERYTHING, NAME, everywhere
@@ -94,13 +95,13 @@ def test_a_pooler_that_refuses_options_is_asked_for_none(pool: Pooler, monkeypat
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):
         psycopg.connect(database_url(pool.own_url, options="-c search_path=public"))
     with connect(pool.own_url) as connection, reading.open_reader(pool.own_url):
-        assert runs.list_runs(connection) == []
+        assert stored.list_runs(connection) == []
 
 
 def test_lists_are_read_with_the_styles_of_any_login(strange: str, connection: psycopg.Connection, run: int) -> None:
     connection.execute("UPDATE dbanon.run SET started_at = now(), finished_at = now() + interval '1 day 2 hours'")
     with connect(strange) as operator:
-        assert runs.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
+        assert stored.list_runs(operator)[0]["duration"].total_seconds() == 26 * 3600
 
 
 def test_every_routine_pins_its_path_or_was_bound_when_it_was_made(connection: psycopg.Connection) -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import load, retention, runs
-from dbanon.load import Columns, Options
+from dbanon import load
+from dbanon.load import Columns, Options, retention
+from dbanon.runs import stored
 from tests import importing
 from tests.db.test_forget import _ELSEWHERE, NAME, everywhere, holding, notices, value
 from tests.facts import names, refusal
@@ -404,7 +405,7 @@ def test_its_name_is_free_and_nothing_finds_it(withdrawn: psycopg.Connection) ->
             with refusal("DA001", name):
                 withdrawn.execute("SELECT dbanon." + call.format(f"'{name}'"))  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="must exist"):
-            runs.dataset_row(withdrawn, name)
+            stored.dataset_row(withdrawn, name)
     for call in ("verify_run(1)", "publish(1, 'again')"):
         with pytest.raises(psycopg.Error) as caught:
             withdrawn.execute(f"SELECT dbanon.{call}")  # type: ignore[arg-type]

@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from dbanon import load
+from dbanon.base.errors import InfeasibleError, ParameterError
 from dbanon.database import Database, open_database
-from dbanon.errors import InfeasibleError, ParameterError
 from tests.importing import refused
 
 DAY = 86_400

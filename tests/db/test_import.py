@@ -3,8 +3,9 @@
 import psycopg
 import pytest
 
-from dbanon import load, reading, runs
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon import load
+from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.runs import reading, stored
 from tests.facts import names, refusal
 
 COLUMNS = load.TableColumns(subject="cab", time="at", geom="place")
@@ -332,7 +333,7 @@ def test_a_run_reads_the_sides_of_shapes(database, areas):
     connection = areas(("a", 0, SQUARE), ("b", 0, "POINT (7 8)"))
     _import(connection, srid=32632)
     with reading.open_reader(database) as reader:
-        places = reader.inputs(runs.dataset_row(connection, "d").dataset_id, ["sites"])["sites"]
+        places = reader.inputs(stored.dataset_row(connection, "d").dataset_id, ["sites"])["sites"]
     assert places.shape_bounds.tolist() == [[100, 100, 140, 130]]
     (key,) = connection.execute("SELECT trajectory_id FROM dbanon.trajectory WHERE subject = 'a'").fetchone()
     assert places.shape_trajectory.tolist() == [key]

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbanon import load, queue, releases, runs
-from dbanon.connection import connect
-from dbanon.errors import DataError, ParameterError, StoreError
+from dbanon import load, releases
+from dbanon.base.errors import DataError, ParameterError, StoreError
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue, stored
 from tests.facts import names, refusal
 
 HEAD = "subject,time,x,y\n"
@@ -349,9 +350,9 @@ def test_an_unknown_dataset_names_those_there_are(connection, write):
 
 def test_appending_adds_on_the_datasets_own_grid(connection, write):
     _load(connection, write(GOOD), grid_m=10, grid_s=60)
-    before = runs.dataset_row(connection, "d")
+    before = stored.dataset_row(connection, "d")
     _load(connection, write(HEAD + "c,0,13.4,52.5\n"), mode="append")
-    after = runs.dataset_row(connection, "d")
+    after = stored.dataset_row(connection, "d")
     assert (after.srid, after.grid_m, after.grid_s) == (32610, 10, 60)
     assert after.revision > before.revision
     assert _all(connection, "SELECT count(*), count(DISTINCT ST_SRID(path)) FROM dbanon.trajectory") == [(3, 1)]
@@ -363,13 +364,13 @@ def test_appending_adds_on_the_datasets_own_grid(connection, write):
 def test_replacing_takes_the_old_trajectories_and_runs_away_and_keeps_requests(connection, write):
     _load(connection, write(GOOD))
     load.load_requests(connection, write("subject,time,poi\na,0,bank\n"), dataset="d", columns=("poi",))
-    data = runs.dataset_row(connection, "d")
+    data = stored.dataset_row(connection, "d")
     queued = queue.submit_run(connection, "d", "tp-aware", "traj-anon", {}, seed=1)
     with refusal(StoreError, f"run {queued}", "waiting"):
         _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
     connection.execute("SELECT dbanon.cancel_run(%s)", [queued])
     _load(connection, write(HEAD + "z,0,13.4,52.5\n"), mode="replace", grid_m=7)
-    after = runs.dataset_row(connection, "d")
+    after = stored.dataset_row(connection, "d")
     assert (after.dataset_id, after.srid, after.grid_m) == (data.dataset_id, 32633, 7)
     assert _all(connection, "SELECT subject FROM dbanon.trajectory") == [("z",)]
     assert _all(connection, "SELECT count(*) FROM dbanon.run") == [(0,)]

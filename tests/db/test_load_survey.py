@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dbanon import load
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from tests.facts import names, refusal
 
 HEAD = "subject,time,x,y\n"

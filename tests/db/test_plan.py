@@ -6,15 +6,15 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import runs
 from dbanon.methods import METHODS
+from dbanon.runs import stored
 from tests.db.written import CONTRACTS, write
 
 FIXES = 1212566400  # 2008-06-04 08:00 UTC: where the ten people of `tests.db.conftest.RUN` begin
 
 
 def planned(connection, method, params=None, algorithm=None, dataset="ten"):
-    items = runs.plan_run(connection, dataset, method, algorithm, params or {})
+    items = stored.plan_run(connection, dataset, method, algorithm, params or {})
     return {item.item: item for item in items}
 
 

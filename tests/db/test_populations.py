@@ -8,8 +8,8 @@ import pytest
 from psycopg import errors
 
 from dbanon import load
+from dbanon.base.errors import ParameterError
 from dbanon.database import open_database
-from dbanon.errors import ParameterError
 from dbanon.load.datasets import Mode
 from tests.acceptance.commands import call
 from tests.facts import names, refusal, refused

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from dbanon import report
-from dbanon._postgres import find_binaries
+from dbanon.cli import report
 from dbanon.methods import METHODS, describe
-from dbanon.server import uri
+from dbanon.postgres.programs import find_binaries
+from dbanon.postgres.server import uri
 from tests import pages
 from tests.facts import names, refusal
 
@@ -182,7 +182,7 @@ def test_an_upgrade_renews_the_comments_of_live_releases(connection: psycopg.Con
 
 
 def _url(connection: psycopg.Connection) -> str:
-    from dbanon.server import uri
+    from dbanon.postgres.server import uri
 
     return uri({**connection.info.get_parameters(), "password": connection.info.password or ""})
 

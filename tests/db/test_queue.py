@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from dbanon import queue, runs
-from dbanon.connection import connect, errors_translated
-from dbanon.errors import ParameterError, StoreError
+from dbanon.base.errors import ParameterError, StoreError
+from dbanon.postgres.connection import connect, errors_translated
+from dbanon.runs import queue, stored
 from tests.facts import names, refusal
 
 LOST = ("lock", "run 2", "lost")
@@ -61,7 +61,7 @@ def with_rows(connection: psycopg.Connection, run_id: int) -> None:
 
 def test_a_submission_waits_with_all_its_parameters_and_a_seed(connection: psycopg.Connection, waiting: int) -> None:
     assert shown(connection, waiting) == ("queued", "waiting for a worker")
-    row = runs.run_row(connection, waiting)
+    row = stored.run_row(connection, waiting)
     assert (row.params["k"], row.params["instants"], row.params["cloak"]) == (5, 30, "mbr")
     assert row.seed is not None
     assert 0 <= row.seed < 2**63

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import queue, runs
-from dbanon.connection import connect
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue, stored
 from tests.facts import refusal
 
 from .test_queue import shown, worker
@@ -71,7 +71,7 @@ def test_reaping_waits_for_nobody(connection: psycopg.Connection, database: str,
 
 
 def seed_of(connection: psycopg.Connection, params: dict[str, object], dataset: str = "ten") -> int:
-    seed = runs.run_row(connection, queue.submit_run(connection, dataset, "tp-aware", None, params, seed=None)).seed
+    seed = stored.run_row(connection, queue.submit_run(connection, dataset, "tp-aware", None, params, seed=None)).seed
     assert seed is not None
     return seed
 

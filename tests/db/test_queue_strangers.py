@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from dbanon import queue
-from dbanon.connection import connect
+from dbanon.postgres.connection import connect
+from dbanon.runs import queue
 from dbanon.testing import database_url
 
 from .test_queue import shown, worker

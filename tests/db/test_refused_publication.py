@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from dbanon import releases
-from dbanon.connection import errors_translated
-from dbanon.errors import DbanonError, ParameterError
+from dbanon.base.errors import DbanonError, ParameterError
+from dbanon.postgres.connection import errors_translated
 from tests.facts import names, refusal
 
 TRY = "SELECT state FROM dbanon_internal.try_publish(%s, %s, false, false, %s, false, %s)"

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dbanon import _sqlstate, schema
-from dbanon.errors import ParameterError, choose_one
-from dbanon.methods import METHODS, _parsing, describe, method
+from dbanon import schema
+from dbanon.base.errors import ParameterError, choose_one
+from dbanon.methods import METHODS, describe, method, parsing
+from dbanon.postgres import sqlstate
 from tests.facts import names, refusal
 
 # What the answers must not depend on.
@@ -48,7 +49,7 @@ def from_sql(reader: psycopg.Connection, name: str | None, algorithm: str | None
             "SELECT dbanon_internal.check_params(%s, %s, %s)", [name, algorithm, json.dumps(params)]
         ).fetchone()
     except psycopg.Error as error:
-        told = _sqlstate.translated(error)
+        told = sqlstate.translated(error)
         return str(told) if isinstance(told, ParameterError) else repr(told)
     assert row is not None
     return dict(row[0])
@@ -231,7 +232,7 @@ def test_sql_and_python_say_the_same_of_names_of_sets(reader: psycopg.Connection
     row = reader.execute(
         "SELECT dbanon_internal.as_parameter(%s, %s)", [json.dumps(about), json.dumps(value)]
     ).fetchone()
-    told = _parsing.converted(about, _parsing.plain(value))
+    told = parsing.converted(about, parsing.plain(value))
     assert row == (told,)
     assert (told is not None) == (value in SEEN)
 
@@ -255,14 +256,14 @@ def test_names_of_datasets_and_sets_may_have_the_same_characters(connection: psy
         "INSERT INTO dbanon.quasi_identifier (dataset_id, set_name, subject, at) SELECT dataset_id, %s, 's', now() "
     )
     assert accepted(f"{stored} FROM dbanon.dataset WHERE name = 'made'") == dataset
-    assert (_parsing.converted({"type": "name"}, name) is not None) == dataset
+    assert (parsing.converted({"type": "name"}, name) is not None) == dataset
 
 
 @settings(max_examples=200)
 @given(value=st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 def test_sql_and_python_hide_the_same_characters(reader: psycopg.Connection, value: str) -> None:
     row = reader.execute("SELECT %s ~ dbanon_internal.hidden_characters()", [value]).fetchone()
-    assert row == (_parsing.quoted(value) == "'?'" and value != "?",)
+    assert row == (parsing.quoted(value) == "'?'" and value != "?",)
 
 
 @settings(max_examples=200)
@@ -271,7 +272,7 @@ def test_sql_and_python_say_the_same_of_any_text_as_a_name(reader: psycopg.Conne
     row = reader.execute(
         'SELECT dbanon_internal.as_parameter(\'{"type": "name"}\', %s)', [json.dumps(value)]
     ).fetchone()
-    assert row == (_parsing.converted({"type": "name"}, value),)
+    assert row == (parsing.converted({"type": "name"}, value),)
 
 
 @settings(max_examples=300)

@@ -10,11 +10,13 @@ import numpy as np
 import psycopg
 import pytest
 
-from dbanon import _arrow, _sqlstate, queue, reading, releases, runs, writing
+from dbanon import releases
 from dbanon.attacks import Clause, Verdict
-from dbanon.cloaks import Cloaks
-from dbanon.connection import connect, errors_translated
-from dbanon.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.postgres import arrow, sqlstate
+from dbanon.postgres.connection import connect, errors_translated
+from dbanon.runs import queue, reading, stored, writing
 from tests.facts import names, refusal
 
 
@@ -44,7 +46,7 @@ def _cloaks(count, *, extras=(), extra=None):
 @pytest.fixture
 def dataset(connection):
     connection.execute("INSERT INTO dbanon.dataset (name, srid, grid_m, grid_s) VALUES ('d', 32610, 2.5, 30)")
-    return runs.dataset_row(connection, "d")
+    return stored.dataset_row(connection, "d")
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def test_many_trajectories_read_alike_in_arrow_and_in_sql(database, connection, 
 def test_trajectories_stored_in_any_order_are_read_by_id_however_many_come_together(
     database, connection, dataset, monkeypatch, piece
 ):
-    monkeypatch.setattr(_arrow, "_PIECE", piece)
+    monkeypatch.setattr(arrow, "_PIECE", piece)
     query = (
         "INSERT INTO dbanon.trajectory (trajectory_id, dataset_id, subject, path) "
         "SELECT i, %s, 's' || i %% 7, ST_SetSRID(ST_MakeLine(ST_MakePointM(i, 0, 1), ST_MakePointM(-i, 1, 2)), 32610) "
@@ -136,16 +138,16 @@ def test_short_trajectories_come_together_beside_a_long_one(database, connection
             " FROM generate_series(1, %s) i, generate_series(1, %s) j GROUP BY i",
             [dataset.dataset_id, people, fixes],
         )
-    batches, pieces = _arrow.batches, []
+    batches, pieces = arrow.batches, []
 
     def counted(snapshot, query):
         for batch in batches(snapshot, query):
             pieces.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(_arrow, "batches", counted)
-    with connect(database) as session, _arrow.snapshot(session) as snapshot:
-        paths = _arrow.paths(snapshot, dataset.dataset_id)
+    monkeypatch.setattr(arrow, "batches", counted)
+    with connect(database) as session, arrow.snapshot(session) as snapshot:
+        paths = arrow.paths(snapshot, dataset.dataset_id)
     assert np.diff(paths.offset).tolist() == [3] * 2000 + [100_000]
     assert paths.t.tolist() == [1, 2, 3] * 2000 + list(range(1, 100_001))
     assert sum(pieces) < 10
@@ -174,7 +176,7 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
         " SELECT dataset_id, 's' || i, path FROM dbanon.dataset, generate_series(1, 20000) i, (SELECT ST_SetSRID("
         "ST_MakeLine(array_agg(ST_MakePointM(j, j, j) ORDER BY j)), 32610) AS path FROM generate_series(1, 150) j) p"
     )
-    together = _arrow._together
+    together = arrow._together
     ended = []
 
     def first_batch(column):
@@ -188,12 +190,12 @@ def test_reading_that_is_ended_from_outside_is_an_error_of_the_store(database, c
             ended.append(pid)
         return together(column)
 
-    monkeypatch.setattr(_arrow, "_together", first_batch)
+    monkeypatch.setattr(arrow, "_together", first_batch)
     with pytest.raises(StoreError) as caught:
         _read(database, dataset.dataset_id)
     assert ended
     cancelled = caught.value.sqlstate == "57014"
-    assert (cancelled, _sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
+    assert (cancelled, sqlstate.is_passing(caught.value)) == (end == "pg_cancel_backend", not cancelled)
 
 
 @pytest.fixture
@@ -208,8 +210,8 @@ def _heeding():
 def test_ctrl_c_ends_a_read_as_it_ends_everything(database):
     Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)).start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), connect(database) as opened, _arrow.snapshot(opened) as snapshot:
-        _arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
+    with pytest.raises(KeyboardInterrupt), connect(database) as opened, arrow.snapshot(opened) as snapshot:
+        arrow.table(snapshot, "SELECT pg_catalog.generate_series(1, 2000000000) AS i")
     assert time.monotonic() - began < 10
 
 
@@ -264,12 +266,12 @@ def test_a_load_that_commits_between_two_reads_is_seen_neither_half_nor_whole(da
         assert reader.dataset(dataset.dataset_id) == before
     assert (data.subject.tolist(), requests.subject.tolist()) == ([0], [0])
     with refusal(StoreError, "dataset", "run it again"):
-        runs.demand_unchanged(connection, before)
+        stored.demand_unchanged(connection, before)
     with reading.open_reader(database) as reader:
         now = reader.dataset(dataset.dataset_id)
         assert len(reader.trajectories(dataset.dataset_id).t) == 3
         assert reader.inputs(dataset.dataset_id, ["requests"])["requests"].subject.tolist() == [1, 0, 2]
-    runs.demand_unchanged(connection, now)
+    stored.demand_unchanged(connection, now)
 
 
 def test_cloaks_and_members_are_stored_as_they_are(connection, dataset, new_run):
@@ -339,10 +341,10 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
     queue.set_status(connection, claim, "running", dataset_revision=dataset.revision)
     metrics = {"bundles": np.int64(3), "share": np.float64(0.5)}
     queue.set_status(connection, claim, "verified", metrics=metrics, timings={"total_s": 1.5}, peak_rss_mb=12.0)
-    row = runs.run_row(connection, new_run)
+    row = stored.run_row(connection, new_run)
     assert (row.status, row.dataset, row.params, row.seed) == ("verified", "d", {**row.params, "k": 5}, 7)
     assert row.metrics == {"bundles": 3, "share": 0.5}
-    (listed,) = runs.list_runs(connection)
+    (listed,) = stored.list_runs(connection)
     assert listed["started_at"] <= listed["finished_at"]
     assert listed["releases"] is None
     query = (
@@ -359,12 +361,12 @@ def test_a_run_moves_on_with_what_is_known_about_it(connection, dataset, new_run
 def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
     clause = Clause(name="crowd", passed=False, violations=2, sentence="Two are too few.")
     verdict = Verdict(attack="tp-aware", passed=False, figures={"records": 3}, clauses=(clause,))
-    digest = runs.run_digest(connection, new_run)
-    runs.add_verification(connection, new_run, verdict, digest)
+    digest = stored.run_digest(connection, new_run)
+    stored.add_verification(connection, new_run, verdict, digest)
     row = connection.execute("SELECT run_id, attack, passed, digest FROM dbanon.verification").fetchone()
     assert row == (new_run, "tp-aware", False, digest)
     assert len(digest) == 32
-    found = runs.latest_verdict(connection, new_run)
+    found = stored.latest_verdict(connection, new_run)
     assert (found.passed, found.figures) == (False, {"records": 3})
     assert [(c.name, c.passed, c.violations) for c in found.clauses] == [("crowd", False, 2)]
 
@@ -383,7 +385,7 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
     assert len(shown) == 3
     assert shown[0][4].startswith("POLYGON")
     assert _value(connection, "SELECT current_user") != "dbanon_analyst"
-    assert runs.list_runs(connection)[0]["releases"] == "ten_people"
+    assert stored.list_runs(connection)[0]["releases"] == "ten_people"
     with refusal(ParameterError, "free", "already"):
         check(connection, "ten_people")
     releases.unpublish(connection, "ten_people")
@@ -435,9 +437,9 @@ def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_
 
 def test_an_unknown_dataset_or_run_is_named(connection, dataset):
     with refusal(ParameterError, "'dd'", "'d'"):
-        runs.dataset_row(connection, "dd")
+        stored.dataset_row(connection, "dd")
     with refusal(ParameterError, "run 77"):
-        runs.run_row(connection, 77)
+        stored.run_row(connection, 77)
 
 
 @pytest.mark.many

@@ -9,10 +9,10 @@ import pytest
 import shapely
 from psycopg import errors
 
-from dbanon import reading
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic._outlines import made_of
 from dbanon.attacks.semantic.evidence import RegionEvidence
+from dbanon.runs import reading
 from tests.unit.semantic_evidence import GRID_S, Release
 from tests.unit.test_attack_semantic import MUTANTS, WORLDS, honest
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from dbanon import reading
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
+from dbanon.runs import reading
 from tests.unit.attack_evidence import ROW
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 

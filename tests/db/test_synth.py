@@ -9,10 +9,11 @@ import psycopg
 import pytest
 from shapely import MultiPoint
 
-from dbanon import _utm, binary_copy, load, synth
+from dbanon import load, synth
+from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.database import Database, open_database
-from dbanon.errors import DataError, ParameterError, StoreError
-from dbanon.synth import Plan, Scenario, _places
+from dbanon.postgres import binary_copy
+from dbanon.synth import Plan, Scenario, _places, _utm
 from tests.facts import refusal
 
 ROWS = "SELECT subject, ST_AsEWKB(path) FROM dbanon.trajectory WHERE dataset_id = {} ORDER BY subject"

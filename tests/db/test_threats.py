@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from dbanon import releases, schema
-from dbanon.connection import errors_translated
+from dbanon.base.errors import DataError, ParameterError, StoreError, VerificationFailed
 from dbanon.database import open_database
-from dbanon.errors import DataError, ParameterError, StoreError, VerificationFailed
+from dbanon.postgres.connection import errors_translated
 
 
 def test_a_function_of_somebody_else_cannot_take_the_place_of_one_of_postgis(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbanon.attacks import Evidence
 from dbanon.attacks.kte import attack, read
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 from tests.unit.attack_evidence import hours
 
 Sample = tuple[int, int, int]

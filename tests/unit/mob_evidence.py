@@ -11,7 +11,7 @@ import numpy as np
 
 from dbanon.attacks.mob import attack
 from dbanon.attacks.mob.evidence import ObjectEvidence
-from dbanon.trajectory import QuasiIdentifiers
+from dbanon.base.trajectory import QuasiIdentifiers
 from tests.unit.attack_evidence import hours, trajectories
 
 Cell = tuple[int, int]

@@ -12,7 +12,7 @@ import numpy as np
 
 from dbanon.attacks.semantic import attack
 from dbanon.attacks.semantic.evidence import RegionEvidence
-from dbanon.trajectory import Cells, Trajectories
+from dbanon.base.trajectory import Cells, Trajectories
 
 START, GRID_S = 36_000, 60
 PARAMS: dict[str, Any] = {

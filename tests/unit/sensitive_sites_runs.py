@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
+from dbanon.base.trajectory import Sites, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Sites, Trajectories
 
 FAMILY = METHODS["sensitive-sites"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dbanon.attacks.sensitive_sites import attack
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.trajectory import Sites
+from dbanon.base.trajectory import Sites
 from tests.unit.attack_evidence import Trips, hours, made, put, trajectories
 
 Box = tuple[float, float, float, float]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from dbanon.attacks.sensitive_sites.evidence import SiteEvidence
-from dbanon.errors import DataError
-from dbanon.trajectory import Sites
+from dbanon.base.errors import DataError
+from dbanon.base.trajectory import Sites
 from tests.unit.attack_evidence import add, put, take, trajectories
 from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, attack, broken, joined, moved
 

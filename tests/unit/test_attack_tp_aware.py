@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dbanon.attacks import Evidence, shared
 from dbanon.attacks.shared.replay import Timetable, replay, within
 from dbanon.attacks.tp_aware import _contents, _requests, attack
-from dbanon.errors import DataError
+from dbanon.base.errors import DataError
 from tests.unit.attack_evidence import PARAMS, World, add, put, take, trajectories
 
 # Seven instants make windows of three, three and one. Trajectory ids are neither in the order of subjects nor of time.

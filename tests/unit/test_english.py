@@ -41,7 +41,7 @@ def test_no_sentence_says_what_the_house_style_does_not(rule: str) -> None:
     assert offending == [], f"instead: {RULES[rule]}"
 
 
-# A placeholder and a plural, which is wrong after a 1: dbanon.errors.counted and dbanon_internal.counted write both.
+# A placeholder and a plural, which is wrong after a 1: `counted` in Python and in SQL write both.
 PLURAL = re.compile(r"(?:%s|(?<!%)%(?=[ ])|\{\w*\}) (?:([a-z]+) )?([a-z-]+s|people)\b(?! at most)")
 BOUNDS = ("at most ", "k = ", "l = ", "c / ", "2^")  # never 1
 OTHERS = {"as", "does", "finds", "has", "holds", "is", "its", "leaves", "repeats", "replaces"}

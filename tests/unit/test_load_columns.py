@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from dbanon.errors import DataError, ParameterError
+from dbanon.base.errors import DataError, ParameterError
 from dbanon.load import PlaceColumns, _bbox, _files, _parse, _tables
 from tests.facts import names, refusal
 

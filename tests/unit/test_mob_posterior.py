@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import QuasiIdentifiers
 from dbanon.methods import METHODS
 from dbanon.methods.mob import _rows
-from dbanon.trajectory import QuasiIdentifiers
 from tests.unit import small_worlds
 
 FAMILY = METHODS["mob"]

@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.base.errors import DataError, InfeasibleError
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob import _classes, _positions, _sets
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 from tests.facts import refusal
 from tests.unit import oracles_mob as oracle
 from tests.unit.mob_instances import along_curve, packed, positions_of, random_world

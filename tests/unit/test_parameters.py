@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
 from dbanon.methods import METHODS, method, requirement
 from tests.facts import names, refusal
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from dbanon.errors import counted
+from dbanon.base.console import visible
+from dbanon.base.errors import counted
+from dbanon.cli.report import WIDTH, Progress, method_text, methods_text, table
 from dbanon.methods import METHODS, Method, describe
-from dbanon.report import WIDTH, Progress, method_text, methods_text, table, visible
 
 
 class Terminal(io.StringIO):

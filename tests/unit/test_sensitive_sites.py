@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError
 from dbanon.methods.sensitive_sites import _bichromatic, _guards, _improve, _monochromatic, _rows, _snapshot
 from dbanon.methods.sensitive_sites._boxes import Boxes
 from tests.facts import refusal

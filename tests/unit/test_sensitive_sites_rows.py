@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods.sensitive_sites import _snapshot
-from dbanon.trajectory import Trajectories
 from tests.unit.sensitive_sites_runs import run, sites, users
 
 

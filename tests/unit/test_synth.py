@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.spatial import Voronoi, cKDTree
 
-from dbanon import _utm, synth
-from dbanon.errors import DataError, ParameterError
-from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _places, _requests, limits_kmh, start_seconds
+from dbanon import synth
+from dbanon.base.errors import DataError, ParameterError
+from dbanon.synth import Made, Plan, Scenario, _journeys, _network, _places, _requests, _utm, limits_kmh, start_seconds
 from dbanon.synth._requests import DISTRICTS, POI_CATEGORIES, POIS, RARE_POIS
 from tests.facts import refusal
 

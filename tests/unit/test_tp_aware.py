@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.errors import DataError, InfeasibleError, ParameterError
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import METHODS
-from dbanon.trajectory import Requests, Trajectories
 from tests.facts import refusal
 from tests.unit import oracles_tp_aware as oracle
 

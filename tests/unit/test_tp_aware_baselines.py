@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 from dbanon.methods.tp_aware import _baselines, _binary_us_tree, _condensation, _hilbert
-from dbanon.trajectory import Trajectories
 from tests.unit import plain_tp_aware as plain
 from tests.unit.test_traj_anon_optimum import cells, instance
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from dbanon import schema
-from dbanon.errors import SchemaMismatch, StoreError
+from dbanon.base.errors import SchemaMismatch, StoreError
 from dbanon.testing import database_url
 from tests.acceptance.commands import call
 from tests.facts import refusal

@@ -18,7 +18,7 @@ from dbanon.attacks.shared.claims import (
     switch,
     whatever_the_reason,
 )
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 HIDE = "kte-hide"
 MERGE = "k-merge"

@@ -14,7 +14,7 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 

@@ -17,7 +17,7 @@ from dbanon.attacks.kte._claims import Rules
 from dbanon.attacks.kte._windows import Scene, Speaking, Timetable, fits
 from dbanon.attacks.shared.claims import LATEST
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

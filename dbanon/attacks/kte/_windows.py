@@ -20,7 +20,7 @@ from dbanon.attacks.kte._rows import Bool, Cover, Members, Rows, Samples
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import find
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _MOST_WINDOWS = 10_000_000
 _MOST_SLOTS = 1 << 20

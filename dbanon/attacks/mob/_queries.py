@@ -8,7 +8,7 @@ from dbanon.attacks.mob._rows import Positions, _kernel
 from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable
-from dbanon.trajectory import Float, Int
+from dbanon.base.trajectory import Float, Int
 
 
 def distortion(evidence: ObjectEvidence, at: Positions, times: Timetable) -> dict[str, float]:

@@ -20,7 +20,7 @@ from dbanon.attacks.mob.evidence import ObjectEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import of_regions
 from dbanon.attacks.shared.replay import Timetable, replay
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 Bool = NDArray[np.bool_]
 Table = NDArray[np.int32]

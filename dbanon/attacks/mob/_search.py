@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.attacks.mob._rows import Bool, Own, Positions, Shown, _kernel, parts
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 PAIRS = 1 << 16  # looked at together
 

@@ -28,7 +28,7 @@ from dbanon.attacks.semantic.evidence import RegionEvidence, read
 from dbanon.attacks.shared.claims import LATEST, must
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
 

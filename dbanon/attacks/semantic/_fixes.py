@@ -12,7 +12,7 @@ from dbanon.attacks.semantic._regions import Regions
 from dbanon.attacks.semantic._units import Units, few
 from dbanon.attacks.shared.claims import hours_misstated
 from dbanon.attacks.shared.keys import distinct
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 PUBLISHED = len(REASONS)
 """The state of a fix that is not left out; the others are indices into `REASONS`."""

@@ -9,7 +9,7 @@ from dbanon.attacks.semantic._units import Units, count_subjects, few
 from dbanon.attacks.semantic.evidence import RegionEvidence
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import runs
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

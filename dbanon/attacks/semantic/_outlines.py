@@ -12,7 +12,7 @@ import shapely
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared.keys import distinct, find
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _ELEMENT = 12  # bytes of an element of bigint[] as the server sends it: its length, then 8 bytes
 

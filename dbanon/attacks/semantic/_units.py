@@ -10,7 +10,7 @@ from dbanon.attacks.semantic._claims import Rules
 from dbanon.attacks.shared.claims import must
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import slots
-from dbanon.trajectory import Cells, Int, Trajectories
+from dbanon.base.trajectory import Cells, Int, Trajectories
 
 _MOST_SLOTS = 1 << 40
 

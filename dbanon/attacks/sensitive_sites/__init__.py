@@ -25,7 +25,7 @@ from dbanon.attacks.shared.claims import considered, hours_misstated
 from dbanon.attacks.shared.frame import Attack, Counts
 from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.rectangles import hold, holding, meeting, of_bounds, of_regions
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 __all__ = ["attack", "read"]
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal
 
 from dbanon.attacks import Clause, Kind, Verdict
 from dbanon.attacks.shared.claims import UndecidableError, must
-from dbanon.errors import DataError, counted
+from dbanon.base.errors import DataError, counted
 
 TESTS = ("singling out", "linkability", "inference")
 """The three tests of the Article 29 Working Party: Opinion 05/2014 on Anonymisation Techniques (WP216)."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from dbanon.attacks.shared.claims import choice, considered_slots, get, in_slots, integer, moment, must
 from dbanon.attacks.shared.replay import Timetable, slots
-from dbanon.trajectory import Trajectories
+from dbanon.base.trajectory import Trajectories
 
 
 def timetable(params: Mapping[str, Any], data: Trajectories, length: int) -> Timetable:

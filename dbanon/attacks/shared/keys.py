@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 
 def distinct(values: Int) -> Int:

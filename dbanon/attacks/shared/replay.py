@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.attacks.shared import threads
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 Bool = NDArray[np.bool_]
 T = TypeVar("T")

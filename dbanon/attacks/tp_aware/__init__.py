@@ -24,7 +24,7 @@ from dbanon.attacks.tp_aware._claims import Rules, Stated, read_rules, read_stat
 from dbanon.attacks.tp_aware._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.tp_aware._stored import Members, Records
 from dbanon.attacks.tp_aware.evidence import RequestEvidence, read
-from dbanon.trajectory import Float, Int, Trajectories
+from dbanon.base.trajectory import Float, Int, Trajectories
 
 __all__ = ["AHEAD", "attack", "prepare", "read"]
 

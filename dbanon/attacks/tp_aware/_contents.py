@@ -4,7 +4,7 @@ import numpy as np
 
 from dbanon.attacks.shared.keys import distinct
 from dbanon.attacks.shared.replay import runs, slices
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _ELEMENTS = 1 << 22
 

@@ -13,7 +13,7 @@ from dbanon.attacks.tp_aware import _contents
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware._stored import Members, Records, Shown
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 _PART = 1 << 18  # requests looked at together
 

@@ -9,7 +9,7 @@ from dbanon.attacks.shared.keys import distinct, find
 from dbanon.attacks.shared.replay import Timetable, runs
 from dbanon.attacks.tp_aware._claims import Rules
 from dbanon.attacks.tp_aware.evidence import RequestEvidence
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 Bool = NDArray[np.bool_]
 

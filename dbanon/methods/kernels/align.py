@@ -14,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, counted
-from dbanon.methods._parsing import LATEST_S
+from dbanon.base.errors import DataError, counted
+from dbanon.base.trajectory import Float, Int, Trajectories, freeze
 from dbanon.methods.kernels import cores
-from dbanon.trajectory import Float, Int, Trajectories, _freeze
+from dbanon.methods.parsing import LATEST_S
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -86,7 +86,7 @@ class Timeline:
     grid_s: int
 
     def __post_init__(self) -> None:
-        _freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
+        freeze(self)  # also because kernels are compiled once for arrays that may be written to, once for others
 
     @property
     def fixes(self) -> tuple[Float, Float, Float, int]:

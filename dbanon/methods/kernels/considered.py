@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ParameterError
-from dbanon.trajectory import Trajectories
+from dbanon.base.errors import ParameterError
+from dbanon.base.trajectory import Trajectories
 
 
 def considered(

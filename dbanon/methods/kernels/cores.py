@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dbanon.trajectory import Int
+from dbanon.base.trajectory import Int
 
 T = TypeVar("T")
 

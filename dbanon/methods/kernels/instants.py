@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import ParameterError
+from dbanon.base.errors import ParameterError
+from dbanon.base.trajectory import Float, Trajectories
 from dbanon.methods.kernels import align
-from dbanon.trajectory import Float, Trajectories
 
 
 class Parameters(Protocol):

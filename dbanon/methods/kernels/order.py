@@ -4,7 +4,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from dbanon.trajectory import Int, Trajectories
+from dbanon.base.trajectory import Int, Trajectories
 
 
 def run_order(data: Trajectories, rng: np.random.Generator) -> Int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Trajectories
 from dbanon.methods import Algorithm, Method, parameter, since, until
-from dbanon.trajectory import Trajectories
 
 _HIDE = ("kte-hide",)
 

@@ -11,12 +11,12 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge, _matching, _near, _pairs
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

@@ -25,9 +25,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Float, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

@@ -7,10 +7,10 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte._pairs import Pairs
 from dbanon.methods.kte._pairs import among as _among
 from dbanon.methods.kte._pairs import cost as _cost
-from dbanon.trajectory import Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

@@ -6,9 +6,9 @@ import numba
 import numpy as np
 from scipy.spatial import cKDTree
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int
 
 _BINS = 48  # of time, for the signature
 _COARSE = 4  # for the index: trees of more dimensions are no quicker than looking at all

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

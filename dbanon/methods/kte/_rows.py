@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks, Hiding, by_hour
-from dbanon.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, Hiding, by_hour
+from dbanon.base.errors import InfeasibleError, ParameterError, counted
+from dbanon.base.trajectory import Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
 from dbanon.methods.kte import Parameters, _glove, _groups, _hide, _k_merge, _static, _w4m
 from dbanon.methods.kte._samples import Merged, Samples, samples
-from dbanon.trajectory import Int, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

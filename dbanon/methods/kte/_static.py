@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Int
 
 LEVELS = {"2h-4km": (2 * 3600, 4_000.0), "4h-10km": (4 * 3600, 10_000.0), "8h-20km": (8 * 3600, 20_000.0)}
 """Seconds and metres of each level, as the paper has them."""

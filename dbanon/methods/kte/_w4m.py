@@ -13,9 +13,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Float, Int, _freeze
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
@@ -43,7 +43,7 @@ class Edited:
     deleted: Int
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import QuasiIdentifiers, Trajectories
 from dbanon.methods import (
     Algorithm,
     Column,
@@ -25,7 +26,6 @@ from dbanon.methods import (
     step_s,
     until,
 )
-from dbanon.trajectory import QuasiIdentifiers, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions
 from dbanon.methods.mob._sets import Sets
-from dbanon.trajectory import Float, _freeze
 
 _LEAST = 1 << 20  # objects times instants worth a thread
 
@@ -45,7 +45,7 @@ class Classes:
     size: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def classes(positions: Positions, sets: Sets) -> Classes:

@@ -16,9 +16,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._positions import Positions, Words, flags
-from dbanon.trajectory import Int
 
 _FAR = 65_535  # stands for being absent: further than any limit that a candidate present can exceed
 _LEAST_LEVELS, _MOST_LEVELS = 256, 4_096  # that places are quantised to

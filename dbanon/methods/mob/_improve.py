@@ -18,12 +18,12 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._classes import classes, information_loss
 from dbanon.methods.mob._links import _bits, linked, pruned
 from dbanon.methods.mob._positions import Positions, Words
 from dbanon.methods.mob._sets import Left, Sets, _fits
-from dbanon.trajectory import Float, Int
 
 PRICE = 0.5
 """What a rectangle of half the city's perimeter costs, beside a loss of at most 1: regions must stay useful."""

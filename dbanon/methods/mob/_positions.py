@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, counted
+from dbanon.base.errors import DataError, counted
+from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories, freeze
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.mob import Parameters
-from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories, _freeze
 
 Words = NDArray[np.uint64]
 
@@ -58,7 +58,7 @@ class Positions:
     origin: tuple[int, int]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks, Hiding, Regions, by_hour
-from dbanon.errors import DataError, InfeasibleError
+from dbanon.base.cloaks import Cloaks, Hiding, Regions, by_hour
+from dbanon.base.errors import DataError, InfeasibleError
+from dbanon.base.trajectory import Int, QuasiIdentifiers, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import in_own_time
@@ -21,7 +22,6 @@ from dbanon.methods.mob import Parameters, _classes, _improve, _links, _position
 from dbanon.methods.mob._classes import Classes
 from dbanon.methods.mob._positions import Dropped, Positions
 from dbanon.methods.mob._sets import Sets
-from dbanon.trajectory import Int, QuasiIdentifiers, Trajectories
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 

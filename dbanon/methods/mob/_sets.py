@@ -17,10 +17,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.kernels import cores
 from dbanon.methods.mob._gen_ag import nearest
 from dbanon.methods.mob._positions import Positions, Words
-from dbanon.trajectory import Int, _freeze
 
 REASONS = ("few_partners",)
 
@@ -55,7 +55,7 @@ class Sets:
     kept: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 def symmetric(positions: Positions, place: Int, k: int) -> Sets:

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dbanon.errors import DataError, InfeasibleError, counted
+from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.trajectory import Cells, Float, Int
 from dbanon.methods.semantic import Parameters
-from dbanon.trajectory import Cells, Float, Int
 
 MM2 = 1e6
 """Areas are whole square millimetres: sums are exact, whatever the order, and equal ones are equal."""

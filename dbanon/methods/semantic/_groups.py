@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kernels import cores
 from dbanon.methods.semantic import _improve, _losses, _regions
 from dbanon.methods.semantic._graph import Graph
@@ -22,7 +23,6 @@ from dbanon.methods.semantic._losses import Path, Scale, Tables
 from dbanon.methods.semantic._points import Units
 from dbanon.methods.semantic._regions import Work, _kernel
 from dbanon.methods.semantic._tracks import Merger, Track
-from dbanon.trajectory import Float, Int
 
 ALL_PAIRS = 50
 """Up to so many units the loss of every pair is computed, and exactly; of more, that of candidates, nearly."""

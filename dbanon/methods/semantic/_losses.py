@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import Parameters, _regions
 from dbanon.methods.semantic._graph import MM2, Graph
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Int
 
 
 class Scale(NamedTuple):

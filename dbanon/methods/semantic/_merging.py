@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.semantic import _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables, least_area, space_loss, time_loss
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Float, Int
 
 _NEARLY = 1 - 1e-12  # a lower bound of a loss may be rounded up
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.trajectory import Int, Trajectories, _freeze
+from dbanon.base.trajectory import Int, Trajectories, freeze
 
 STATES = ("published", "outside", "few_cells", "coarse")
 """What becomes of a fix, by code."""
@@ -51,7 +51,7 @@ class Units:
     state: NDArray[np.uint8]
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.subject)

@@ -7,11 +7,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.semantic import _merging, _regions
 from dbanon.methods.semantic._graph import Graph
 from dbanon.methods.semantic._losses import Path, Scale, Tables
 from dbanon.methods.semantic._regions import Pool, Work, _kernel
-from dbanon.trajectory import Int
 
 Result = TypeVar("Result")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
-from dbanon.trajectory import Int, _freeze
+from dbanon.base.trajectory import Int, freeze
 
 Int32 = NDArray[np.int32]
 
@@ -32,7 +32,7 @@ class Boxes:
     y1: Int32
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     def __len__(self) -> int:
         return len(self.x0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.errors import DataError, InfeasibleError, ParameterError, counted
+from dbanon.base.trajectory import Int, Sites, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.order import run_order
@@ -23,7 +24,6 @@ from dbanon.methods.sensitive_sites import (
     _snapshot,
 )
 from dbanon.methods.sensitive_sites._boxes import Boxes, Int32
-from dbanon.trajectory import Int, Sites, Trajectories
 
 MOST_USERS_LOCAL, MOST_SITES_LOCAL = 100_000, 500
 """The algorithm `local` is for comparison, and beyond these takes minutes (46,000 users and 553 sites: 43 s)."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import DataError, ParameterError, counted
+from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.base.trajectory import Float, Int, Sites, Trajectories
 from dbanon.methods.kernels import align, hilbert
 from dbanon.methods.kernels.considered import select_fixes
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from dbanon.trajectory import Float, Int, Sites, Trajectories
 
 LARGEST_SIDE = 2**30
 """Cells between any two users or sites, on either axis: differences then fit int32."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.cloaks import Cloaks
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Requests, Trajectories
 from dbanon.methods import (
     HERE,
     Algorithm,
@@ -26,7 +27,6 @@ from dbanon.methods import (
     step_s,
     until,
 )
-from dbanon.trajectory import Requests, Trajectories
 
 
 @dataclass(frozen=True, kw_only=True)

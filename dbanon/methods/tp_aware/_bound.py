@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.tp_aware import _blocks
-from dbanon.trajectory import Float, Int
 
 SAMPLE = 100
 """Subjects, each in one window, that are looked at in a run."""

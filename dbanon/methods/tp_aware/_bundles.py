@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks, by_hour
-from dbanon.errors import DataError, InfeasibleError, counted
+from dbanon.base.cloaks import Cloaks, by_hour
+from dbanon.base.errors import DataError, InfeasibleError, counted
+from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods import HERE, Tasks
 from dbanon.methods.kernels import align, cores
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
 from dbanon.methods.tp_aware import Parameters, _baselines, _binary_us_tree, _blocks, _bound, _improve
-from dbanon.trajectory import Float, Int, Trajectories
 
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30

@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.tp_aware import _blocks
-from dbanon.trajectory import Int
 
 _LANES = 16  # instants are padded to a multiple of it, so that the processor does several at once
 _MARGIN = 4  # whoever has a bound up to the best area and this part of it is listed

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dbanon.cloaks import Cloaks
-from dbanon.methods._parsing import LATEST_S
+from dbanon.base.cloaks import Cloaks
+from dbanon.base.trajectory import Int, Requests, Trajectories
 from dbanon.methods.kernels.instants import in_own_time
+from dbanon.methods.parsing import LATEST_S
 from dbanon.methods.tp_aware import Parameters
-from dbanon.trajectory import Int, Requests, Trajectories
 
 Bool = NDArray[np.bool_]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon._progress import Progress, silent
+from dbanon.base.progress import Progress, silent
+from dbanon.base.trajectory import Int, freeze
 from dbanon.methods.kte import Parameters, _k_merge
 from dbanon.methods.kte._hide import _clusters, _epochs
 from dbanon.methods.kte._hide._draw import Drawing, Rules
@@ -23,7 +24,6 @@ from dbanon.methods.kte._hide._epochs import Bool, Runs
 from dbanon.methods.kte._hide._improve import improve, inputs, ragged
 from dbanon.methods.kte._hide._windows import REASONS, Presence, close
 from dbanon.methods.kte._samples import Merged, Samples
-from dbanon.trajectory import Int, _freeze
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class Hidden:
     merged: Merged
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,10 +11,10 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from scipy.spatial import cKDTree
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.trajectory import Float, Int
 
 PEOPLE = 50  # of a cluster, on average, where their number is not given
 ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide import _cycles
 from dbanon.methods.kte._hide._epochs import Bool, Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
-from dbanon.trajectory import Float, Int
 
 PART = 300  # people of a part at most: the costs of all its pairs are computed
 

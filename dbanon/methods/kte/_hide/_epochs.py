@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Float, Int, freeze
 from dbanon.methods.kte._samples import Samples
-from dbanon.trajectory import Float, Int, _freeze
 
 Bool = NDArray[np.bool_]
 
@@ -49,7 +49,7 @@ class Runs:
     started: Int
 
     def __post_init__(self) -> None:
-        _freeze(self)
+        freeze(self)
 
     @property
     def subjects(self) -> int:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 
-from dbanon._progress import Progress
+from dbanon.base.progress import Progress
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._draw import Rules
 from dbanon.methods.kte._hide._epochs import Runs
 from dbanon.methods.kte._hide._windows import Presence, parts
-from dbanon.trajectory import Int
 
 SWEEPS = 2
 NEAREST = 12  # others that an owner may take over, beside its own

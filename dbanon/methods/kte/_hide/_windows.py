@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.base.trajectory import Int
 from dbanon.methods.kte._hide._epochs import Runs
-from dbanon.trajectory import Int
 
 REASONS = "few_alike", "silence"
 KEPT = -1

@@ -1,0 +1,1 @@
+"""What each verb can be asked for, once: records of options."""
