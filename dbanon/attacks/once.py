@@ -23,7 +23,7 @@ ONE_GROUP = Condition(
     must="Each person must be in one record at a time, or in several with the very same members",
     broken_by="people",
     remedy="The method must form groups that do not overlap.",
-    plain="Nobody is in two groups at a time, which could be held against each other.",
+    plain="No person is in two groups at a time, which a reader could compare.",
     test="linkability",
 )
 SUBJECTS_SUM = Condition(
@@ -31,7 +31,7 @@ SUBJECTS_SUM = Condition(
     must="Rows of one time must stand for no more people than are members of their records",
     broken_by="groups",
     remedy="The method must state fewer subjects.",
-    plain="The column subjects may be added up over the rows of one time: nobody is counted twice.",
+    plain="The column subjects may be added up over the rows of one time: no person is counted twice.",
     test="singling out",
 )
 CLAUSES = (ONE_GROUP, SUBJECTS_SUM)

@@ -89,12 +89,14 @@ def test_right_releases_pass(cases, k, params):
     assert passed >= len(cases(25)) // 2
 
 
-def test_right_groups_pass():
+@pytest.mark.parametrize("algorithm", ["k-merge", "glove"])
+def test_right_groups_pass(algorithm):
     for seed in range(20):
         rng = random.Random(seed)
         world = random_world(rng, subjects=9, epochs=4, leak=5)
         people = rng.sample(range(9), 9)
         release = grouped(world, [people[:2], people[2:5], people[5 : 7 + seed % 3]], rng)
+        release.algorithm = algorithm
         assert broken(release) == set()
 
 
@@ -386,6 +388,9 @@ ALONE = {
     "fewer than k silent": ("silence", lambda: careless("no_silence")),
     "k of one": ("decidable", lambda: [dataclasses.replace(r, params=r.params | {"k": 1}) for r in [honest()]]),
 }
+
+
+CAUGHT_ALONE = {clause for clause, _ in ALONE.values()}
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -715,7 +720,8 @@ def test_malformed_counts_are_refused(suppressed):
 
 
 def test_an_unknown_algorithm_is_refused():
-    assert broken(renamed("hide-a-mob")) == {"decidable"}
+    for algorithm in ("hide-a-mob", "static", "w4m"):
+        assert broken(renamed(algorithm)) == {"decidable"}
 
 
 def far(release, **columns):

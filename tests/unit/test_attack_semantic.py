@@ -221,6 +221,9 @@ MUTANTS: list[tuple[str, Callable[[Release], object]]] = [
 ]  # fmt: skip
 
 
+CAUGHT_ALONE = {clause for clause, _ in MUTANTS}
+
+
 @pytest.mark.parametrize(("clause", "change"), MUTANTS, ids=[f"{name}-{i}" for i, (name, _) in enumerate(MUTANTS)])
 def test_a_change_is_caught_by_one_clause(clause: str, change: Callable[[Release], object]) -> None:
     run = honest()

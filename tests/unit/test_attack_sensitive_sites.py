@@ -191,6 +191,9 @@ ALONE = {
 }
 
 
+CAUGHT_ALONE = {clause for clause, _ in ALONE.values()}
+
+
 def shrunk_to_two(evidence: SiteEvidence) -> SiteEvidence:
     evidence = exactly(evidence, 6, 2)
     where = [row(evidence, 4), row(evidence, 5)]

@@ -284,6 +284,9 @@ ALONE_JOINED = {
 }
 
 
+CAUGHT_ALONE = {clause for clause, _ in (*ALONE.values(), *ALONE_JOINED.values())}
+
+
 def masked_by(evidence: Evidence, t: int) -> Evidence:
     box = scene(evidence.params["align"]).box([0, 1, 2, 3], t)
     return put(evidence, "cloak_bounds", row(evidence, A, 1), box)
@@ -401,7 +404,8 @@ def test_honest_bundles_withstand_the_attack(align):
     assert verdict.figures["windows"] == 3
     assert verdict.figures["windows_published"] == 2
     assert verdict.figures["smallest_crowd"] == 3
-    assert verdict.figures["members"] == verdict.figures["published"] == 15
+    assert verdict.figures["members"] == 15  # people, once for each window
+    assert (verdict.figures["subjects"], verdict.figures["published"]) == (8, 8)
     assert verdict.figures["request_contents_published"] == 4
 
 

@@ -62,14 +62,14 @@ DECIDABLE = Condition(
     name="decidable",
     must="Parameters, data, inputs and stored rows must make sense together",
     broken_by="contradictions",
-    plain="The attack could decide every other clause; it refuses a release of which it could not.",
+    plain="The attack could decide every other clause; otherwise it would refuse the release.",
     test="attack",
 )
 LEFT_OUT = Condition(
     name="left-out",
     must="What the run says it left out must be what the data and rows say was left out",
     broken_by="counts",
-    plain="The release says truly how many people, and how much of their data, are not in it.",
+    plain="The release states truly how many people, and how much of their data, it leaves out.",
     test="attack",
 )
 
@@ -80,7 +80,7 @@ def region(shape: str) -> Condition:
         name="region",
         must=f"Every region must be {shape}, in the dataset's SRID",
         broken_by="rows",
-        plain="Every region has an ordinary outline on one grid, so that no odd corner marks a row as somebody's.",
+        plain="Every region has an ordinary outline on one grid, so no odd corner distinguishes one person's row.",
         test="singling out",
     )
 
@@ -91,7 +91,7 @@ def columns(true: str = "") -> Condition:
         name="columns",
         must="Rows must hold no columns except the method's" + (true and f", and {true}"),
         broken_by="rows",
-        plain="A row has no column in which something else about its people could be written.",
+        plain="A row has no column that could carry anything else about its people.",
         test="inference",
     )
 
