@@ -207,7 +207,7 @@ def test_local_is_refused_and_never_published(database: str, told: str) -> None:
     local = ("--algorithm", "local", "-p", f"local_format={told}")
     unpublished = run(database, "people", *local, "--publish", "v")
     refused(unpublished, 2, "guarantee", "local")
-    refused(run(database, "people", *local), 5, "sensitive-sites", "[decidable]", "comparison")
+    refused(run(database, "people", *local), 5, "sensitive-sites", "[promise]", "[one-row]", "comparison")
     again = call(database, "publish", "2", "v")
     refused(again, 5, "guarantee of sensitive-sites", "run 2", "local")
     with psycopg.connect(database) as owner:

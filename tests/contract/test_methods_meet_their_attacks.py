@@ -141,7 +141,7 @@ def test_the_adversary_at_sensitive_sites_objects_to_local_wherever_a_user_has_t
         found = around_sites(rng, "local", at=False, local_format=told)
         if found is not None and found[0].metrics["shared_users"]:
             broken = {clause.name for clause in found[1].clauses if not clause.passed}
-            assert broken == {"decidable"}
+            assert "one-row" in broken
             shared += 1
     assert shared >= 10
 
@@ -198,7 +198,7 @@ def test_the_adversary_of_kte_objects_to_what_is_there_for_comparison(algorithm)
         if verdict is not None:
             broken |= {clause.name for clause in verdict.clauses if not clause.passed}
             assert not verdict.passed
-    assert "decidable" in broken
+    assert ("truth" if algorithm == "w4m" else "promise") in broken
 
 
 # ---- semantic --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.attacks import Evidence, Source
-from dbanon.attacks.kte._claims import GROUPS, HIDE, Rules, Stated, read_rules, read_stated
+from dbanon.attacks.kte._claims import HIDE, MERGE, Rules, Stated, read_rules, read_stated
 from dbanon.attacks.kte._clauses import CLAUSES, LEFT_OPEN
 from dbanon.attacks.kte._groups import groups
 from dbanon.attacks.kte._rows import Cover, Members, Rows, Samples, cover, members, rows, samples
@@ -73,7 +73,7 @@ def _count(evidence: Evidence) -> Counts:
     return broken, _figures(seen) | figures
 
 
-attack = Attack(name="kte", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=(HIDE, *GROUPS))
+attack = Attack(name="kte", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=(HIDE, MERGE))
 """Decides whether a stretch of any subject's movements fits fewer than k records, and whether the rows are true."""
 
 

@@ -21,7 +21,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.base.trajectory import Trajectories
 
 HIDE = "kte-hide"
-GROUPS = ("k-merge", "glove")
+MERGE = "k-merge"
 
 _MALFORMED = (
     "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "

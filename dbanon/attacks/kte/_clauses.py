@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dbanon.attacks.kte._claims import GROUPS, HIDE
+from dbanon.attacks.kte._claims import HIDE, MERGE
 from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Condition, columns, region
 
 CLAUSES = (
@@ -36,7 +36,7 @@ CLAUSES = (
         broken_by="records",
         plain="Every group has at least k people.",
         test="singling out",
-        algorithms=GROUPS,
+        algorithms=(MERGE,),
     ),
     replace(
         LEFT_OUT,

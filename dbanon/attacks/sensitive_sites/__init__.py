@@ -144,9 +144,7 @@ def _count(evidence: SiteEvidence) -> Counts:
     return broken, _figures(evidence, users, rows, regions, sites) | {"exact_inside_rectangles": inside}
 
 
-attack = Attack(
-    name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk", "knn")
-)
+attack = Attack(name="sensitive-sites", clauses=CLAUSES, count=_count, left_open=LEFT_OPEN, algorithms=("bk", "mk"))
 """Decides whether any site can be tied to fewer than k users, and whether what is published is true."""
 
 

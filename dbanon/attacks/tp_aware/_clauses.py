@@ -83,7 +83,7 @@ CLAUSES = (
         name="requests-few",
         must="The requests of a row must have at least min_contents distinct contents, or none",
         broken_by="rows",
-        plain="A reader who knows that a person sent a request then finds at least min_contents different ones, or none.",
+        plain="A reader who knows that a person sent a request finds at least min_contents different ones, or none.",
         test="inference",
     ),
     Condition(
