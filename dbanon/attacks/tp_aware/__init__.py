@@ -53,7 +53,7 @@ def prepare() -> None:
     times, ends, bounds = np.arange(2.0), np.arange(0, 5, 2), np.arange(4.0)
     params = {"k": 2, "step_s": 1, "instants": 2, "start": 0, "align": "last", "max_gap_s": 0, "min_contents": 1}
     evidence = RequestEvidence(
-        method=attack.name,
+        method="",
         algorithm="",
         params={**params, "cloak": "mbr", "min_cloak_m": None, "since": None, "until": None},
         suppressed={"subjects": {}, "windows": []},
