@@ -87,8 +87,8 @@ CLAUSES = (
 LEFT_OPEN = {
     "singling out": "Exact rows give a person away at any instant outside the quasi-identifier; top speeds and "
     "knowledge of the algorithm make some of the k records likelier or impossible.",
-    "linkability": "Rows with one record_id are the same person's throughout, so a reader who recognises it at one "
-    "instant has them all.",
+    "linkability": "Rows with one record_id are the same person's throughout, so a reader who recognises "
+    "the person at one instant has them all.",
     "inference": "Each side of a region is where one of its people was, and exact rows show where a person was at all "
     "other instants.",
 }

@@ -102,5 +102,5 @@ LEFT_OPEN = {
     "linkability": "A content that returns in later windows may come from one sender, one of the few people who are "
     "in all groups that sent it.",
     "inference": "A reader who knows when a person asked reads the contents of that row, often a single one without "
-    "min_contents; positions are not hidden at all.",
+    "min_contents; where people were is not protected.",
 }
