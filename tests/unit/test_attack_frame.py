@@ -10,7 +10,7 @@ from dbanon.attacks.shared.frame import DECIDABLE, LEFT_OUT, Attack, Condition
 from dbanon.base.errors import DataError
 
 SIZE = Condition(
-    name="size", must="Groups must be of k = {k} people", broken_by="groups", plain="", test="singling out",
+    name="size", must="Baskets need k = {k} walkers", broken_by="baskets", plain="", test="singling out",
     algorithms=("grouped",),
 )  # fmt: skip
 
@@ -20,7 +20,7 @@ def judged(counts, algorithm="grouped"):
 
     def count(evidence):
         if counts is None:
-            raise UndecidableError("There must be rows; there are none.")
+            raise UndecidableError("The toy is broken.")
         return counts, {"rows": 3}
 
     attack = Attack(
@@ -37,7 +37,7 @@ def test_a_verdict_holds_each_clause_against_what_was_counted():
         ("size", False, 1),
         ("left-out", True, 0),
     ]
-    assert verdict.clauses[1].sentence == "Groups must be of k = 3 people; broken by 1 group."
+    assert verdict.clauses[1].sentence == "Baskets need k = 3 walkers; broken by 1 basket."
     assert judged({"left-out": 0, "size": 0}).passed
 
 
@@ -52,7 +52,7 @@ def test_a_clause_that_is_not_counted_or_a_count_of_no_clause_is_a_defect(counts
 
 
 def test_what_cannot_be_decided_is_refused():
-    why = "There must be rows; there are none."
+    why = "The toy is broken."
     clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
     assert judged(None) == Verdict(attack="toy", passed=False, figures={}, clauses=(clause,))
 
@@ -64,11 +64,9 @@ def test_a_run_of_an_algorithm_that_the_attack_does_not_know_is_refused():
 
 
 def test_a_clause_says_among_how_many_it_is_broken_and_what_to_do():
-    one_group = Condition(
-        name="one-group", must="Each person must be in one group", broken_by="people", plain="", test="linkability",
-        remedy="Form groups that do not overlap.",
+    hats = Condition(
+        name="hats", must="All walkers must wear hats", broken_by="people", plain="", test="linkability",
+        remedy="Buy hats.",
     )  # fmt: skip
-    clause = one_group.count(1, {}, among=36)
-    assert clause.sentence == (
-        "Each person must be in one group; broken by 1 of 36 people. Form groups that do not overlap."
-    )
+    clause = hats.count(1, {}, among=36)
+    assert clause.sentence == ("All walkers must wear hats; broken by 1 of 36 people. Buy hats.")
