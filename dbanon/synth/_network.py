@@ -140,6 +140,7 @@ def city(
     row, column = np.divmod(np.arange(side * side, dtype=np.int32), side)
     x = (column + rng.uniform(-0.15, 0.15, side * side)) * block_m
     y = (row + rng.uniform(-0.15, 0.15, side * side)) * block_m
+    # The order of draws is part of the result: crossings, streets, then which are missing.
     edge_from, edge_to, kind = _streets(row, column, side, rng)
     # Main roads are all there; of the others an eighth is missing unless the city would fall apart.
     missing = (kind > 0) & (rng.random(len(kind)) < 0.12)
@@ -232,6 +233,7 @@ def read(
 def largest_part(network: Network) -> Network:
     """Keep the largest connected part of a network, and count the nodes left out."""
     n = len(network.x)
+    # Objects walk between any two nodes, so all that are kept must reach one another.
     links = sparse.coo_array((np.ones(len(network.edge_from)), (network.edge_from, network.edge_to)), shape=(n, n))
     _, part = csgraph.connected_components(links, directed=False)
     inside = part == np.argmax(np.bincount(part))
@@ -389,6 +391,7 @@ class _Table:
             order = [*order[:3], "class"] if first.endswith("*") else order
             # Brinkhoff's files end each line with a tab and a star.
             text = re.sub(r"(?m)^[ \t]+|[ \t*\r]+$", "", text)
+            # Without a header, blanks, commas and semicolons all separate cells.
             text = re.sub(r"[ \t;,]+", ",", text)
             cells = text.split("\n", 1)[0].count(",") + 1
             names, columns = order[:cells], _parsed(path, text, order[:cells])

@@ -122,7 +122,7 @@ def test_groups_depend_neither_on_places_nor_on_presence_where_nobody_is_known()
 
 def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch):
     monkeypatch.setattr(_improve, "_BLOCK", 40)
-    monkeypatch.setattr(_improve, "_LEAST", 1)
+    monkeypatch.setattr(_improve, "_MIN_COMPARISONS_PER_THREAD", 1)
     world = random_world(random.Random(SEED), 300, 70, side=50, absent=0.02, most=6)
     results = []
     for threads in (1, 4):

@@ -277,6 +277,7 @@ def _cover(
             inside = box[row, 0] <= x[i] <= box[row, 2] and box[row, 1] <= y[i] <= box[row, 3]
             if first[row] <= slot[i] and inside:
                 covered[i] = True
+                # Of the last pair that has a sample in the row: nothing has to be cleared between pairs.
                 held[row] = pair
         for row in range(begin, end):
             fictitious[row] |= held[row] != pair

@@ -40,6 +40,7 @@ def people_inside(at: Positions, instant: Int, cells: Int) -> Int:
     """
     number = np.zeros(len(instant), np.int64)
     for t in np.unique(instant):
+        # A column at a time, copied: positions lie by person, and each query reads all people of one instant.
         some = np.flatnonzero(instant == t)
         x, y = np.ascontiguousarray(at.x[:, t]), np.ascontiguousarray(at.y[:, t])
         number[some] = _count(x, y, np.ascontiguousarray(cells[some]))

@@ -139,6 +139,7 @@ def _connected(region: Int, cell: Int, cells: Cells, number: int) -> Bool:
 @_kernel
 def _hang_together(low: Any, cell: Any, offset: Any, other: Any, width: Any, found: Any) -> None:
     """Fill `found`: walk each region's cells from its first one; `state` is that of the region that a cell is of."""
+    # 2 r for a cell of region r, 2 r + 1 once it was reached. Earlier regions have lesser states, so none is cleared.
     state, waiting = np.full(width, -1), np.empty(width, np.int64)
     for r in range(len(low) - 1):
         for i in range(low[r], low[r + 1]):

@@ -53,6 +53,7 @@ def _of_the_data(data: Trajectories, step: int, end: int, gap_s: int | None) -> 
     """
     begin = int(slots(data.t.min(keepdims=True), data.grid_s)[0])
     if gap_s is not None:
+        # Rounded up: subjects with a fix every `gap_s` have one by then, and are not absent from the first instants.
         late = -(-(begin * data.grid_s + gap_s) // (step * data.grid_s)) * step
         if late + step <= end:
             return late

@@ -80,6 +80,8 @@ def samples(data: Trajectories, grid_s: int, grid_m: float) -> Samples:
     slot, x, y = (values.astype(np.int64) for values in columns)
     order = np.lexsort((y, x, slot, subject))
     subject, slot, x, y = (values[order] for values in (subject, slot, x, y))
+    # The paper has sets of samples (Section III-A): fixes of one slot and cell are one sample. Sorted, they are
+    # neighbours.
     new = np.ones(len(order), bool)
     new[1:] = False
     for values in (subject, slot, x, y):

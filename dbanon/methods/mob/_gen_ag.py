@@ -338,9 +338,11 @@ def _take_one(
     there: Any, own: Any, place: Any, i: Any, when: Any, here: Any, j: Any, index: Any, total: Any, which: Any
 ) -> Any:
     """Take j among the nearest of i in place of the furthest, if it is nearer and may be taken; say so."""
+    # Presence both ways is not in the paper, whose objects are always there: an absent one could be ruled out.
     if i == j or not _both_ways(there, own, i, j):
         return False
     away = _deviation(when, here, place[j], total[0])
+    # Of equal sums the earlier in the run's order is nearer, in whatever order candidates come.
     if away > total[0] or (away == total[0] and index > which[0]):
         return False
     _replace_furthest(total, which, len(total), away, index)

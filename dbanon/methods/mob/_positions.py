@@ -174,6 +174,7 @@ def _cells(
     for first in range(0, len(line.subject), batch):
         who = np.arange(first, min(first + batch, len(line.subject)), dtype=np.int32)
         both = np.floor(np.stack(align.positions(line, when, who)) / cell_m)
+        # A subject without any position is not among the objects: it can neither be hidden nor hide others.
         any_there = ~np.isnan(both[0]).all(axis=1)
         found.append(both[:, any_there])
         seen.append(who[any_there])
@@ -217,12 +218,14 @@ def _slots(
 ) -> tuple[Int, Int, Dropped]:
     """Find the distinct pairs of a subject and an instant that quasi-identifiers are of, sorted, and count the rest."""
     owner = np.searchsorted(subject, quasi_identifiers.subject)
+    # A code above all lands on the first subject, from which it differs.
     owner[owner == len(subject)] = 0
     known = subject[owner] == quasi_identifiers.subject
     instant = np.floor((quasi_identifiers.t - when.start) / when.step_s)
     inside = (instant >= 0) & (instant < when.count)
     at = np.where(inside, instant, 0).astype(np.int64)
     seen = known & inside & there[owner, at]
+    # Each pair once, by subject and instant: the order in which `offset` cuts the list.
     key = np.unique(owner[seen] * when.count + at[seen])
     return (
         key // when.count,
@@ -237,6 +240,7 @@ def _slots(
 
 def _words(flags: NDArray[np.bool_]) -> Words:
     """Pack bool[n, T] into words: uint64[n, W]."""
+    # The lowest bit first and eight bytes a word, the lowest first, as little-endian machines read them.
     packed = np.packbits(flags, axis=1, bitorder="little")
     padded = np.zeros((len(flags), -(-flags.shape[1] // 64) * 8), np.uint8)
     padded[:, : packed.shape[1]] = packed

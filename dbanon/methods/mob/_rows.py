@@ -154,6 +154,7 @@ def _cloaks(found: _Found) -> Cloaks:
     shown = (found.classes.of >= 0 if found.params.qid_only else there) & found.sets.kept[:, None]
     published = np.asarray(shown.any(axis=1))
     who = np.flatnonzero(published)
+    # Records in the run's order, a keyed hash: their numbers say nothing of whose they are.
     who = who[np.argsort(positions.rank[who])]
     offset = np.concatenate([[0], np.cumsum(shown[who].sum(axis=1))])
     region, instant, regions = _regions(found, shown, who, offset)
@@ -187,6 +188,8 @@ def _regions(found: _Found, shown: Bool, who: Int, offset: Int) -> tuple[NDArray
     width = int(positions.x.max()) + 1
     _fill(positions.x, positions.y, found.classes.of, shown, who, offset, width, instant, region, cell)
     exact = region < 0
+    # An exact row of several people at one cell has one region, whose crowd stays 1: each row stands for its own
+    # person.
     cells, number = np.unique(cell[exact], return_inverse=True)
     region[exact] = number + classes
     x, y = cells % width, cells // width

@@ -100,8 +100,10 @@ def graph(cells: Cells, params: Parameters) -> Graph:
             f"The cells of a run of semantic must be connected by shared edges. They make "
             f"{counted(int(parts), 'separate part')}; load cells without gaps between them."
         )
+    # Each border in either direction, as in figure 5(b).
     one, other = np.concatenate([ends, ends[::-1]], axis=1)
     order = np.lexsort((other, one))
+    # A category that the city lacks has a share of 0, by which section III-A divides.
     pois, total = cells.pois[:, present], total[present]
     where, kind = np.nonzero(pois)
     return Graph(

@@ -66,6 +66,7 @@ def improve(
         for one in own:
             size = _regions.add(graph, work, size, one)
         whole = _regions.area(graph, work, size)
+        # Anew from the cells of the row's fixes. Where that would be larger, the row keeps the region it had, below.
         size = _connected(graph, work, needed, mark, any_cell, own)
         size = _regions.grow(graph, work, size, whole, True)
         if size:

@@ -123,6 +123,7 @@ def _mk(scene: _snapshot.Scene, params: Parameters, rng: np.random.Generator) ->
             f"mk must make a group of k = {params.k} users or more for {counted(m, 'site')}. It made {groups} of "
             f"{counted(len(scene.users), 'user')}. Lower k, leave out sites, or use another algorithm."
         )
+    # Line 7 of Figure 6: where sites fit a group equally well, a random one gets it, hence the permutation.
     chosen = _monochromatic.assign(scene.users, scene.sites, offset, rng.permutation(m))
     site_of_group = np.full(groups, -1, np.int32)
     site_of_group[chosen] = np.arange(m, dtype=np.int32)
@@ -184,6 +185,7 @@ def _disjoint(
     if plain is not None:
         metrics["bk_ggc_percent"] = plain.ggc_percent
     region, crowd = _columns(scene.users), np.ones(len(site), np.int64)
+    # All of a site's users get the one rectangle of Definition 4, so a reader of the rows cannot distinguish them.
     region[hidden] = _columns(box)[site[hidden]]
     crowd[hidden] = _crowds(box, np.bincount(site[hidden], minlength=len(box)))[site[hidden]]
     rows = _Rows(user=np.arange(len(site)), region=region, crowd=crowd, hidden=hidden)
@@ -266,6 +268,7 @@ def _cloaks(
     data: Trajectories, scene: _snapshot.Scene, seen: _snapshot.Seen, rows: _Rows, metrics: dict[str, Any]
 ) -> Cloaks:
     trajectory = scene.trajectory[rows.user]
+    # Records by trajectory, not by curve or site: their numbers say nothing of who is hidden with which.
     order = np.argsort(trajectory, kind="stable")
     count = len(order)
     record = np.arange(1, count + 1)

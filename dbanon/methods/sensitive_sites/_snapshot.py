@@ -77,6 +77,7 @@ def around(data: Trajectories, at: int | None, max_gap_s: int) -> Trajectories:
     """
     if at is None:
         return data
+    # Older fixes of up to `max_gap_s` may give a position. Later ones in the hour only say that the user was seen.
     hour, slot = at // 3600 * 3600, np.floor(data.t / data.grid_s) * data.grid_s
     return select_fixes(data, (slot >= min(hour, at - max_gap_s)) & (slot < hour + 3600))
 
@@ -129,6 +130,7 @@ def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Floa
     """Bounds of users: of their shapes where they have one."""
     bounds = np.column_stack([x, y, x, y])
     ids = data.trajectory_id[trajectory]
+    # A trajectory without a shape lands on that of another, from which its id differs.
     at = np.minimum(np.searchsorted(sites.shape_trajectory, ids), max(0, len(sites.shape_trajectory) - 1))
     if len(sites.shape_trajectory):
         shaped = sites.shape_trajectory[at] == ids
@@ -168,8 +170,10 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
             "ones out when loading trajectories and sites: drop outliers, or keep to a box."
         )
     order = hilbert.order_for(int(sides.max()))
+    # Relative to the least cell: int32 holds them, and a shift of all data by whole cells changes nothing.
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
+    # Figures 6 and 11 take users and sites in the order of the Hilbert curve.
     by_curve = _along(user_cells, user_rank, order, curve_order)
     site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
     return Scene(

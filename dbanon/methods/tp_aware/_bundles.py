@@ -22,7 +22,7 @@ from dbanon.methods.tp_aware import Parameters, _baselines, _binary_us_tree, _bl
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
-_LEAST = 1 << 14  # positions in a window that are worth threads
+_MIN_POSITIONS_FOR_THREADS = 1 << 14
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
@@ -39,9 +39,12 @@ def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks
         raise InfeasibleError(
             f"At least one window must hold k = {params.k} subjects at all its instants. {found if most else none}"
         )
+    # Fewer than k present: k-summing (Definition 5) passes all of them up, and the root may pass up none
+    # (Definition 3).
     published = [s for s in surveys if s.present >= params.k]
     root = _root(published)
     plan = _Plan(data=data, line=line, params=params, cell_m=cell_m, root=root)
+    # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.sampled(np.array([s.present for s in published]))
     cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
     groups = tasks.map(_group, ((algorithm, params, window) for window in cells))
@@ -155,10 +158,13 @@ class _Groups:
 
 
 def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
+    # Section 4.2: the tree, its cheapest k-summing configuration, and one of the policies of that. By Lemma 1 all of
+    # these cost the same.
     order, node = _binary_us_tree.build(x, y, levels, k)
     area = _binary_us_tree.areas(node[:, 2], x.shape[1], levels)
     passed, kept, cost = _binary_us_tree.best_configuration(node, area, k)
     members, offset, depth = _binary_us_tree.assign(x, y, order, node, passed, kept)
+    # A node is one sequence of quadrants, so any member of a bundle gives it.
     first = members[offset[:-1]]
     box = _binary_us_tree.quadrants(x[first], y[first], depth, levels)
     return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
@@ -238,6 +244,8 @@ def _group(algorithm: str, params: Parameters, cells: _Cells) -> _Groups:
     """Bundle one window whose present subjects are k or more: a task, which needs nothing else of the data."""
     improve = params.improve and params.cloak == "mbr" and algorithm == "traj-anon"
     found, ways, least = _bundle(ALGORITHMS[algorithm], cells, params.k, improve)
+    # Both ways follow from trajectories and parameters alone, so choosing the cheaper says nothing of requests
+    # (Example 11). The policy's own way comes first and stays where both cost the same.
     rank, members, offset, tight, cost = min(ways, key=lambda way: way.cost)
     return _Groups(
         members=members,
@@ -286,8 +294,9 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
         lambda: _bound.least_areas(x, y, order, ends, k, sampled),
     ]
     if improve:
+        # Each block writes to its own part of `better`, so the calls may run at once.
         calls += _improve.grouping(x, y, order, ends, k, better)
-    found, least, *_ = cores.together(calls, x.size, _LEAST)
+    found, least, *_ = cores.together(calls, x.size, _MIN_POSITIONS_FOR_THREADS)
     ways = [_grouped(x, y, found.members, found.offset)]
     if improve:
         ways.append(_grouped(x, y, better, _improve.begins(ends, k)))
@@ -310,6 +319,8 @@ def _by_first_member(members: NDArray[np.int32], offset: Int) -> tuple[Int, NDAr
     """Sort bundles by their least member and members within them; the bundles' old places come first."""
     size = np.diff(offset)
     least = np.minimum.reduceat(members, offset[:-1])
+    # Bundles are disjoint: least members differ, and there is one order. Records follow it, so they do not show the
+    # tree's.
     rank = np.argsort(least)
     place = np.empty_like(rank)
     place[rank] = np.arange(len(rank))

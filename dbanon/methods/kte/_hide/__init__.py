@@ -104,9 +104,11 @@ def hide(
     In each epoch the costs of all pairs of up to 1,000 people, or of near ones; then in each window those of all pairs
     within parts of at most 300. Memory for one index a subject and epoch or window, and the costs within parts.
     """
+    # Algorithm 2, lines 1-5: epochs, what each person has in them, and clusters by the costs of pairs.
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
     label = _clusters.cluster(runs, params.clusters, places, rng, progress=progress)
+    # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
     full = params.consistency == "full"
@@ -142,6 +144,8 @@ def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> No
 def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found:
     """Draw until each subject has a hiding set; those left without are suppressed, and all windows are drawn again."""
     presence, costs = Presence(runs), dict[bytes, NDArray[np.float32]]()
+    # Lines 6-16, until no subject fails. The paper forms windows once; but a subject left out (line 16) may be the one
+    # that others need. Presence only shrinks, so this ends.
     while True:
         close(presence, runs.windows, rules.k, rules.rank)
         drawing = Drawing(runs, rules, costs)
@@ -157,6 +161,8 @@ def _inputs(runs: Runs, found: _Found) -> tuple[Int, Int, Int]:
     kept = np.flatnonzero(found.presence.kept[runs.subject, runs.epoch])
     order = kept[np.argsort(runs.epoch[kept], kind="stable")]
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
+    # Line 19: an epoch lies in as many windows as a window has epochs. With k - 1 others in each, and the owner, this
+    # makes the chi inputs of Section III-E.
     width = 1 + runs.window * found.others.shape[2]
     table = np.full((len(runs.subject), width), -1, np.int64)
     for epoch in range(runs.epochs):
@@ -175,6 +181,7 @@ def _mean_cost(runs: Runs, found: _Found) -> float:
 
 def _hidden(runs: Runs, found: _Found, params: Parameters) -> Hidden:
     kept, offset, run = _inputs(runs, found)
+    # Lines 17-20: a record for each person, merged epoch by epoch, so no row crosses the border of an epoch.
     merged = _k_merge.merge(runs.samples, offset, runs.begin[run], runs.end[run])
     # Runs are in order of subject and time, so their rows are.
     last = np.searchsorted(runs.subject[kept], np.arange(runs.subjects + 1))

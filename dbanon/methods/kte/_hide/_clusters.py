@@ -52,6 +52,7 @@ def cluster(
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
         wanted = clusters or max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
+            # Algorithm 2, lines 3-5; where people are many, only pairs of near ones get a cost.
             affinity = _affinity(*_candidates(runs, nodes), runs, nodes)
             label[nodes] = _spectral(affinity, min(wanted, len(nodes)), rng)
         progress("clusters", epoch + 1, runs.epochs)
@@ -83,6 +84,7 @@ def _spectral(affinity: Any, clusters: int, rng: np.random.Generator) -> Int:
     """Cluster each component of the graph, into parts of the clusters in proportion to its size."""
     n, (components, component) = affinity.shape[0], connected_components(affinity, directed=False)
     label, used = np.zeros(n, np.int64), 0
+    # Without an edge between them, components share no cluster: costs of pairs in different ones were not computed.
     for number in range(components):
         members = np.flatnonzero(component == number)
         wanted = max(1, round(clusters * len(members) / n))

@@ -80,6 +80,7 @@ class Drawing:
     def _draw_alike(self, presence: Presence, alike: Int, window: int, history: Int) -> Int:
         k, epochs = self.rules.k, window + np.flatnonzero(presence.kept[alike[0], window : window + self.runs.window])
         alike = alike[np.argsort(self.rules.rank[alike])]
+        # Algorithm 2, line 8: parts have the same sequence of clusters over the window.
         labels = history[alike][:, epochs]
         _, part_of = np.unique(labels, axis=0, return_inverse=True)
         part_of = part_of.ravel()
@@ -91,6 +92,8 @@ class Drawing:
                 pool.append(left)
                 drawn.append(np.setdiff1d(some, left))
         left = np.concatenate(pool)
+        # The paper leaves small parts out (line 16); clusters only make merges cheap, so their people try all others
+        # first.
         if len(left) >= k:
             some_parts = self._parts(left[np.argsort(self.rules.rank[left])], epochs)
             again = [self._set(some, epochs, window) for some in some_parts]
@@ -109,6 +112,7 @@ class Drawing:
             some = some[np.argsort(self.rules.rank[some])]
             self.others[some, window] = -1
             out = self._set(some, epochs, window)
+            # Taken only if all of the part stay hidden and some of those left become so: those left only get fewer.
             if len(np.setdiff1d(out, left)) or len(out) >= len(left):
                 self.others[some, window] = -1
                 self.others[drawn[number], window] = before
@@ -135,6 +139,8 @@ class Drawing:
             first, later = self._allowed(members, window)
             if self.rules.full:
                 return self._groups(members, cost, first, window)
+            # Lines 10-14. Where line 16 would leave all of the part out, only some of those blocked go, and the rest
+            # try again.
             chosen, blocked = _cycles.covers(cost, first, later, self.rules.k)
             if chosen is not None:
                 self.others[members, window] = members[chosen]
@@ -174,6 +180,7 @@ class Drawing:
         n = len(members)
         self._place[members] = np.arange(n)
         first = ~np.eye(n, dtype=bool)
+        # The reuse constraint (Section III-E, remark 2): an other hides an owner in one window only.
         _forbid(first, self.others[members].reshape(n, -1), self._place)
         later = first
         if self.rules.apart and not self.rules.full and self.rules.k > 2:

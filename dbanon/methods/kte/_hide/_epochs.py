@@ -96,6 +96,7 @@ def cut(samples: Samples, leak_s: int, tau_s: int) -> Runs:
     per = leak_s // samples.grid_s
     subject = np.repeat(np.arange(len(samples.subject)), np.diff(samples.offset))
     epoch = samples.slot // per
+    # Samples are in order of subject and slot, so those of one run are neighbours (Algorithm 2, line 2).
     new = np.ones(len(epoch), bool)
     new[1:] = (subject[1:] != subject[:-1]) | (epoch[1:] != epoch[:-1])
     begin = np.flatnonzero(new)
