@@ -138,9 +138,7 @@ class Attack(Generic[Kind]):
             broken, figures = self._counted(evidence)
         except UndecidableError as doubt:
             return undecided(self.name, str(doubt))
-        asked = [
-            clause for clause in self.clauses if evidence.algorithm in (clause.algorithms or (evidence.algorithm,))
-        ]
+        asked = [c for c in self.clauses if not c.algorithms or evidence.algorithm in c.algorithms]
         broken = {DECIDABLE.name: 0, **broken}
         if broken.keys() != {c.name for c in asked}:
             raise DataError("Every clause must be counted, and nothing else; this is a defect of the attack.")
