@@ -92,7 +92,7 @@ def case(objects: int, k: int, size: int, instants: int, way: str) -> dict[str, 
     data_rows = data.fixes
     del data
     began, used = time.perf_counter(), time.process_time()
-    sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions, None), params)
+    sets = _rows.ALGORITHMS[algorithm](positions, _positions.places(positions), params)
     found = _classes.classes(positions, sets)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
     peak_mb = memory.peak_mb()

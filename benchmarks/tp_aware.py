@@ -1,4 +1,4 @@
-"""The family tp-aware: the optimised Traj-anon against the printed one, and all its algorithms against one another.
+"""The family tp-aware: the optimised Traj-anon against the printed one, and against what the paper compares it with.
 
 ``python benchmarks/tp_aware.py [PART]... [--limit SECONDS] [--sizes N,N] [--plots DIR]``; all parts by default:
 plain: Algorithm 1 as printed (with k-summing) beside the optimised one, in the same process on the same data.
@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import benchmarks.papers.tp_aware  # noqa: F401 - adds bulk-dp, fast-tga, slow-tga and hilbert
 from benchmarks._data import CITY, NETWORK, drop, fill
 from benchmarks._measure import dbanon
 from benchmarks.table2 import DAY_S, MIDNIGHT, SRID, TAXIS
@@ -159,7 +160,7 @@ def run_case(case: Case, place: Path, limit_s: float) -> dict[str, Any]:
     data, start = people(case, place)
     memory.forget_peak()  # that of the file of all people
     given = {"k": case.k, "instants": case.instants, "step_s": STEP_S, "start": start, **options}
-    params = FAMILY.parse(given, algorithm)
+    params = FAMILY.parse(given)
     FAMILY.prepare(algorithm, params)
     spent = {phase: timed(tree, function) for phase, function in PHASES.items()}
     signal.setitimer(signal.ITIMER_REAL, limit_s)  # kills the process: kernels listen to nobody

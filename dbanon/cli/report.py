@@ -307,7 +307,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
         family.guarantee,
         *([f"Paper: {family.paper}"] if family.paper else []),
     ]
-    algorithms = [(a.name, a.summary + (" (comparison only)" if a.comparison_only else "")) for a in family.algorithms]
+    algorithms = [(a.name, a.summary) for a in family.algorithms]
     named = [(p["name"], p["default_text"], f"{p['help']} It must be {p['requirement']}.") for p in parameters]
     return "\n\n".join(
         [

@@ -280,8 +280,8 @@ def demo() -> None:
     from dbanon.cli import demo as whole_way
     from dbanon.cli import report
 
-    with open_database() as database, report.Progress() as progress:
-        shown = whole_way.play(database, progress)
+    with open_database() as database, report.Progress() as database.progress:
+        shown = whole_way.play(database)
     show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
     say(shown.result.notices)
 

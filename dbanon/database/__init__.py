@@ -50,6 +50,8 @@ class Database(Datasets):
         transaction another session.
     tasks : methods.Tasks
         Does the tasks of the runs that are computed here: by default this process.
+    progress : Progress
+        Called with a stage, what is done and the total or None.
 
     Notes
     -----
@@ -61,6 +63,7 @@ class Database(Datasets):
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
         self.tasks = methods.HERE
+        self.progress: Progress = silent
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
     def __enter__(self) -> Self:
@@ -117,7 +120,6 @@ class Database(Datasets):
         """
         family = methods.method(method)
         chosen = family.algorithm(algorithm)
-        family.parse(params or {}, chosen.name)
         if seed is not None:
             _check_seed(seed)
         if publish is None and (replace or end_readers or allow_overlap or (reason, readers) != (None, None)):
@@ -133,8 +135,6 @@ class Database(Datasets):
                     replace=replace,
                     end_readers=end_readers,
                     readers=readers,
-                    method=method,
-                    algorithm=chosen.name,
                 )
                 releases.check_override(self.connection, allow_overlap, reason)
             submission = (dataset, method, chosen.name, params or {})

@@ -21,12 +21,10 @@ def check_release(
     replace: bool,
     end_readers: bool = False,
     readers: Sequence[str] | None = None,
-    method: str,
-    algorithm: str | None,
 ) -> None:
     """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
-    given = [name, replace, end_readers, _array(readers), method, algorithm]
-    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s, %s)", given)
+    given = [name, replace, end_readers, _array(readers)]
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s)", given)
 
 
 def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:

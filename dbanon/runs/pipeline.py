@@ -234,8 +234,6 @@ class _Run:
         """Say what to do if the run is refused: data that changed since are reason enough."""
         if live:
             return "replace or withdraw it unless the data only changed afterwards."
-        if self.family.algorithm(self.row.algorithm).comparison_only:
-            return "use an algorithm that is not for comparison only."
         read = stored.run_row(self.connection, self.claim.run_id).dataset_revision
         changed = read != stored.dataset_row(self.connection, self.row.dataset).revision
         return "the dataset has changed since that run: start another." if changed else _AGAIN

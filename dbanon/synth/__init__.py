@@ -31,6 +31,7 @@ from dbanon.base.dataset import DatasetRow
 from dbanon.base.errors import DataError, ParameterError
 from dbanon.base.progress import Progress, silent
 from dbanon.load import datasets
+from dbanon.options.loading import Mode, People
 from dbanon.postgres import binary_copy
 from dbanon.postgres.connection import errors_translated, one
 from dbanon.synth import _journeys, _network, _phones, _places, _quasi_identifiers, _requests, _utm
@@ -224,8 +225,8 @@ def into_database(
     dataset: str,
     grid_m: float = 1.0,
     grid_s: int = 1,
-    mode: datasets.Mode = "create",
-    people: datasets.People | None = None,
+    mode: Mode = "create",
+    people: People | None = None,
     progress: Progress = silent,
 ) -> SynthReport:
     """Generate into a dataset, in one transaction.
@@ -240,7 +241,7 @@ def into_database(
     mode : {"create", "append", "replace"}
         As for `dbanon.load.load_trajectories`; ``append`` goes on with the numbers of the subjects that are there and
         keeps the places that are, and ``replace`` replaces requests and places too.
-    people : dbanon.load.datasets.People, optional
+    people : dbanon.options.loading.People, optional
         The dataset's population and settle time, where they are not the default.
     progress : callable
         Called with a stage, what is done and the total or None.
@@ -254,14 +255,13 @@ def into_database(
     """
     tally = _Tally()
     network = plan.network()
+    asked = {"dataset": dataset, "mode": mode, "grid_m": grid_m, "grid_s": grid_s, **vars(people or People())}
     with errors_translated(), connection.transaction():
-        old = datasets.claim(connection, dataset, mode, grid_m=grid_m, grid_s=grid_s, srid=None, people=people)
+        old = datasets.claim(connection, asked)
         _check_srid(connection, network.srid, old if mode == "append" else None)
         progress("finding the quickest ways", 0, None)
         scenario = tally.timed("routes_s", Scenario.of, plan, network)
-        dataset_id = datasets.write(
-            connection, dataset, mode, srid=network.srid, grid_m=grid_m, grid_s=grid_s, people=people
-        )
+        dataset_id = datasets.write(connection, asked, network.srid)
         if mode == "replace":
             connection.execute("DELETE FROM dbanon.request WHERE dataset_id = %s", [dataset_id])
             connection.execute("DELETE FROM dbanon.poi WHERE dataset_id = %s", [dataset_id])

@@ -361,7 +361,6 @@ REFUSED: dict[str, tuple[list[Row], tuple[str, ...], int, tuple[object, ...]]] =
     "k of one": (EACH, ("k=1",), 2, ("'k'", ">= 2", 1)),
     "a set without a name": (EACH, ("qid_set=",), 2, ("'qid_set'",)),
     "a speed below nothing": (EACH, ("speed_m_s=-1",), 2, ("'speed_m_s'", -1)),
-    "a curve of no order": (EACH, ("curve_order=0",), 2, ("'curve_order'", 0)),
     "half a switch": (EACH, ("qid_only=perhaps",), 2, ("'qid_only'", "on or off", "'perhaps'")),
     "another alignment": (EACH, ("align=first",), 2, ("'align'", "'first'")),
     "no step": (EACH, ("step_s=0",), 2, ("'step_s'", 0)),

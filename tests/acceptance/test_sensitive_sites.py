@@ -97,10 +97,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "bk": (),
     "bk as in the paper": ("-p", "improve=off"),
     "mk": ("--algorithm", "mk"),
-    "knn": ("--algorithm", "knn"),
-    "bk on a coarse curve": ("-p", "curve_order=3"),
     "bk with guards": ("-p", "guard_m=60", "-p", "guard_inside=on"),
-    "knn with guards": ("--algorithm", "knn", "-p", "guard_m=60", "-p", "guard_inside=on"),
+    "mk with guards": ("--algorithm", "mk", "-p", "guard_m=60", "-p", "guard_inside=on"),
 }
 
 
@@ -197,21 +195,6 @@ def test_the_order_of_a_release_tells_nothing_and_is_drawn_anew_for_each(databas
         assert len(told) > 100
         assert abs(np.corrcoef(told.T)[0, 1]) < 0.6
     assert len({tuple(told[np.argsort(told[:, 1]), 0]) for told in orders}) == 2
-
-
-# ---- what is never published -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("told", ["secure", "2-by-2"])
-def test_local_is_refused_and_never_published(database: str, told: str) -> None:
-    local = ("--algorithm", "local", "-p", f"local_format={told}")
-    unpublished = run(database, "people", *local, "--publish", "v")
-    refused(unpublished, 2, "guarantee", "local")
-    refused(run(database, "people", *local), 5, "sensitive-sites", "[promise]", "[one-row]", "comparison")
-    again = call(database, "publish", "2", "v")
-    refused(again, 5, "guarantee of sensitive-sites", "run 2", "local")
-    with psycopg.connect(database) as owner:
-        assert owner.execute("SELECT count(*) FROM dbanon.release").fetchone() == (0,)
 
 
 # The cells of a member, as they would be published; somebody in the smallest rectangle; the rectangles that would miss
@@ -398,9 +381,7 @@ def test_a_site_added_after_the_verification_makes_publish_refuse(
 
 INFEASIBLE = {
     "bk": ("bk", 29, ("bk", "k = 29", "9 sites", 261, 259)),
-    "knn": ("knn", 29, ("knn", "k = 29", "9 sites", 261, 259)),
     "mk": ("mk", 27, ("mk", "k = 27", "9 sites", "8 of 259 users")),
-    "local": ("local", 260, ("local", "k = 260", "9 sites", 0, "259 users")),
 }
 
 
@@ -418,7 +399,7 @@ def test_too_few_users_are_one_sentence_and_exit_code_4(database: str, case: str
 
 
 def test_as_many_users_as_needed_are_enough_and_mk_does_with_fewer_than_2k_minus_1_a_site(database: str) -> None:
-    for algorithm, k in (("bk", 28), ("knn", 28), ("mk", 20)):
+    for algorithm, k in (("bk", 28), ("mk", 20)):
         told = json_of(done(run(database, "people", "--algorithm", algorithm, "--json", k=k)))
         assert told["status"] == "verified"
         assert told["metrics"]["users"] < 9 * (2 * k - 1)
@@ -436,13 +417,11 @@ BAD = {
         ("'guard_m'", ">= 0", -1),
     ),
     "half a switch": (("-p", "guard_inside=perhaps"), ("'guard_inside'", "on or off", "'perhaps'")),
-    "a curve of no order": (("-p", "curve_order=0"), ("'curve_order'", ">= 1", 0)),
     "an instant in words": (("-p", "at=noon"), ("'at'", "ISO 8601", "'noon'")),
     "another algorithm": (
         ("--algorithm", "kk"),
-        ("'kk'", "'bk', 'knn', 'local', 'mk'"),
+        ("'kk'", "'bk', 'mk'"),
     ),
-    "another format": (("-p", "local_format=open"), ("'local_format'", "secure", "2-by-2", "'open'")),
 }
 
 
@@ -465,7 +444,7 @@ ODD: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("algorithm", ["bk", "mk", "knn"])
+@pytest.mark.parametrize("algorithm", ["bk", "mk"])
 @pytest.mark.parametrize("case", ODD)
 def test_odd_places_are_published_and_safe(
     database: str, tmp_path: Path, login: Callable[[str], str], case: str, algorithm: str

@@ -20,7 +20,6 @@ ALGORITHMS = [
     pytest.param(family, algorithm.name, id=f"{family.name}-{algorithm.name}")
     for family in METHODS.values()
     for algorithm in family.algorithms
-    if not algorithm.comparison_only
 ]
 every_algorithm = pytest.mark.parametrize(("family", "algorithm"), ALGORITHMS)
 every_algorithm_that_joins = pytest.mark.parametrize(

@@ -153,13 +153,6 @@ def test_a_missing_input_is_named(scratch):
     assert "sites" in ending.note
 
 
-def test_an_algorithm_for_comparison_is_refused_by_its_attack(scratch):
-    spot = "ST_SetSRID(ST_MakePoint(0, 0), 32610)"
-    scratch.execute(f"INSERT INTO dbanon.site (dataset_id, geom) SELECT dataset_id, {spot} FROM dbanon.dataset")
-    assert planned(scratch, "sensitive-sites", {"k": 2}, "local")["exit_code"].value == 5
-    assert planned(scratch, "sensitive-sites", {"k": 2}, "bk")["exit_code"].value == 0
-
-
 def test_without_an_earlier_run_nothing_is_made_up(scratch):
     verified_run(scratch, status="refused")
     verified_run(scratch, algorithm="another")

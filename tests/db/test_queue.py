@@ -294,7 +294,7 @@ def test_the_extended_protocol_is_no_transaction_block(connection: psycopg.Conne
         (("5}", "1}"), "DA011"),
         (("tp-aware", "tp-awar"), "DA011"),
         (("'ten'", "'tem'"), "DA001"),
-        (("tp-aware'", "sensitive-sites', algorithm => 'local'"), "DA011"),
+        (("tp-aware'", "tp-aware', algorithm => 'unheard-of'"), "DA011"),
     ],
 )
 def test_what_would_fail_later_fails_first(

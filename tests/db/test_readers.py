@@ -203,9 +203,7 @@ def test_what_cannot_be_a_reader_is_refused_before_anything_is_done(
     with refusal("DA011", fact):
         operator.execute(PUBLISH, ["ten", readers])
     with refusal("DA011", fact):
-        releases.check_release(
-            operator, "ten", replace=False, readers=readers, method="tp-aware", algorithm="traj-anon"
-        )
+        releases.check_release(operator, "ten", replace=False, readers=readers)
     assert column(operator, SEEN) == []
 
 

@@ -373,7 +373,7 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
 
 def check(connection, name):
     with errors_translated():
-        releases.check_release(connection, name, replace=False, method="tp-aware", algorithm=None)
+        releases.check_release(connection, name, replace=False)
 
 
 def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):

@@ -20,7 +20,7 @@ _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
     row_meaning, left_out, parameters)
 VALUES ('semantic', 's', 'g', 'MultiPolygon', 'dbanon.attacks.semantic',
-    '[{"name": "merge", "summary": "s", "comparison_only": false}]',
+    '[{"name": "merge", "summary": "s"}]',
     '[{"name": "categories", "sql_type": "integer", "default": "0", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """

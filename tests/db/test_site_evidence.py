@@ -19,7 +19,7 @@ from tests.unit.site_evidence import SITE_PARAMS, SiteWorld, joined, squared
 _METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, paper, adversary,
     row_meaning, left_out, parameters)
-VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s", "comparison_only": false}]',
+VALUES (%s, 's', 'g', 'Polygon', %s, '[{"name": "bk", "summary": "s"}]',
     '[{"name": "cloaked", "sql_type": "boolean", "default": "false", "comment": "c"}]', 'p', 'a', 'r', 'l', '[]')
 ON CONFLICT DO NOTHING
 """

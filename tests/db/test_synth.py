@@ -12,6 +12,7 @@ from shapely import MultiPoint
 from dbanon import load, synth
 from dbanon.base.errors import DataError, ParameterError, StoreError
 from dbanon.database import Database, open_database
+from dbanon.options.loading import LoadingTrajectories
 from dbanon.postgres import binary_copy
 from dbanon.synth import Plan, Scenario, _places, _utm
 from tests.facts import refusal
@@ -245,7 +246,7 @@ def test_paths_are_the_bytes_that_postgis_writes(opened: Database) -> None:
 def test_invented_people_are_not_added_to_real_ones(connection: psycopg.Connection, tmp_path: Path) -> None:
     file = tmp_path / "real.csv"
     file.write_text("subject,time,x,y\nanna,0,8.2,53.14\n")
-    load.load_trajectories(connection, [file], load.Options(dataset="real", srid=32632))
+    load.load_trajectories(connection, [file], LoadingTrajectories(dataset="real", srid=32632))
     with refusal(ParameterError, "generated", "real"):
         synth.into_database(connection, Plan(objects=5), dataset="real", mode="append", progress=lambda *_: None)
     assert connection.execute("SELECT count(*) FROM dbanon.trajectory").fetchone() == (1,)

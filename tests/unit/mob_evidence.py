@@ -22,7 +22,7 @@ Tracks = Mapping[int, Mapping[int, Cell]]
 START, STEP_S, GRID_M = 36_000, 60, 10.0
 PARAMS = {
     "k": 2, "qid_set": "default", "qid_only": False, "step_s": STEP_S, "start": START, "align": "exact", "max_gap_s": 0,
-    "curve_order": None, "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
+    "speed_m_s": 50.0, "improve": False, "since": None, "until": None,
 }  # fmt: skip
 
 

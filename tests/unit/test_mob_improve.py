@@ -137,7 +137,7 @@ def test_the_result_does_not_depend_on_threads_or_blocks_of_threads(monkeypatch)
 @pytest.mark.parametrize(("instants", "share"), [(60, 0.8), (400, 0.8), (400, 0.1)])
 def test_at_least_a_tenth_less_is_lost_on_generated_data(instants, share):
     positions = generated(objects=600, instants=instants, most=6, share=share)
-    place = _positions.places(positions, None)
+    place = _positions.places(positions)
     before = _sets.symmetric(positions, place, 5)
     after = _improve.improved(positions, place, 5, before)
     assert loss(positions, after) < 0.9 * loss(positions, before)
