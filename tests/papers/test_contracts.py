@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +12,12 @@ import benchmarks.papers.kte
 import benchmarks.papers.sensitive_sites
 import benchmarks.papers.tp_aware  # noqa: F401
 from dbanon.methods import METHODS, Algorithm
+from dbanon.methods.kte import _rows
+from dbanon.methods.tp_aware import _bundles
 from tests.contract import test_methods as every
 from tests.contract import test_methods_meet_their_attacks as meeting
 
+PAGE = (Path(__file__).parents[2] / "docs" / "comparisons.md").read_text()
 TP_AWARE = ("bulk-dp", "fast-tga", "slow-tga", "hilbert")
 ALGORITHMS = {"kte": ("glove",), "sensitive-sites": ("knn",), "tp-aware": TP_AWARE}
 CONTRACT = [
@@ -74,3 +79,15 @@ def test_static_hides_those_it_publishes_and_leaves_others_out():
     assert found
     assert all(verdict.passed for verdict in found)
     assert sum(verdict.figures["published"] for verdict in found) < sum(v.figures["subjects"] for v in found) / 2
+
+
+@pytest.mark.parametrize(("name", "table"), [("kte", _rows.ALGORITHMS), ("tp-aware", _bundles.ALGORITHMS)])
+def test_the_page_lists_what_a_package_adds_to_a_family_and_the_registry_does_not_know_it(name, table):
+    listed = set(re.findall(rf"^\| `([\w-]+)` \| `{name}` \|", PAGE, re.MULTILINE))
+    assert listed
+    assert listed == table.keys() - {algorithm.name for algorithm in METHODS[name].algorithms}
+
+
+def test_the_example_of_the_page_runs():
+    [block] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(block, "comparisons.md", "exec"), {})
