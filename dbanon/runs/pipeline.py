@@ -15,7 +15,8 @@ import numpy as np
 import psycopg
 
 from dbanon import methods
-from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
+from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks.shared.frame import undecided
 from dbanon.base import memory
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
@@ -271,8 +272,7 @@ def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
         why = str(error)
     except Exception as error:
         why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
-    clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
-    return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
+    return undecided(family.name, why)
 
 
 def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:

@@ -220,7 +220,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                 extra = CASE WHEN c.record_id = o.record_id THEN NULL ELSE c.extra END,
                 region = CASE WHEN c.record_id = o.record_id THEN {CELLS_OF_C} ELSE c.region END
             FROM left_out o WHERE c.run_id = 1 AND c.region = o.region""",
-        "crowd-size",
+        "size",
     ),
     "a shared user": (
         f"""WITH shared AS (
@@ -234,7 +234,7 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
                 FROM shared s WHERE c.run_id = 1 AND c.record_id = s.record_id)
             INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects, extra)
             SELECT 1, new, 1, period, region, crowd, 1, extra FROM shared""",
-        "one-row",
+        "members",
     ),
     "a rectangle that misses its site": (
         f"""UPDATE dbanon.cloak c SET region = r.tight FROM {AROUND_USERS} r
@@ -250,13 +250,13 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
             INSERT INTO dbanon.membership (run_id, record_id, trajectory_id)
             SELECT 1, shown.record_id, m.trajectory_id
             FROM shown, dbanon.membership m WHERE m.run_id = 1 AND m.record_id = {ONE_OF_K}""",
-        "one-row",
+        "members",
     ),
     "a member's exact location beside its cloak, of nobody": (
         f"""INSERT INTO dbanon.cloak (run_id, record_id, seq, period, region, crowd, subjects)
             SELECT 1, (SELECT max(record_id) + 1 FROM dbanon.cloak WHERE run_id = 1), 1, c.period, {CELLS_OF_C}, 1, 1
             FROM dbanon.cloak c WHERE c.run_id = 1 AND c.record_id = {ONE_OF_K}""",
-        "one-row",
+        "members",
     ),
     "a user on a site left exact": (
         f"""UPDATE dbanon.cloak c SET region = {CELLS_OF_C}, crowd = 1, extra = NULL
@@ -269,12 +269,12 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(
                 ST_XMin(region) + 1, ST_YMin(region), ST_XMax(region), ST_YMax(region), ST_SRID(region)))
             WHERE run_id = 1 AND region = {SMALLEST}""",
-        "masking",
+        "covers",
     ),
     "one of k in a region a cell larger": (
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_Envelope(ST_Expand(region, 1)))
             WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
-        "crowd-size",
+        "size",
     ),
     "one of k at another time": (
         f"""UPDATE dbanon.cloak SET period = tstzrange(lower(period), upper(period) + interval '1 second')
@@ -287,28 +287,28 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "an exact place said to be cloaked": (
         f"""UPDATE dbanon.cloak SET extra = '{{"cloaked": true}}' WHERE run_id = 1 AND record_id = {EXACT}""",
-        "crowd-size",
+        "size",
     ),
     "a crowd overstated": (
         f"UPDATE dbanon.cloak SET crowd = crowd + 1 WHERE run_id = 1 AND region = {SMALLEST}",
-        "crowd-count",
+        "crowd",
     ),
     "a row that stands for two": (
         f"UPDATE dbanon.cloak SET subjects = 2 WHERE run_id = 1 AND record_id = {ONE_OF_K}",
-        "crowd-count",
+        "crowd",
     ),
     "a user removed": (
         f"""WITH gone AS (DELETE FROM dbanon.cloak WHERE run_id = 1 AND record_id = {EXACT})
             DELETE FROM dbanon.membership WHERE run_id = 1 AND record_id = {EXACT}""",
-        "completeness",
+        "complete",
     ),
     "a column of somebody's own": (
         f"""UPDATE dbanon.cloak SET extra = '{{"clinic": true}}' WHERE run_id = 1 AND record_id = {EXACT}""",
-        "no-other-columns",
+        "columns",
     ),
     "a region that is no rectangle": (
         f"UPDATE dbanon.cloak SET region = ST_Buffer(region, 1) WHERE run_id = 1 AND record_id = {EXACT}",
-        "rectangle",
+        "region",
     ),
     "a guard promised after the run": (
         """UPDATE dbanon.run SET params = params || '{"guard_m": 300}' WHERE run_id = 1""",
@@ -316,29 +316,29 @@ TAMPERINGS: dict[str, tuple[str, str]] = {
     ),
     "k raised above what was computed": (
         """UPDATE dbanon.run SET params = params || '{"k": 6}' WHERE run_id = 1""",
-        "crowd-size",
+        "size",
     ),
     "somebody counted as absent": (
         """UPDATE dbanon.run SET suppressed = '{"subjects": {"absent_at_instant": 1}}' WHERE run_id = 1""",
-        "suppressed",
+        "left-out",
     ),
     "a user who moved after the run": (
         f"""UPDATE dbanon.trajectory SET path = ST_Translate(path, 5000, 0) WHERE trajectory_id =
             (SELECT trajectory_id FROM dbanon.membership WHERE run_id = 1 AND record_id = {ONE_OF_K})""",
-        "masking",
+        "covers",
     ),
     "one of k marked by the order of corners": (
         f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {ONE_OF_K}",
-        "rectangle",
+        "region",
     ),
     "somebody exact marked by the order of corners": (
         f"UPDATE dbanon.cloak SET region = ST_Reverse(region) WHERE run_id = 1 AND record_id = {EXACT}",
-        "rectangle",
+        "region",
     ),
     "one of k marked by the last bits of a side": (
         f"""UPDATE dbanon.cloak SET region = ST_Reverse(ST_MakeEnvelope(ST_XMin(region) - 1e-7, ST_YMin(region),
                 ST_XMax(region), ST_YMax(region), ST_SRID(region))) WHERE run_id = 1 AND record_id = {ONE_OF_K}""",
-        "rectangle",
+        "region",
     ),
     "a site that moved after the run": (
         "UPDATE dbanon.site SET geom = ST_Translate(geom, 5000, 0) WHERE dataset_id = 1 AND name = 'outside'",

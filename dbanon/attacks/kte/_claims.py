@@ -21,9 +21,7 @@ from dbanon.attacks.shared.claims import (
 from dbanon.base.trajectory import Trajectories
 
 HIDE = "kte-hide"
-GROUPS = ("k-merge", "glove", "static", "w4m")
-PROMISING = (HIDE, "k-merge", "glove")
-"""With `static` a subject is hidden by chance alone, and `w4m` moves and makes up what it shows."""
+MERGE = "k-merge"
 
 _MALFORMED = (
     "What the run left out must be whole counts of samples and of subjects by reason, and by hour, and nothing else; "
@@ -88,9 +86,6 @@ def read_rules(evidence: Evidence) -> Rules:
     UndecidableError
         If a parameter is missing or absurd, or the data lie too far away to be counted in slots and cells.
     """
-    must(
-        evidence.algorithm in (HIDE, *GROUPS), f"The algorithm must be one of {', '.join((HIDE, *GROUPS))}; it is not."
-    )
     params, data = evidence.params, evidence.trajectories
     grid_s, grid_m = integer(params, "grid_s", 1), _grid_m(params, data.grid_m)
     must(grid_s % data.grid_s == 0, "The run's parameter 'grid_s' must be a multiple of the dataset's; it is not.")

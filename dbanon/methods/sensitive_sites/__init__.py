@@ -106,7 +106,7 @@ METHOD = Method(
             "Rectangles no larger than their site: %s. All users of such a rectangle are at the site."
         ),
     },
-    totals={"subjects": "users"},
+    totals={"subjects": "subjects"},
     reasons={"absent_at_instant": "Seen in the hour (UTC) of the snapshot, but without a position at its instant."},
     example={"k": 4, "at": 120},
 )
