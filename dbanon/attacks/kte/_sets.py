@@ -86,13 +86,10 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     new[1:] = (at[1:] != at[:-1]) | (owner[1:] != owner[:-1])
     owner, other, window, at = (values[new] for values in (owner, other, window, at))
     faults += len(right) - len(at)
-<<<<<<< HEAD
     # Full consistency (Section III-F): each pick must come with its reverse.
     if rules.full and len(at):
         mutual = speaks.find(owner, window, times.count) * len(of.record) + other
         faults += len(at) - int(np.isin(at * len(of.record) + owner, mutual).sum())
-=======
->>>>>>> 0aa4308 (Drop a comment on full consistency)
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 
