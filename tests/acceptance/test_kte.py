@@ -181,7 +181,6 @@ ODD = {
     "all with one sample": ("".join(rows_of(subject, [600]) for subject in ALIKE), (), 30),
     "a subject with samples in one epoch alone": (CROWD + rows_of("odd", range(0, 1800, 60)), (), 30),
     "a burst in a slot": (CROWD + BURST + rows_of("burst", OFTEN[1:]), (), 31),
-    "k greater than a cluster": (CROWD, ("-p", "clusters=15"), 30),
     "a day with no data": (CROWD + "".join(rows_of(one, (at + 2 * 86_400 for at in OFTEN)) for one in ALIKE), (), 30),
     "tau longer than the data": (CROWD, ("-p", "tau_s=172800", "-p", "leak_s=86400"), 30),
 }  # fmt: skip

@@ -156,8 +156,7 @@ def generalised(rng, algorithm, known=None):
     if algorithm == "kte-hide":
         given["leak_s"] = grid_s * rng.choice([1, 4, 10, 30])
         given["tau_s"] = given["leak_s"] * rng.randint(1, 3)
-        given |= {"reuse": rng.choice(["never", "apart"]), "consistency": rng.choice(["k-pick", "k-pick", "full"])}
-        given |= {"improve": rng.random() < 0.6, "clusters": rng.choice([None, 1, 3])}
+        given |= {"reuse": rng.choice(["never", "apart"]), "improve": rng.random() < 0.6}
     params = family.parse(given, known or algorithm)
     try:
         cloaks = family.anonymise(data, algorithm, params, np.random.default_rng(rng.randrange(99)))

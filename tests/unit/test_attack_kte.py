@@ -68,8 +68,8 @@ def groups(k: int = 3) -> Release:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize(
     "params",
-    [{}, {"consistency": "full"}, {"reuse": "apart"}, {"clusters": 3}, {"improve": False}],
-    ids=["default", "full", "apart", "clusters", "not improved"],
+    [{}, {"reuse": "apart"}, {"improve": False}],
+    ids=["default", "apart", "not improved"],
 )
 def test_right_releases_pass(cases, k, params):
     if k == 2 and "reuse" in params:
@@ -643,12 +643,6 @@ def test_sets_without_windows_are_refused():
     assert {"sets", "k-pick"} <= broken(release)
 
 
-def test_sets_that_are_not_mutual_are_refused_where_the_run_says_so():
-    release = honest(3)
-    release.params["consistency"] = "full"
-    assert broken(release) == {"sets"}
-
-
 def test_made_up_samples_are_found_by_what_they_are():
     """Records of one subject each with a row moved beside the subject's samples, whatever the algorithm is called."""
     for algorithm in ("kte-hide", "k-merge"):
@@ -675,8 +669,8 @@ def test_a_parameter_that_is_missing_is_refused(name):
         ("k", 1), ("k", 2.5), ("k", True), ("k", "2"), ("k", None), ("k", 10**15), ("tau_s", 0), ("tau_s", 301),
         ("tau_s", None), ("tau_s", math.nan), ("leak_s", 0), ("leak_s", 90), ("leak_s", -300), ("leak_s", 600),
         ("leak_s", 60 << 21), ("grid_s", 0), ("grid_s", 45), ("grid_s", 60.5), ("grid_m", 0), ("grid_m", None),
-        ("grid_m", 75), ("grid_m", -100), ("grid_m", math.nan), ("grid_m", math.inf), ("clusters", 0),
-        ("clusters", "many"), ("reuse", "often"), ("reuse", None), ("consistency", 1), ("improve", 1),
+        ("grid_m", 75), ("grid_m", -100), ("grid_m", math.nan), ("grid_m", math.inf),
+        ("reuse", "often"), ("reuse", None), ("improve", 1),
         ("improve", None), ("since", "soon"), ("until", 45), ("until", "1970-01-01"), ("since", "2100-01-01"),
     ],
 )  # fmt: skip

@@ -50,27 +50,12 @@ class Parameters:
     grid_m: float = parameter(
         100.0, "Side of cells; a multiple of the dataset's grid_m.", type="number", unit="m", minimum=0, maximum=100_000
     )
-    clusters: int | None = parameter(
-        None,
-        "Number of clusters of similar trajectories an epoch; by default one for about 50 people.",
-        type="integer",
-        minimum=1,
-        maximum=10_000,
-        algorithms=_HIDE,
-    )
     reuse: str = parameter(
         "never",
         "Whether a person may be hidden by the same other again: never, or apart, after a whole epoch without; "
         "with k of 2, apart is never.",
         type="choice",
         choices=("never", "apart"),
-        algorithms=_HIDE,
-    )
-    consistency: str = parameter(
-        "k-pick",
-        "Whether people are hidden by any who pick them often enough (k-pick), or in groups (full), for comparison.",
-        type="choice",
-        choices=("k-pick", "full"),
         algorithms=_HIDE,
     )
     improve: bool = parameter(

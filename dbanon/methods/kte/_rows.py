@@ -85,7 +85,6 @@ def prepare(params: Parameters, algorithm: str) -> None:
         leak_s=600,
         grid_s=60,
         grid_m=100.0,
-        clusters=None,
         since=None,
         until=None,
     )
