@@ -86,7 +86,6 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     new[1:] = (at[1:] != at[:-1]) | (owner[1:] != owner[:-1])
     owner, other, window, at = (values[new] for values in (owner, other, window, at))
     faults += len(right) - len(at)
-    # Full consistency (Section III-F): each pick must come with its reverse.
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 
