@@ -35,7 +35,6 @@ from benchmarks._measure import dbanon
 from benchmarks.table2 import GRID_M, GRID_S, TAXIS, base_stations
 from dbanon.base.trajectory import Trajectories
 from dbanon.database import open_database
-from dbanon.load import Columns
 from dbanon.methods import METHODS
 from dbanon.methods.kte import _samples
 from dbanon.methods.kte._hide import REASONS, Hidden, _clusters, _draw, hide
@@ -100,7 +99,7 @@ def taxis() -> Trajectories:
     with tempfile.TemporaryDirectory() as place, open_database() as database:
         file = Path(place) / "snapped.parquet"
         pq.write_table(pa.table(snapped), file)
-        database.load_trajectories([file], dataset="taxis", columns=Columns(), tz=ZONE, subject_per_day=True)
+        database.load_trajectories([file], dataset="taxis", tz=ZONE, subject_per_day=True)
     return read("taxis")
 
 

@@ -1,5 +1,7 @@
 """The paper's figures 12 to 16 on taxi pick-ups: time and GGC of BK, MK, KNN and Local, and what `improve` adds to BK.
 
+KNN and Local are of `benchmarks.papers.sensitive_sites`.
+
 Users are pick-ups, sites are drawn at random among drop-offs. Times are of the whole computation in memory (curve,
 algorithm, guards, rows), compiled code at hand, the median of three. "to bk" and "to less" compare bk+improve with bk
 and with the cheaper of bk and mk; 2-by-2 sums a rectangle for each user and site, k times as many.
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import benchmarks.papers.sensitive_sites  # noqa: F401 - adds knn and local
 from benchmarks import _pickups
 from dbanon import methods
 from dbanon.base import memory
@@ -29,7 +32,7 @@ Run = tuple[float, float]
 
 def run(data: Trajectories, places: Sites, algorithm: str, k: int, **params: object) -> Run:
     """Seconds, the median of three runs, and GGC in percent."""
-    chosen = FAMILY.parse({"k": k, **params}, algorithm)
+    chosen = FAMILY.parse({"k": k, **params})
     seconds = []
     for _ in range(3):
         began = time.perf_counter()
@@ -113,7 +116,7 @@ def small(positions: np.ndarray, drops: np.ndarray) -> None:
 
 def local(data: Trajectories, places: Sites, k: int) -> str:
     seconds, secure = run(data, places, "local", k)
-    _, open_format = run(data, places, "local", k, local_format="2-by-2")
+    _, open_format = run(data, places, "local-2-by-2", k)
     return f"{seconds:>9.3f}{secure:>9.3f}{open_format:>10.3f}"
 
 

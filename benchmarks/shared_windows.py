@@ -1,8 +1,9 @@
 """What it costs to share the windows of a run among processes, by several engines.
 
-Run with ``./dev bench benchmarks/shared_windows.py [--rounds N] [--kills N]``. Each engine runs in a process of its own,
-one after the other in each round. CPU seconds are of that process and all it has started: where other programs use the
-machine, only these compare. `--kills` kills helpers while they send results instead, and counts the calls that hang.
+Run with ``./dev bench benchmarks/shared_windows.py [--rounds N] [--kills N]``. Each round runs each engine in a process of
+its own, one after the other. CPU seconds are of that process and of all that it has started; where other programs use
+the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the calls
+that hang.
 """
 
 import argparse
@@ -25,18 +26,24 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
-import shared_windows
-
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.base import cores, tasks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
-HELPERS = 2
-ENGINES = ("here", "helpers", "helpers at once", "executor, spawn", "executor, forkserver", "dask", "dask, tls")
+HELPERS = cores.count()
+ENGINES = (
+    "here",
+    "worker",
+    "helpers",
+    "helpers at once",
+    "executor, spawn",
+    "executor, forkserver",
+    "dask",
+    "dask, tls",
+)
 
 
 def walks() -> Trajectories:
@@ -69,24 +76,35 @@ class Futures:
     def __init__(self, submit: Callable[..., Future[Any]]) -> None:
         self.submit = submit
 
-    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
+        """Do tasks, each on one core."""
         results: list[Any] = []
         waiting: deque[Future[Any]] = deque()
         for each in arguments:
-            waiting.append(self.submit(shared_windows.on_one_core, function, each))
+            waiting.append(self.submit(on_one_core, function, each))
             if len(waiting) > 2 * HELPERS:
                 results.append(waiting.popleft().result())
         return results + [future.result() for future in waiting]
+
+
+class Helpers(Processes):
+    """Helpers for each core, although a window keeps several busy."""
+
+    def map(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[Any]:
+        """Do tasks, each on one core."""
+        return super().map(function, arguments)
 
 
 @contextmanager
 def engine(name: str) -> Iterator[Tasks]:
     if name == "here":
         yield HERE
+    elif name == "worker":
+        yield Processes()
     elif name.startswith("helpers"):
         multiprocessing.set_forkserver_preload(["numba"])
         tasks._WORTH_S = 0 if name.endswith("at once") else tasks._WORTH_S
-        yield Processes()
+        yield Helpers()
     elif name.startswith("executor"):
         multiprocessing.set_forkserver_preload(["numba"])
         with ProcessPoolExecutor(HELPERS, multiprocessing.get_context(name.split()[1])) as executor:
@@ -147,7 +165,7 @@ def measure(name: str) -> None:
     began, before = time.perf_counter(), cpu_s()
     with engine(name) as shared:
         threading.Thread(target=watch, args=(most, over), daemon=True).start()
-        shared.map(shared_windows.nothing, [(1,), (2,)])
+        shared.map(nothing, [(1,), (2,)])
         for _ in range(3):
             figures += [time.perf_counter() - began, cpu_s() - before]
             began, before = time.perf_counter(), cpu_s()
@@ -168,9 +186,9 @@ def hangs(kills: int, megabytes: int) -> tuple[int, int]:
         for which, call in enumerate((by_executor, by_helpers)):
             done = threading.Event()
             threading.Thread(target=call, args=(megabytes << 20, done), daemon=True).start()
-            time.sleep(1 + random.Random(number).random())  # noqa: S311
+            time.sleep(1 + random.Random(number).random())
             victims = [one for one in multiprocessing.active_children() if one.is_alive()]
-            os.kill(random.Random(number).choice(victims).pid or 0, signal.SIGKILL)  # noqa: S311
+            os.kill(random.Random(number).choice(victims).pid or 0, signal.SIGKILL)
             found[which] += not done.wait(30)
             for one in multiprocessing.active_children():
                 one.kill()
@@ -179,12 +197,12 @@ def hangs(kills: int, megabytes: int) -> tuple[int, int]:
 
 def by_executor(size: int, done: threading.Event) -> None:
     executor = ProcessPoolExecutor(HELPERS, multiprocessing.get_context("forkserver"))
-    wait([executor.submit(shared_windows.much, size) for _ in range(1000)])
+    wait([executor.submit(much, size) for _ in range(1000)])
     done.set()
 
 
 def by_helpers(size: int, done: threading.Event) -> None:
-    Processes().map(shared_windows.much, [(size,)] * 1000)
+    Processes().map(much, [(size,)] * 1000)
     done.set()
 
 

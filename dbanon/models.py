@@ -1,21 +1,121 @@
-"""The tables of schema dbanon for programs that use SQLAlchemy, read from the database's own catalogue.
+"""Makes SQLAlchemy tables of releases, and of the other tables and views that a login may read.
 
-The revisions in ``migrations/`` make the tables. Nothing in dbanon imports this, because psycopg and Arrow are faster
-and starting is too.
+Columns, types and comments come from the database's catalogue, read with the login's own rights, so a login finds here
+what it may read and nothing else. No module of dbanon imports this one, because SQLAlchemy would slow every start.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import cast
+
 import geoalchemy2  # noqa: F401 - by its import SQLAlchemy knows geometry
-from sqlalchemy import Engine, MetaData, Text
+import psycopg
+from psycopg import sql
+from sqlalchemy import Connection, Engine, MetaData, PrimaryKeyConstraint, Table, Text
 from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.exc import DBAPIError
+
+from dbanon.base.errors import ParameterError
+from dbanon.postgres import arrow
+from dbanon.postgres.connection import PIN_PATH, errors_translated, translate
+from dbanon.releases import published
+
+_KEY = "cloak_id"  # views have no keys in the catalogue; docs/contracts.md promises this one
+# GeoAlchemy2 writes names into its queries without quotes. Ours need none; a view that was made by hand may.
+_READABLE = (
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = %s AND c.relkind IN ('r', 'v') AND c.relname ~ '^[a-z][a-z0-9_]*$'"
+    " AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
+)
+ischema_names.setdefault("dbanon.session", Text)  # a composite type, which SQLAlchemy does not know
 
 
-def reflect(engine: Engine) -> MetaData:
-    """Read the tables and views of schema dbanon, as ``.tables["dbanon.run"]`` and so on.
+def release(bind: Engine | Connection, name: str) -> Table:
+    """Make the table of a release: geometry, range and array types, comments, and ``cloak_id`` as primary key.
 
-    The composite type ``dbanon.session`` comes as text.
+    Parameters
+    ----------
+    bind : sqlalchemy.Engine or sqlalchemy.Connection
+        With the driver psycopg 3; a connection is left as it was.
+    name : str
+
+    Raises
+    ------
+    ParameterError
+        If there is no such release that the login may read, or the driver is another.
+    StoreError
+        If the server does not answer or fails.
     """
-    for name in ("dbanon.session", "session"):  # the second where the search path leads to schema dbanon
-        ischema_names.setdefault(name, Text)
-    found = MetaData(schema="dbanon")
-    found.reflect(engine, views=True)
+    with _catalogue(bind) as (connection, session):
+        published.lock(session, name)
+        found = Table(name, MetaData(), schema="published", autoload_with=connection)
+    _declare_key(found)
     return found
+
+
+def reflect(bind: Engine | Connection) -> MetaData:
+    """Make the tables of all that the login may read in the schemas ``dbanon`` and ``published``.
+
+    They are ``.tables["published.releases"]`` and so on. A composite type comes as text.
+
+    Parameters
+    ----------
+    bind : sqlalchemy.Engine or sqlalchemy.Connection
+        With the driver psycopg 3; a connection is left as it was.
+
+    Raises
+    ------
+    ParameterError
+        If the driver is another.
+    StoreError
+        If the server does not answer or fails.
+    """
+    found = MetaData()
+    with _catalogue(bind) as (connection, session):
+        for schema in ("dbanon", "published"):
+            readable = [row[0] for row in session.execute(_READABLE, [schema]).fetchall()]
+            if readable:  # the server refuses SQLAlchemy's queries about a schema without rights on it
+                found.reflect(connection, schema, views=True, only=readable, resolve_fks=False)
+    for table in found.tables.values():
+        if table.schema == "published" and _KEY in table.c:
+            _declare_key(table)
+    return found
+
+
+def _declare_key(table: Table) -> None:
+    table.append_constraint(PrimaryKeyConstraint(table.c[_KEY]))
+
+
+@contextmanager
+def _catalogue(bind: Engine | Connection) -> Iterator[tuple[Connection, "psycopg.Connection"]]:
+    """Have a connection, as SQLAlchemy's and as the driver's, on which PostGIS's types have names without a schema.
+
+    SQLAlchemy knows a type by its name without a schema alone, and a login's own search path may lead past PostGIS. The
+    path and all locks end with the block, which is a transaction or savepoint that is rolled back.
+    """
+    if bind.dialect.driver != "psycopg":
+        raise ParameterError(
+            f"The engine must use psycopg 3. Got {bind.dialect.driver}; begin its URL with postgresql+psycopg://."
+        )
+    with _translated(), bind.connect() if isinstance(bind, Engine) else nullcontext(bind) as connection:
+        began = connection.in_transaction()
+        session = cast("psycopg.Connection", connection.connection.driver_connection)
+        try:
+            with session.transaction(force_rollback=True):
+                session.execute(PIN_PATH)
+                path = sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp")
+                session.execute(path.format(sql.Identifier(arrow.postgis(session))))
+                yield connection, session
+        finally:
+            if not began:
+                connection.rollback()  # of what SQLAlchemy takes for a transaction; the server has none
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Let errors of the driver leave the block as errors of dbanon, also those that SQLAlchemy has wrapped."""
+    try:
+        with errors_translated():
+            yield
+    except DBAPIError as error:
+        raise translate(cast("psycopg.Error", error.orig)) from error

@@ -8,13 +8,16 @@ own, `decidable`. Nothing it says names a subject, a trajectory or a coordinate.
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.base.errors import DataError
 from dbanon.base.trajectory import Float, Int, Trajectories, freeze
+
+if TYPE_CHECKING:
+    from dbanon.attacks.shared.frame import Attack
 
 Bool = NDArray[np.bool_]
 Kind = TypeVar("Kind", bound="Evidence")
@@ -251,17 +254,16 @@ class Source(Protocol):
 
 
 class Attacker(Protocol):
-    """A package that attacks a family: `read` adds to the evidence on any run what this attack looks at as well.
+    """A package that attacks a family: `attack` decides, on the evidence on any run and what `read` adds to it.
 
     It may have a function `prepare` without arguments, which is called while the evidence is read: to compile. And
     `AHEAD` may name SQL evidence functions with many rows, which are read beside the trajectories.
     """
 
-    def read(self, evidence: Evidence, source: Source) -> Evidence:
-        """Read the evidence of the attack."""
+    attack: "Attack[Any]"
 
-    def attack(self, evidence: Any) -> Verdict:
-        """Decide; pure."""
+    def read(self, evidence: Evidence, source: Source) -> Evidence:
+        """Read what this attack looks at as well."""
 
 
 def attacker(package: str) -> Attacker:

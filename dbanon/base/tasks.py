@@ -29,13 +29,13 @@ from dbanon.base.background import in_background
 T = TypeVar("T")
 _Arguments = tuple[Any, ...]
 
-_WORTH_S = 1.0  # which starting helpers takes: tasks that are done sooner are all done here
+_WORTH_S = 2.0  # which helpers take to start and to load kernels: tasks that are done sooner are all done here
 
 
 class Tasks(Protocol):
     """Does the tasks of a run: in this process, or shared among several; the results are the same."""
 
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Call a function with each tuple of arguments; returns the results in the order of the tasks.
 
         Parameters
@@ -46,6 +46,8 @@ class Tasks(Protocol):
         arguments : iterable of tuple
             Of each task; drawn when the task is about to be handed out, so that few are held at a time. All that a
             task needs of the data is in its tuple, which is pickled.
+        threads : int, optional
+            How many cores a task keeps busy by itself: on one machine, so many fewer tasks are done at a time.
 
         Raises
         ------
@@ -57,7 +59,8 @@ class Tasks(Protocol):
 class _Here:
     """`Tasks` done in this process, one after the other."""
 
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
+        del threads  # it has all
         return list(starmap(function, arguments))
 
 
@@ -77,23 +80,23 @@ def share(
 
 
 class Processes:
-    """`Tasks` shared among processes of this machine, where they take more than a second.
+    """`Tasks` shared among processes of this machine, where they take more than some seconds.
 
     A program that uses it must be importable without running again: ``if __name__ == "__main__":`` guards what it does.
 
     Parameters
     ----------
     runs : int
-        Runs that go at once on this machine. Each has as many helpers as there are cores for it, and the threads of
-        its helpers together are one for each core.
+        Runs that go at once on this machine. Each has as many helpers as there are cores for it, fewer if a task
+        keeps several cores busy. The threads of its helpers together are one for each core of the machine.
     """
 
     def __init__(self, runs: int = 1) -> None:
         self._runs = runs
 
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
-        helpers = cores.count() // self._runs
+        helpers = cores.count() // self._runs // threads
         if helpers < 2:
             return HERE.map(function, arguments)
         return share(lambda several: _Work(function, several, helpers).results(), function, arguments)

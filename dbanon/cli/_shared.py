@@ -88,8 +88,11 @@ def _everywhere(
 def open_database() -> "Database":
     from dbanon import database
     from dbanon.base.console import stderr_line
+    from dbanon.base.progress import Display
 
-    return database.open_database(options.dsn, announce=stderr_line)
+    opened = database.open_database(options.dsn, announce=stderr_line)
+    opened.progress = Display(lines=True)
+    return opened
 
 
 def show(text: Callable[[], str], value: Callable[[], Any]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon import load, methods, synth
+from dbanon import methods, synth
 from dbanon.base.errors import ParameterError
 from dbanon.cli import report
 from dbanon.runs import stored
@@ -31,11 +31,16 @@ class Demo:
     rows: list[tuple[Any, ...]]
 
 
-def play(database: "Database", progress: report.Progress) -> Demo:
+def play(database: "Database") -> Demo:
     """Generate, load, run, attack, publish and read as an analyst; may be repeated."""
-    loads = () if _is_loaded(database) else _load(database, progress)
+    loads = () if _is_loaded(database) else _load(database)
     result = database.run(
-        methods.DEMO, dataset=DATASET, params=PARAMETERS, seed=1, publish=RELEASE, replace=True, progress=progress
+        methods.DEMO,
+        dataset=DATASET,
+        params=PARAMETERS,
+        seed=1,
+        publish=RELEASE,
+        replace=True,
     )
     result.require_verified()
     header, rows = database.release_rows(RELEASE, ROWS_SHOWN)
@@ -50,17 +55,17 @@ def _is_loaded(database: "Database") -> bool:
     return True
 
 
-def _load(database: "Database", progress: report.Progress) -> "tuple[LoadReport, ...]":
+def _load(database: "Database") -> "tuple[LoadReport, ...]":
     with tempfile.TemporaryDirectory(prefix="dbanon-demo-") as folder:
-        progress("generating a city", 0, None)
+        database.progress("generating a city", 0, None)
         # Not the city that `dbanon synth` makes by default, which would be recognised as a copy of the demo's.
         trajectories, requests = synth.write_demo(Path(folder), seed=12)
-        columns = load.Columns(**synth.CSV_COLUMNS)
+        columns = synth.CSV_COLUMNS
         # Equal names in another dataset mean other people.
         first = database.load_trajectories(
-            [trajectories], dataset=DATASET, columns=columns, population=DATASET, progress=progress
+            [trajectories], dataset=DATASET, population=DATASET, x=columns["x"], y=columns["y"]
         )
-        second = database.load_requests(requests, dataset=DATASET, columns=["poi"], progress=progress)
+        second = database.load_requests(requests, dataset=DATASET, columns=["poi"])
     return first, second
 
 

@@ -18,10 +18,8 @@ def export(
     where: Annotated[str | None, typer.Option(help="Only rows that meet this SQL condition on the columns.")] = None,
 ) -> None:
     """Write a release to a file: GeoParquet, GeoPackage, FlatGeobuf or CSV, with its promise in the metadata."""
-    from dbanon.cli import report
-
-    with open_database() as database, report.Progress() as progress:
-        rows = database.export(name, file, where=where, progress=progress)
+    with open_database() as database:
+        rows = database.export(name, file, where=where)
     value = {"release": name, "file": str(file), "rows": rows}
     show(lambda: f"Wrote {counted(rows, 'row')} of published.{name} to {file}.", lambda: value)
 

@@ -1,23 +1,18 @@
-"""Formats results for people and scripts: tables on stdout, progress on stderr, one JSON object with ``--json``.
+"""Formats results for people and scripts: tables, and one JSON object with ``--json``.
 
 Nothing here computes; nothing here shows a subject, a true position or a seed.
 """
 
 import json
-import sys
 import textwrap
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any
 
 from dbanon.base.console import visible
 from dbanon.base.errors import counted
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-
     from dbanon.database import RunResult
     from dbanon.load import LoadReport
     from dbanon.methods import Method
@@ -27,55 +22,6 @@ if TYPE_CHECKING:
 Rows = Iterable[Sequence[Any]]
 WIDTH = 100
 """Characters of a line that fits a terminal."""
-
-
-class Progress:
-    """Progress on stderr: a bar on a terminal, plain lines otherwise.
-
-    Called with a stage, what is done and the total (None where it is not known); a context manager.
-    """
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._bar: RichProgress | None = None
-        self._task: Any = None
-        self._stage = ""
-        self._said = 0.0
-
-    def __enter__(self) -> Self:
-        if self._stream.isatty():
-            from rich.console import Console  # Rich is slow to import and only needed on a terminal
-            from rich.progress import Progress as RichProgress
-
-            self._bar = RichProgress(console=Console(file=self._stream), transient=True)
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, stage: str, done: int, total: int | None) -> None:
-        """Show that `done` of `total` of a stage is done."""
-        if self._bar is not None:
-            self._draw(stage, done, total)
-        elif stage != self._stage or time.monotonic() - self._said > 5:
-            self._said = time.monotonic()
-            amount = f" {done:,} of {total:,}" if total and done else f" {done:,}" if done else ""
-            print(f"{visible(stage)}{amount} ...", file=self._stream, flush=True)
-        self._stage = stage
-
-    def _draw(self, stage: str, done: int, total: int | None) -> None:
-        from rich.markup import escape  # a file may be called [red]
-
-        assert self._bar is not None  # noqa: S101 - for the type checker; the caller has looked
-        if stage != self._stage:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(escape(visible(stage)), total=total)
-        self._bar.update(self._task, completed=done, total=total)
 
 
 def table(header: Sequence[str], rows: Rows) -> str:
@@ -307,7 +253,7 @@ def method_text(family: "Method", parameters: Iterable[Mapping[str, Any]]) -> st
         family.guarantee,
         *([f"Paper: {family.paper}"] if family.paper else []),
     ]
-    algorithms = [(a.name, a.summary + (" (comparison only)" if a.comparison_only else "")) for a in family.algorithms]
+    algorithms = [(a.name, a.summary) for a in family.algorithms]
     named = [(p["name"], p["default_text"], f"{p['help']} It must be {p['requirement']}.") for p in parameters]
     return "\n\n".join(
         [

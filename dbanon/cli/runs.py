@@ -1,12 +1,14 @@
 """Commands about methods, runs and releases: plan, compute, attack, publish, withdraw."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dbanon.base.errors import ParameterError, counted
+from dbanon.base.errors import counted
+from dbanon.cli._options import taking
 from dbanon.cli._shared import GLOBAL, Dataset, app, open_database, options, say, show
+from dbanon.options import publishing
 
 
 def _run_number(text: str) -> int:
@@ -16,20 +18,9 @@ def _run_number(text: str) -> int:
 
 
 RunId = Annotated[int, typer.Argument(metavar="RUN", parser=_run_number, help="The run's number, from 'dbanon runs'.")]
-TakePlace = Annotated[bool, typer.Option("--replace", help="Replace the live release of that name.")]
-AllowOverlap = Annotated[
-    bool,
-    typer.Option("--allow-overlap", help="Publish though too few are left where it overlaps earlier releases."),
-]
-Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why that is allowed; recorded.")]
 EndReaders = Annotated[
     bool,
     typer.Option("--end-readers", help="End the sessions that read the release that goes, instead of giving up."),
-]
-
-Readers = Annotated[
-    list[str] | None,
-    typer.Option("--readers", metavar="ROLE", help="Who may read it instead of all analysts; may be repeated."),
 ]
 
 
@@ -52,64 +43,27 @@ def list_methods(
 
 
 Method = Annotated[str, typer.Argument(help="The method family; see 'dbanon methods'.")]
-AlgorithmName = Annotated[str | None, typer.Option("--algorithm", help="The algorithm; else the family's first.")]
-Parameters = Annotated[list[str] | None, typer.Option("-p", metavar="NAME=VALUE", help="A parameter; may be repeated.")]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="Same data, parameters and seed: same cloaks. Keep it private; leave it out to have one made."),
-]
 
 
 @app.command(epilog=GLOBAL)
-def run(
-    method: Method,
-    dataset: Dataset,
-    algorithm: AlgorithmName = None,
-    parameter: Parameters = None,
-    seed: Seed = None,
-    publish: Annotated[str | None, typer.Option(help="Publish under this name if the attack finds nothing.")] = None,
-    replace: TakePlace = False,
-    allow_overlap: AllowOverlap = False,
-    reason: Reason = None,
-    end_readers: EndReaders = False,
-    readers: Readers = None,
-) -> None:
+@taking(publishing.Running)
+def run(method: Method, **asked: Any) -> None:
     """Compute cloaks, write them, attack them, and publish them if asked to."""
     from dbanon.cli import report
 
-    params = _params(parameter or [])
-    with open_database() as database, report.Progress() as progress:
-        result = database.run(
-            method,
-            dataset=dataset,
-            algorithm=algorithm,
-            params=params,
-            seed=seed,
-            publish=publish,
-            replace=replace,
-            allow_overlap=allow_overlap,
-            reason=reason,
-            end_readers=end_readers,
-            readers=readers or None,
-            progress=progress,
-        )
+    with open_database() as database:
+        result = database.run(method, **asked)
     show(lambda: report.run_text(result), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 
 
 @app.command(epilog=GLOBAL)
-def submit(
-    method: Method,
-    dataset: Dataset,
-    algorithm: AlgorithmName = None,
-    parameter: Parameters = None,
-    seed: Seed = None,
-) -> None:
+@taking(publishing.Submitting)
+def submit(method: Method, **asked: Any) -> None:
     """Queue a run for the next worker that is free, and return at once."""
-    params = _params(parameter or [])
     with open_database() as database:
-        run_id = database.submit(method, dataset=dataset, algorithm=algorithm, params=params, seed=seed)
+        run_id = database.submit(method, **asked)
     show(lambda: f"Run {run_id} is queued; watch it with: dbanon runs", lambda: {"run_id": run_id})
 
 
@@ -154,13 +108,13 @@ def worker(
 
 
 @app.command(epilog=GLOBAL)
-def plan(method: Method, dataset: Dataset, algorithm: AlgorithmName = None, parameter: Parameters = None) -> None:
+@taking(publishing.Planning)
+def plan(method: Method, **asked: Any) -> None:
     """Predict how a run would end, how much it would write and about how long it would take; writes nothing."""
     from dbanon.cli import report
 
-    params = _params(parameter or [])
     with open_database() as database:
-        items = database.plan(method, dataset=dataset, algorithm=algorithm, params=params)
+        items = database.plan(method, **asked)
     show(lambda: report.plan_text(items), lambda: report.plan_json(items))
 
 
@@ -169,36 +123,25 @@ def verify(run_id: RunId) -> None:
     """Attack the stored rows of a run again."""
     from dbanon.cli import report
 
-    with open_database() as database, report.Progress() as progress:
-        result = database.verify(run_id, progress=progress)
+    with open_database() as database:
+        result = database.verify(run_id)
     show(lambda: report.run_text(result), lambda: report.run_json(result))
     say(result.notices)
     result.require_verified()
 
 
 @app.command(epilog=GLOBAL)
+@taking(publishing.Publishing)
 def publish(
     run_id: RunId,
     name: Annotated[str, typer.Argument(help="Name of the view in the schema published.")],
-    replace: TakePlace = False,
-    allow_overlap: AllowOverlap = False,
-    reason: Reason = None,
-    end_readers: EndReaders = False,
-    readers: Readers = None,
+    **asked: Any,
 ) -> None:
     """Make a verified run a view in the schema published."""
     from dbanon.cli import report
 
     with open_database() as database:
-        rows, notices = database.publish(
-            run_id,
-            name,
-            replace=replace,
-            allow_overlap=allow_overlap,
-            reason=reason,
-            end_readers=end_readers,
-            readers=readers or None,
-        )
+        rows, notices = database.publish(run_id, name, **asked)
     value = {"run_id": run_id, "release": name, "rows_published": rows, "notices": list(notices)}
     show(lambda: report.published_text(name, rows), lambda: value)
     say(notices)
@@ -282,21 +225,8 @@ def forget(
 def demo() -> None:
     """Generate a small city, anonymise, attack and publish it, and show rows of the published view."""
     from dbanon.cli import demo as whole_way
-    from dbanon.cli import report
 
-    with open_database() as database, report.Progress() as progress:
-        shown = whole_way.play(database, progress)
+    with open_database() as database:
+        shown = whole_way.play(database)
     show(lambda: whole_way.text(shown), lambda: whole_way.as_dict(shown))
     say(shown.result.notices)
-
-
-def _params(texts: list[str]) -> dict[str, str]:
-    params: dict[str, str] = {}
-    for text in texts:
-        name, sign, value = (part.strip() for part in text.partition("="))
-        if not sign or not name:
-            raise ParameterError(f"A parameter must be given as -p name=value. Got '{text}'; for example -p k=5.")
-        if name in params:
-            raise ParameterError(f"A parameter must be given once. Got '{name}' twice; leave one out.")
-        params[name] = value
-    return params

@@ -6,9 +6,9 @@ Runs are done in `pipeline`; the queue decides which process does which run.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace as changed
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,9 +17,10 @@ import psycopg
 
 from dbanon import methods, releases, schema
 from dbanon.base.errors import DbanonError, ParameterError, StoreError
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Display, Progress, reports
 from dbanon.base.tasks import HERE, Tasks
 from dbanon.database.datasets import Datasets
+from dbanon.options import keywords, publishing
 from dbanon.postgres import server
 from dbanon.postgres.connection import Connection, connect, connect_to_hold, errors_translated
 from dbanon.releases import export, published, style
@@ -51,6 +52,9 @@ class Database(Datasets):
         transaction another session.
     tasks : dbanon.base.tasks.Tasks
         Does the tasks of the runs that are computed here: by default this process.
+    progress : Progress
+        Called with a stage, what is done and the total or None. By default a bar on a terminal or in a notebook;
+        `dbanon.base.progress.silent` shows nothing.
 
     Notes
     -----
@@ -62,6 +66,7 @@ class Database(Datasets):
         direct = os.environ.get("DBANON_LOCK_DSN")
         self.lock_url = server.external(direct).url if direct else target.url
         self.tasks: Tasks = HERE
+        self.progress: Progress = Display()
         self.connection: psycopg.Connection[Any] = connect(target.url)
 
     def __enter__(self) -> Self:
@@ -76,40 +81,18 @@ class Database(Datasets):
         """Close the connection; an embedded server stays up."""
         self.connection.close()
 
-    def run(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        publish: str | None = None,
-        replace: bool = False,
-        allow_overlap: bool = False,
-        reason: str | None = None,
-        end_readers: bool = False,
-        readers: Sequence[str] | None = None,
-        progress: Progress = silent,
-    ) -> RunResult:
+    @reports
+    @keywords(publishing.Running)
+    def run(self, method: str, asked: publishing.Running) -> RunResult:
         """Compute, write and verify a run; publish it under a name if one is given and the attack found nothing.
+
+        A reader who has the seed can replay how ties went: keep it private. Without one the run has a secret one, which
+        the same run has again.
 
         Parameters
         ----------
-        method, algorithm : str
-            See ``dbanon methods``; the algorithm defaults to the family's first.
-        dataset : str
-        params : mapping, optional
-            Parameter names and values.
-        seed : int, optional
-            Same data, parameters and seed: same cloaks. Private: a reader who has it can replay how ties went. When not
-            given, a secret one that the same run has again.
-        publish : str, optional
-            Name of the release.
-        replace, allow_overlap, reason, end_readers, readers
-            As for `publish`.
-        progress : callable, optional
-            Called with a stage, what is done and the total or None.
+        method : str
+            See ``dbanon methods``.
 
         Returns
         -------
@@ -117,75 +100,45 @@ class Database(Datasets):
             Its `status` is ``verified`` or ``refused``; a refused run is never published.
         """
         family = methods.method(method)
-        chosen = family.algorithm(algorithm)
-        family.parse(params or {}, chosen.name)
-        if seed is not None:
-            _check_seed(seed)
-        if publish is None and (replace or end_readers or allow_overlap or (reason, readers) != (None, None)):
+        chosen = replace(asked, algorithm=family.algorithm(asked.algorithm).name)
+        if asked.seed is not None:
+            _check_seed(asked.seed)
+        overridden = asked.replace or asked.end_readers or asked.allow_overlap
+        if asked.publish is None and (overridden or (asked.reason, asked.readers) != (None, None)):
             raise ParameterError(
                 "A run must be published to replace a release, allow an overlap for a reason or name readers. Got no "
                 "name for it; add --publish."
             )
         with errors_translated():
-            if publish is not None:
-                releases.check_release(
-                    self.connection,
-                    publish,
-                    replace=replace,
-                    end_readers=end_readers,
-                    readers=readers,
-                    method=method,
-                    algorithm=chosen.name,
-                )
-                releases.check_override(self.connection, allow_overlap, reason)
-            submission = (dataset, method, chosen.name, params or {})
+            if asked.publish is not None:
+                releases.check_release(self.connection, asked.publish, asked)
             if queue.may_compute(self.connection):
-                result = self._at_once(lambda holder: queue.submit_run(holder, *submission, seed=seed), progress)
+                result = self._at_once(lambda holder: queue.submit_run(holder, method, chosen))
             else:
                 self._demand_worker()
-                result = self.wait(queue.submit_run(self.connection, *submission, seed=seed), progress=progress)
-            if publish is None or not result.verdict.passed:
+                result = self.wait(queue.submit_run(self.connection, method, chosen))
+            if asked.publish is None or not result.verdict.passed:
                 return result
-            progress("publishing", 0, None)
+            self.progress("publishing", 0, None)
             # A run that could not be published is verified all the same.
-            with _remaining(result.run_id):
-                rows, notices = self.publish(
-                    result.run_id,
-                    publish,
-                    replace=replace,
-                    allow_overlap=allow_overlap,
-                    reason=reason,
-                    end_readers=end_readers,
-                    readers=readers,
-                )
-            return changed(result, release=publish, rows_published=rows, notices=notices)
+            with _remaining(result.run_id), errors_translated():
+                rows, notices = releases.publish(self.connection, result.run_id, asked.publish, asked)
+            return replace(result, release=asked.publish, rows_published=rows, notices=notices)
 
-    def submit(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-    ) -> int:
-        """Queue a run for the next worker that is free; arguments as for `run`. Returns its id at once."""
+    @keywords(publishing.Submitting)
+    def submit(self, method: str, asked: publishing.Submitting) -> int:
+        """Queue a run for the next worker that is free; options as for `run`. Returns its id at once."""
         with errors_translated():
-            return queue.submit_run(self.connection, dataset, method, algorithm, params or {}, seed=seed)
+            return queue.submit_run(self.connection, method, asked)
 
-    def plan(
-        self,
-        method: str,
-        *,
-        dataset: str,
-        algorithm: str | None = None,
-        params: Mapping[str, Any] | None = None,
-    ) -> tuple[stored.PlanItem, ...]:
-        """Say what `run` would meet with the same arguments, without writing anything."""
+    @keywords(publishing.Planning)
+    def plan(self, method: str, asked: publishing.Planning) -> tuple[stored.PlanItem, ...]:
+        """Say what `run` would meet with the same options, without writing anything."""
         with errors_translated():
-            return stored.plan_run(self.connection, dataset, method, algorithm, params or {})
+            return stored.plan_run(self.connection, method, asked)
 
-    def verify(self, run_id: int, *, progress: Progress = silent) -> RunResult:
+    @reports
+    def verify(self, run_id: int) -> RunResult:
         """Attack the stored rows of a run again and record the verdict."""
         with errors_translated():
             if queue.may_compute(self.connection):
@@ -194,13 +147,14 @@ class Database(Datasets):
                     queue.ask_verification(holder, run_id)
                     return run_id
 
-                return self._at_once(ask, progress)
+                return self._at_once(ask)
             self._demand_worker()
             before = stored.last_verification(self.connection, run_id)
             queue.ask_verification(self.connection, run_id)
-            return self.wait(run_id, after=before, progress=progress)
+            return self.wait(run_id, after=before)
 
-    def wait(self, run_id: int, *, after: int = 0, progress: Progress = silent) -> RunResult:
+    @reports
+    def wait(self, run_id: int, *, after: int = 0) -> RunResult:
         """Wait until a worker has done what is to do for a run; interrupted, it asks for the run's end.
 
         Parameters
@@ -208,12 +162,11 @@ class Database(Datasets):
         run_id : int
         after : int
             Id of the last verification that does not count.
-        progress : callable, optional
         """
         with errors_translated():
             try:
                 while (state := queue.state(self.connection, run_id)).todo is not None:
-                    progress(state.progress or "waiting", state.done, state.total)
+                    self.progress(state.progress or "waiting", state.done, state.total)
                     queue.reap_runs(self.connection)
                     time.sleep(_POLL_S)
                 return stored.stored_result(self.connection, run_id, after=after)
@@ -240,7 +193,6 @@ class Database(Datasets):
         holder: Connection,
         worker: str,
         *,
-        progress: Progress = silent,
         stopping: threading.Event | None = None,
         give_up: Callable[[], None] | None = None,
     ) -> RunResult | None:
@@ -252,7 +204,6 @@ class Database(Datasets):
             Will hold the run's lock; goes straight to the server.
         worker : str
             Who takes it.
-        progress : callable, optional
         stopping, give_up
             As for `dbanon.runs.watch.Watch`.
 
@@ -265,14 +216,14 @@ class Database(Datasets):
             claim = queue.claim_run(holder, worker)
             if claim is None:
                 return None
-            return self._work(holder, claim, Watch(holder, claim, progress, stopping=stopping, give_up=give_up))
+            return self._work(holder, claim, Watch(holder, claim, self.progress, stopping=stopping, give_up=give_up))
 
     def _demand_worker(self) -> None:
         """Raise `StoreError` where this login may not compute and no worker is up."""
         if not queue.has_worker(self.connection):
             raise queue.no_worker()
 
-    def _at_once(self, ask: Callable[[Connection], int], progress: Progress) -> RunResult:
+    def _at_once(self, ask: Callable[[Connection], int]) -> RunResult:
         """Submit what `ask` submits, take it, and do it in this process.
 
         Row, lock and status are committed together: killed at any moment, no run is left waiting in vain, and no
@@ -285,40 +236,17 @@ class Database(Datasets):
                 claim = queue.claim_run(holder, queue.process_name(), run_id)
             if claim is None:
                 raise queue.lost(run_id)
-            return self._work(holder, claim, Watch(holder, claim, progress))
+            return self._work(holder, claim, Watch(holder, claim, self.progress))
 
     def _work(self, holder: Connection, claim: queue.Claim, watch: Watch) -> RunResult:
         return pipeline.work(self.connection, self.target.url, holder, claim, watch, tasks=self.tasks)
 
-    def publish(
-        self,
-        run_id: int,
-        name: str,
-        *,
-        replace: bool = False,
-        allow_overlap: bool = False,
-        reason: str | None = None,
-        end_readers: bool = False,
-        readers: Sequence[str] | None = None,
-    ) -> tuple[int, tuple[str, ...]]:
+    @keywords(publishing.Publishing)
+    def publish(self, run_id: int, name: str, asked: publishing.Publishing) -> tuple[int, tuple[str, ...]]:
         """Publish a verified run as ``published.<name>``; returns the number of rows and the server's notices.
 
-        Parameters
-        ----------
-        run_id : int
-        name : str
-            Of the view.
-        replace : bool
-            Take the place of the live release of that name, if there is one.
-        allow_overlap : bool
-            Publish although, beside earlier releases of its population, it leaves a person fewer candidates than
-            promised.
-        reason : str, optional
-            Why that is allowed, in three words or more; it is recorded.
-        end_readers : bool
-            With `replace`: end the sessions that read what it replaces, instead of giving up after 5 seconds.
-        readers : sequence of str, optional
-            The roles that may read it. By default all analysts; with `replace`, the readers of what it replaces.
+        By default all analysts may read it, or the readers of what it replaces. Sessions that read what it replaces
+        have 5 seconds to end, unless `end_readers`. A reason has three words or more.
 
         Raises
         ------
@@ -326,16 +254,7 @@ class Database(Datasets):
             If it is refused, which `runs` and ``dbanon.audit`` say too.
         """
         with errors_translated():
-            return releases.publish(
-                self.connection,
-                run_id,
-                name,
-                replace=replace,
-                allow_overlap=allow_overlap,
-                reason=reason,
-                end_readers=end_readers,
-                readers=readers,
-            )
+            return releases.publish(self.connection, run_id, name, asked)
 
     def unpublish(self, name: str, *, end_readers: bool = False) -> tuple[str, ...]:
         """Withdraw a release: its view and rows go, what the adversary learnt from it stays on record.
@@ -396,6 +315,7 @@ class Database(Datasets):
         """
         return export.frame(self.connection, release, where=where, params=params)
 
+    @reports
     def export(
         self,
         release: str,
@@ -403,7 +323,6 @@ class Database(Datasets):
         *,
         where: str | None = None,
         params: Params | None = None,
-        progress: Progress = silent,
     ) -> int:
         """Write a release to a file as its rows come, with an analyst's rights; returns how many there were.
 
@@ -416,7 +335,6 @@ class Database(Datasets):
             file in a text file beside it.
         where, params
             As for `read`.
-        progress : callable, optional
 
         Raises
         ------
@@ -425,7 +343,7 @@ class Database(Datasets):
         DataError
             If the file cannot be written.
         """
-        return export.write(self.connection, release, Path(file), where=where, params=params, progress=progress)
+        return export.write(self.connection, release, Path(file), where=where, params=params, progress=self.progress)
 
     def style(self, release: str, file: str | os.PathLike[str]) -> None:
         """Write a QGIS style (``.qml``) for a release: regions by crowd in colours, exact rows apart."""

@@ -3,60 +3,36 @@
 They translate the server's errors, and leave every decision to `load`, `synth` and the database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon import load, releases
-from dbanon.base.progress import Progress, silent
+from dbanon.base.progress import Progress, reports
 from dbanon.load import retention
-from dbanon.load.datasets import People
+from dbanon.options import generating, keywords, loading
 from dbanon.postgres.connection import Connection, errors_translated
 
 if TYPE_CHECKING:
-    from dbanon.load.datasets import Mode
     from dbanon.synth import SynthReport
 
 
 class Datasets:
-    """The verbs on datasets; `connection` is that of the `Database`."""
+    """The verbs on datasets; `connection` and `progress` are those of the `Database`."""
 
     connection: Connection
+    progress: Progress
 
-    def load_trajectories(
-        self,
-        files: Sequence[str | Path],
-        *,
-        dataset: str,
-        columns: load.Columns | None = None,
-        crs: str | None = None,
-        srid: int | None = None,
-        grid_m: float = 1.0,
-        grid_s: int = 1,
-        mode: "Mode" = "create",
-        tz: str | None = None,
-        split_gap_s: float | None = None,
-        bbox: load.Box | None = None,
-        drop_outliers: bool = False,
-        subject_per_day: bool = False,
-        population: str | None = None,
-        settle_s: int | None = None,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
+    @reports
+    @keywords(loading.LoadingTrajectories)
+    def load_trajectories(self, files: Sequence[str | Path], asked: loading.LoadingTrajectories) -> load.LoadReport:
         """Load one fix a row from CSV (also gzipped) or Parquet files.
 
         Parameters
         ----------
         files : sequence of str or Path
             In the order that decides between contradicting fixes.
-        dataset : str
-        columns : dbanon.load.Columns, optional
-            Names of the columns; ``subject``, ``time``, ``x`` and ``y`` by default.
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day, population, settle_s
-            As for `dbanon.load.Options`.
-        progress : callable, optional
-            Called with a stage, what is done and the total or None.
 
         Raises
         ------
@@ -65,46 +41,17 @@ class Datasets:
         DataError
             If a file is no table or no row is usable; nothing is stored then.
         """
-        options = load.Options(
-            dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
-            population=population, settle_s=settle_s,
-        )  # fmt: skip
-        paths = [Path(f) for f in files]
-        with errors_translated():
-            return load.load_trajectories(self.connection, paths, options, columns=columns, progress=progress)
+        return load.load_trajectories(self.connection, [Path(file) for file in files], asked, self.progress)
 
-    def import_trajectories(
-        self,
-        table: str,
-        *,
-        dataset: str,
-        columns: load.TableColumns,
-        crs: str | None = None,
-        srid: int | None = None,
-        grid_m: float = 1.0,
-        grid_s: int = 1,
-        mode: "Mode" = "create",
-        tz: str | None = None,
-        split_gap_s: float | None = None,
-        bbox: load.Box | None = None,
-        drop_outliers: bool = False,
-        subject_per_day: bool = False,
-        population: str | None = None,
-        settle_s: int | None = None,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
+    @reports
+    @keywords(loading.ImportingTrajectories)
+    def import_trajectories(self, table: str, asked: loading.ImportingTrajectories) -> load.LoadReport:
         """Load one fix a row from a table or view of the same database.
 
         Parameters
         ----------
         table : str
             As in SQL, with its schema where the search path does not lead to it.
-        dataset : str
-        columns : dbanon.load.TableColumns
-        crs, srid, grid_m, grid_s, mode, tz, split_gap_s, bbox, drop_outliers, subject_per_day, population, settle_s
-            As for `dbanon.load.Options`.
-        progress : callable, optional
 
         Raises
         ------
@@ -113,177 +60,48 @@ class Datasets:
         StoreError
             If the login may not read the table.
         """
-        options = load.Options(
-            dataset=dataset, crs=crs, srid=srid, grid_m=grid_m, grid_s=grid_s, mode=mode, tz=tz,
-            split_gap_s=split_gap_s, bbox=bbox, drop_outliers=drop_outliers, subject_per_day=subject_per_day,
-            population=population, settle_s=settle_s,
-        )  # fmt: skip
-        with errors_translated():
-            return load.import_trajectories(self.connection, table, options, columns=columns, progress=progress)
+        return load.import_trajectories(self.connection, table, asked, self.progress)
 
-    def load_requests(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        columns: Sequence[str],
-        subject: str = "subject",
-        time: str = "time",
-        tz: str | None = None,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load LBS requests; arguments as for `dbanon.load.load_requests`."""
-        with errors_translated():
-            return load.load_requests(
-                self.connection, Path(file), dataset=dataset, columns=tuple(columns), subject=subject, time=time, tz=tz,
-                progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingRequests)
+    def load_requests(self, file: str | Path, asked: loading.LoadingRequests) -> load.LoadReport:
+        """Load the requests that subjects sent to a location-based service, one a row."""
+        return load.load_requests(self.connection, Path(file), asked, self.progress)
 
-    def load_quasi_identifiers(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        set_name: str = "default",
-        subject: str = "subject",
-        time: str = "time",
-        tz: str | None = None,
-        replace: bool = False,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load times at which an adversary may know where a subject was; see `dbanon.load.load_quasi_identifiers`."""
-        with errors_translated():
-            return load.load_quasi_identifiers(
-                self.connection, Path(file), dataset=dataset, set_name=set_name, subject=subject, time=time, tz=tz,
-                replace=replace, progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingQuasiIdentifiers)
+    def load_quasi_identifiers(self, file: str | Path, asked: loading.LoadingQuasiIdentifiers) -> load.LoadReport:
+        """Load times at which an adversary may know where a subject was, one a row."""
+        return load.load_quasi_identifiers(self.connection, Path(file), asked, self.progress)
 
-    def load_sites(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        columns: load.PlaceColumns | None = None,
-        crs: str | None = None,
-        layer: str | None = None,
-        bbox: load.Box | None = None,
-        drop_outliers: bool = False,
-        replace: bool = False,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load sensitive sites; arguments as for `dbanon.load.load_places`."""
-        with errors_translated():
-            return load.load_places(
-                self.connection, "sites", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer, bbox=bbox,
-                drop_outliers=drop_outliers, replace=replace, progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingSites)
+    def load_sites(self, file: str | Path, asked: loading.LoadingSites) -> load.LoadReport:
+        """Load sensitive sites from a table, one a row, or from a geographic file, one a feature."""
+        return load.load_places(self.connection, Path(file), asked, self.progress)
 
-    def load_pois(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        columns: load.PlaceColumns,
-        crs: str | None = None,
-        layer: str | None = None,
-        drop_outliers: bool = False,
-        replace: bool = False,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load points of interest, ``columns.name`` of their categories; arguments as for `dbanon.load.load_places`."""
-        with errors_translated():
-            return load.load_places(
-                self.connection, "pois", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                drop_outliers=drop_outliers, replace=replace, progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingPois)
+    def load_pois(self, file: str | Path, asked: loading.LoadingPois) -> load.LoadReport:
+        """Load points of interest from a table, one a row, or from a geographic file, one a feature."""
+        return load.load_places(self.connection, Path(file), asked, self.progress)
 
-    def load_cells(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        columns: load.PlaceColumns | None = None,
-        crs: str | None = None,
-        layer: str | None = None,
-        drop_outliers: bool = False,
-        replace: bool = False,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load coverage polygons as given; arguments as for `dbanon.load.load_places`."""
-        with errors_translated():
-            return load.load_places(
-                self.connection, "cells", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                drop_outliers=drop_outliers, replace=replace, progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingCells)
+    def load_cells(self, file: str | Path, asked: loading.LoadingCells) -> load.LoadReport:
+        """Load the areas that base stations cover, as they are, from a table or a geographic file."""
+        return load.load_places(self.connection, Path(file), asked, self.progress)
 
-    def load_stations(
-        self,
-        file: str | Path,
-        *,
-        dataset: str,
-        columns: load.PlaceColumns | None = None,
-        crs: str | None = None,
-        layer: str | None = None,
-        area: str | Path | None = None,
-        drop_outliers: bool = False,
-        replace: bool = False,
-        progress: Progress = silent,
-    ) -> load.LoadReport:
-        """Load base stations and make their cells; arguments as for `dbanon.load.load_places`."""
-        with errors_translated():
-            return load.load_places(
-                self.connection, "stations", Path(file), dataset=dataset, columns=columns, crs=crs, layer=layer,
-                area=None if area is None else Path(area), drop_outliers=drop_outliers, replace=replace,
-                progress=progress,
-            )  # fmt: skip
+    @reports
+    @keywords(loading.LoadingStations)
+    def load_stations(self, file: str | Path, asked: loading.LoadingStations) -> load.LoadReport:
+        """Load base stations from a table or a geographic file, and make their cells."""
+        return load.load_places(self.connection, Path(file), asked, self.progress)
 
-    def synth(
-        self,
-        dataset: str,
-        *,
-        objects: int = 1000,
-        instants: int = 30,
-        step_s: int = 60,
-        start: str | int = "2026-01-05T08:00:00Z",
-        seed: int = 1,
-        whole_share: float = 0.8,
-        requests_per_subject: float = 2.0,
-        calls_per_day: float | None = None,
-        quasi_identifiers: str | None = None,
-        quasi_identifier_size: int = 10,
-        quasi_identifier_overlap: int = 1,
-        pois: int = 0,
-        stations: int = 0,
-        destinations: int = 1000,
-        blocks: int = 16,
-        nodes: Path | None = None,
-        edges: Path | None = None,
-        srid: int | None = None,
-        lon: float | None = None,
-        lat: float | None = None,
-        limits_kmh: Mapping[int, float] | None = None,
-        grid_m: float = 1.0,
-        grid_s: int = 1,
-        mode: "Mode" = "create",
-        population: str | None = None,
-        settle_s: int | None = None,
-        progress: Progress = silent,
-    ) -> "SynthReport":
+    @reports
+    @keywords(generating.Generating)
+    def synth(self, dataset: str, asked: generating.Generating) -> "SynthReport":
         """Generate moving objects, their requests and, if asked for, places of their city into a dataset.
-
-        Parameters
-        ----------
-        dataset : str
-        objects, instants, step_s, seed, whole_share, requests_per_subject, calls_per_day, destinations, blocks, \
-        quasi_identifiers, quasi_identifier_size, quasi_identifier_overlap, pois, stations
-            As for `dbanon.synth.Plan`.
-        start : str or int
-            First position: ISO 8601 with a zone, or unix seconds.
-        nodes, edges, srid, lon, lat, limits_kmh
-            Another network than the built-in city, as for `dbanon.synth.Plan`.
-        grid_m, grid_s, mode, population, settle_s
-            As for `load_trajectories`.
-        progress : callable, optional
 
         Raises
         ------
@@ -294,18 +112,8 @@ class Datasets:
         """
         from dbanon import synth  # slow to import, and seldom needed
 
-        plan = synth.Plan(
-            objects=objects, instants=instants, step_s=step_s, start_s=synth.start_seconds(start), seed=seed,
-            whole_share=whole_share, requests_per_subject=requests_per_subject, calls_per_day=calls_per_day,
-            quasi_identifiers=quasi_identifiers, quasi_identifier_size=quasi_identifier_size,
-            quasi_identifier_overlap=quasi_identifier_overlap, pois=pois, stations=stations, destinations=destinations,
-            blocks=blocks, nodes=nodes, edges=edges, srid=srid, lon=lon, lat=lat, limits_kmh=limits_kmh,
-        )  # fmt: skip
         with errors_translated():
-            return synth.into_database(
-                self.connection, plan, dataset=dataset, grid_m=grid_m, grid_s=grid_s, mode=mode,
-                people=People(population=population, settle_s=settle_s), progress=progress,
-            )  # fmt: skip
+            return synth.into_database(self.connection, dataset, asked, self.progress)
 
     def forget(self, dataset: str, subject: str) -> tuple[dict[str, int], tuple[str, ...]]:
         """Delete a subject from a dataset; returns counts of what went, and notices of live releases with its data."""

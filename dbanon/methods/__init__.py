@@ -84,7 +84,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """One way to compute a family; `comparison_only` ones give no guarantee and are never published.
+    """One way to compute a family, with its guarantee.
 
     Releases of one that `stands_alone` are not intersected with others: their hiding sets overlap, or they promise more
     than k. No other release may speak of their people at the same time.
@@ -92,7 +92,6 @@ class Algorithm:
 
     name: str
     summary: str
-    comparison_only: bool = False
     stands_alone: bool = False
 
 
@@ -247,7 +246,7 @@ class Method:
         raise _unknown(f"algorithm of {self.name}", name, (a.name for a in self.algorithms))
 
     def parse(self, given: Mapping[str, Any], algorithm: str | None = None) -> Any:
-        """Make parameters from names and values (text or JSON), checked: all checks that need no data.
+        """Make parameters from names and typed values, checked: all checks that need no data.
 
         Of several faults the same one is reported in whatever order they are given, as
         `dbanon_internal.check_params` does.
@@ -399,12 +398,11 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> ParameterError:
 
 
 def _value(method_name: str, item: "dataclasses.Field[Any]", given: Any) -> Any:
-    value = parsing.plain(given)
-    if value is None and item.default is None:
+    if given is None and item.default is None:
         return None  # "derived from the data", as the stored parameters of a run say it in JSON
-    converted = parsing.converted(item.metadata, value)
+    converted = parsing.converted(item.metadata, given)
     if converted is None:
-        must, got = requirement(item.metadata), parsing.shown(value)
+        must, got = requirement(item.metadata), parsing.shown(given)
         raise ParameterError(f"The '{item.name}' parameter of {method_name} must be {must}. Got {got} instead.")
     return converted
 

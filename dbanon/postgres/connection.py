@@ -206,9 +206,14 @@ def one(connection: Connection, query: str, params: list[Any] | None = None) -> 
 
 
 def jsonb(value: Mapping[str, Any]) -> Jsonb:
-    """Wrap a mapping of plain and NumPy values for a jsonb column; infinity, which JSON lacks, as the text ``inf``."""
-    finite = {name: "inf" if isinstance(one, float) and one == math.inf else one for name, one in value.items()}
-    return Jsonb(finite, dumps=lambda v: json.dumps(v, default=_plain))
+    """Wrap a mapping of plain and NumPy values for a jsonb column; NaN and infinity, which JSON lacks, as texts."""
+    return Jsonb({name: _finite(one) for name, one in value.items()}, dumps=lambda v: json.dumps(v, default=_plain))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -9,43 +9,20 @@ from typing import Any, cast
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from dbanon.options.publishing import Publishing
 from dbanon.postgres import arrow
 from dbanon.postgres.connection import Connection, errors_translated, one, server_notices
 from dbanon.releases import published
 
 
-def check_release(
-    connection: Connection,
-    name: str,
-    *,
-    replace: bool,
-    end_readers: bool = False,
-    readers: Sequence[str] | None = None,
-    method: str,
-    algorithm: str | None,
-) -> None:
-    """Raise `ParameterError` if a run could not be made a release of this name; spares the run."""
-    given = [name, replace, end_readers, _array(readers), method, algorithm]
-    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s, %s, %s)", given)
+def check_release(connection: Connection, name: str, asked: Publishing) -> None:
+    """Raise `ParameterError` if a run could not be made a release as it is asked; spares the run."""
+    given = [name, asked.replace, asked.end_readers, _array(asked.readers)]
+    one(connection, "SELECT dbanon_internal.check_release(%s, %s, %s, %s)", given)
+    one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [asked.allow_overlap, asked.reason])
 
 
-def check_override(connection: Connection, allow_overlap: bool, reason: str | None) -> None:
-    """Raise `ParameterError` if an overlap is allowed for no reason, or a reason given for nothing."""
-    with errors_translated():
-        one(connection, "SELECT dbanon_internal.check_override(%s, %s)", [allow_overlap, reason])
-
-
-def publish(
-    connection: Connection,
-    run_id: int,
-    name: str,
-    *,
-    replace: bool = False,
-    allow_overlap: bool = False,
-    reason: str | None = None,
-    end_readers: bool = False,
-    readers: Sequence[str] | None = None,
-) -> tuple[int, tuple[str, ...]]:
+def publish(connection: Connection, run_id: int, name: str, asked: Publishing) -> tuple[int, tuple[str, ...]]:
     """Publish a verified run; returns the number of rows and what the server has to say about them.
 
     A refusal is recorded in ``dbanon.runs`` and ``dbanon.audit``. The function that records it returns the error, and
@@ -59,7 +36,8 @@ def publish(
         If there is no such run, or the name, the reason or a reader cannot be used.
     """
     with server_notices(connection) as notices:
-        given = [run_id, name, replace, allow_overlap, reason, end_readers, _array(readers)]
+        overridden = [asked.replace, asked.allow_overlap, asked.reason, asked.end_readers]
+        given = [run_id, name, *overridden, _array(asked.readers)]
         query = "SELECT * FROM dbanon_internal.try_publish(%s, %s, %s, %s, %s, %s, %s)"
         rows, *refusal = cast("tuple[Any, ...]", connection.execute(query, given).fetchone())
         if refusal[0] is not None:

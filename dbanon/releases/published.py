@@ -30,11 +30,11 @@ _MAY_BECOME = (
     " WHERE r.rolname = %s AND c.relname = %s AND c.relnamespace = 'published'::pg_catalog.regnamespace"
 )
 _KNOWS_ROLES = "SELECT pg_catalog.has_schema_privilege(pg_catalog.to_regnamespace('dbanon_internal')::oid, 'USAGE')"
-# Every release has a cloak_id; the views that list the releases have none.
+# Every release has a plain name and a cloak_id; the views that list the releases have none.
 _READABLE = (
     "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'cloak_id'"
-    " WHERE n.nspname = 'published' AND c.relkind = 'v'"
+    " WHERE n.nspname = 'published' AND c.relkind = 'v' AND c.relname ~ '^[a-z][a-z0-9_]*$'"
     " AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"
 )
 # Ranges are left out: files have no type for them, and `period` has its ends beside it.
@@ -163,24 +163,35 @@ def become_analyst(connection: Connection, name: str) -> None:
         connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(analyst)))
 
 
+def lock(connection: Connection, name: str) -> sql.Identifier:
+    """Keep a release from being replaced or withdrawn until the transaction ends; returns its view.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such release that the login may read.
+    """
+    view = sql.Identifier("published", name)
+    readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}
+    if name not in readable:
+        raise _absent(name, readable)
+    try:
+        connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
+    except psycopg.Error as error:
+        if error.sqlstate in _GONE:  # withdrawn in this moment
+            raise _absent(name, readable - {name}) from error
+        raise
+    return view
+
+
 @contextmanager
 def _locked(connection: Connection, name: str) -> Iterator[sql.Identifier]:
     """Have a transaction in which a release is neither replaced nor withdrawn; yields its view."""
-    view = sql.Identifier("published", name)
     with connection.transaction():
         # Read committed: a snapshot older than the lock would not see the rows of a release that has just replaced one.
         connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY")
         become_analyst(connection, name)
-        readable = {row[0] for row in connection.execute(sql.SQL(_READABLE)).fetchall()}
-        if name not in readable:
-            raise _absent(name, readable)
-        try:
-            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(view))
-        except psycopg.Error as error:
-            if error.sqlstate in _GONE:  # withdrawn in this moment
-                raise _absent(name, readable - {name}) from error
-            raise
-        yield view
+        yield lock(connection, name)
 
 
 def _absent(name: str, readable: set[str]) -> ParameterError:

@@ -15,7 +15,8 @@ import numpy as np
 import psycopg
 
 from dbanon import methods
-from dbanon.attacks import Clause, Evidence, Verdict, attacker, once
+from dbanon.attacks import Evidence, Verdict, attacker, once
+from dbanon.attacks.shared.frame import undecided
 from dbanon.base import memory
 from dbanon.base.background import in_background
 from dbanon.base.cloaks import Cloaks
@@ -234,8 +235,6 @@ class _Run:
         """Say what to do if the run is refused: data that changed since are reason enough."""
         if live:
             return "replace or withdraw it unless the data only changed afterwards."
-        if self.family.algorithm(self.row.algorithm).comparison_only:
-            return "use an algorithm that is not for comparison only."
         read = stored.run_row(self.connection, self.claim.run_id).dataset_revision
         changed = read != stored.dataset_row(self.connection, self.row.dataset).revision
         return "the dataset has changed since that run: start another." if changed else _AGAIN
@@ -274,8 +273,7 @@ def _tried(family: methods.Method, step: Callable[[], T]) -> T | Verdict:
         why = str(error)
     except Exception as error:
         why = f"The attack stopped with {type(error).__name__}, which is a defect; report it."
-    clause = Clause(name="decidable", passed=False, violations=1, sentence=why)
-    return Verdict(attack=family.name, passed=False, figures={}, clauses=(clause,))
+    return undecided(family.name, why)
 
 
 def _demand_sound(verdict: Verdict, family: methods.Method) -> Verdict:

@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from dbanon.base.errors import StoreError
+from dbanon.options.publishing import Submitting
 from dbanon.postgres import sqlstate
 from dbanon.postgres.connection import Connection, jsonb, one
 
@@ -31,15 +32,7 @@ class Claim:
     todo: str
 
 
-def submit_run(
-    connection: Connection,
-    dataset: str,
-    method: str,
-    algorithm: str | None,
-    params: Mapping[str, Any],
-    *,
-    seed: int | None,
-) -> int:
+def submit_run(connection: Connection, method: str, asked: Submitting) -> int:
     """Queue a run and return its id; committed at once on an autocommit connection.
 
     Raises
@@ -47,7 +40,7 @@ def submit_run(
     ParameterError
         For a dataset, method, algorithm or parameter there is not, or a value outside its limits.
     """
-    arguments = [dataset, method, jsonb(params), algorithm, seed]
+    arguments = [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm, asked.seed]
     return cast("int", one(connection, "SELECT dbanon.submit_run(%s, %s, %s, %s, %s)", arguments))
 
 

@@ -19,6 +19,7 @@ from dbanon.base.errors import (
     VerificationFailed,
     choose_one,
 )
+from dbanon.options.publishing import Planning
 from dbanon.postgres.connection import Connection, errors_translated, jsonb, one
 from dbanon.runs import queue
 from dbanon.runs.reading import no_run
@@ -129,9 +130,7 @@ class PlanItem:
     note: str
 
 
-def plan_run(
-    connection: Connection, dataset: str, method: str, algorithm: str | None, params: Mapping[str, Any]
-) -> tuple[PlanItem, ...]:
+def plan_run(connection: Connection, method: str, asked: Planning) -> tuple[PlanItem, ...]:
     """Ask the database what a run would meet; nothing is written.
 
     Raises
@@ -141,7 +140,7 @@ def plan_run(
     """
     rows = connection.execute(
         "SELECT item, value, exact, note FROM dbanon.plan_run(%s, %s, %s, %s)",
-        [dataset, method, jsonb(params), algorithm],
+        [asked.dataset, method, jsonb(asked.params or {}), asked.algorithm],
     ).fetchall()
     return tuple(
         PlanItem(item=item, value=int(value) if value == int(value) else float(value), exact=exact, note=note)

@@ -22,6 +22,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from dbanon.base.errors import DataError, ParameterError, counted
+from dbanon.options.generating import MIN_LIMIT_KMH
 from dbanon.synth import _utm
 
 Int = NDArray[np.int32]
@@ -46,8 +47,6 @@ LIMITS_KMH: Mapping[str, Mapping[int, float]] = {
 LIMIT_KMH = 50.0
 """Highest speed where a network says nothing of it."""
 
-SLOWEST_KMH = 1.0
-"""Lower limits are taken for mistakes: nothing would ever arrive."""
 
 MAIN_ROAD_EVERY = 4
 SHORTEST_EDGE_M = 0.01
@@ -348,10 +347,10 @@ def _limits(table: "_Table", limits_kmh: Mapping[int, float] | None) -> Float:
         kmh = table.numbers(column)
     else:
         kmh = _limits_of(table.numbers(column), table.path, limits_kmh or LIMITS_KMH[column])
-    slow = int((kmh < SLOWEST_KMH).sum())
+    slow = int((kmh < MIN_LIMIT_KMH).sum())
     if slow:
         raise DataError(
-            f"A speed limit must be at least {SLOWEST_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
+            f"A speed limit must be at least {MIN_LIMIT_KMH:g} km/h. Got {counted(slow, 'edge')} of {table.path.name} "
             "with a lower one; correct them, or see --limits."
         )
     return kmh / 3.6

@@ -209,7 +209,7 @@ class _Process:
                     connect_to_hold(database.lock_url) as holder,
                     errors_translated(),
                 ):
-                    database.tasks = self.tasks
+                    database.tasks, database.progress = self.tasks, _tell
                     channel = queue.register_worker(holder, queue.process_name())
                     wait_s = _AGAIN_S[0]
                     self._serve(database, holder, channel)
@@ -247,7 +247,6 @@ class _Process:
             result = database.take(
                 holder,
                 queue.process_name(),
-                progress=_tell,
                 stopping=self.hurry,
                 give_up=lambda: os._exit(_INTERRUPTED),
             )

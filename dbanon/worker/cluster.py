@@ -60,7 +60,7 @@ class Cluster:
         if not self._address.startswith("tls://"):
             say("tasks carry true positions, and this address does not encrypt them; use tls:// beyond this machine")
 
-    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:
+    def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks on the cluster, a single one here; see `dbanon.base.tasks.Tasks`.
 
         Raises
@@ -68,6 +68,7 @@ class Cluster:
         StoreError
             If the scheduler is gone, which is worth another try, or a task was lost too often.
         """
+        del threads  # a task has one core on a cluster, which has many
         return share(lambda several: self._spread(function, several), function, arguments)
 
     def _spread(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> list[T]:

@@ -16,7 +16,6 @@ import pytest
 from dbanon import schema, synth
 from dbanon.base.errors import StoreError
 from dbanon.database import open_database
-from dbanon.load import Columns
 from dbanon.postgres import programs
 from dbanon.postgres.connection import connect, one
 from dbanon.postgres.server import EmbeddedServer
@@ -56,7 +55,7 @@ def city_server(own_server: EmbeddedServer, city_files: tuple[Path, Path]) -> Em
     """The same when its database holds the city."""
     schema.upgrade(own_server.url)
     with open_database(own_server.url) as database:
-        database.load_trajectories([city_files[0]], dataset="city", columns=Columns(**synth.CSV_COLUMNS))
+        database.load_trajectories([city_files[0]], dataset="city", **synth.CSV_COLUMNS)
     return own_server
 
 

@@ -62,7 +62,8 @@ def test_a_first_run_says_that_it_compiles_and_later_ones_do_not(
 
     def run() -> int:
         stages.clear()
-        database.run("tp-aware", dataset="city", params={"k": 5}, progress=lambda stage, *_: stages.append(stage))
+        database.progress = lambda stage, *_: stages.append(stage)
+        database.run("tp-aware", dataset="city", params={"k": 5})
         return stages.count(compiling.STAGE)
 
     assert run() == 0

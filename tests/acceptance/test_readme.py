@@ -89,6 +89,7 @@ def test_an_analyst_can_do_all_that_the_analysts_page_shows(session: Session, as
     the_program_reads_the_release(session, as_analyst)
     the_files_are_written_as_shown(as_analyst)
     the_frame_is_read(as_analyst)
+    the_table_is_queried(as_analyst)
     the_map_is_that_of_the_readme(as_analyst)
 
 
@@ -125,6 +126,15 @@ def the_frame_is_read(as_analyst: Callable[..., str]) -> None:
     change = "import sys; exec(sys.stdin.read().replace('postgresql://anna@server/geo', sys.argv[1]))"
     printed = as_analyst(sys.executable, "-W", "error", "-c", change, text=program)
     assert printed.split() == ["32632", "247", "Rows"]
+
+
+def the_table_is_queried(as_analyst: Callable[..., str]) -> None:
+    [(_, program)] = pages.blocks(ANALYST, "python sqlalchemy")
+    url = "sys.argv[1].replace('postgresql://', 'postgresql+psycopg://')"
+    change = f"import sys; exec(sys.stdin.read().replace('postgresql+psycopg://anna@server/geo', {url}))"
+    *minutes, frame = as_analyst(sys.executable, "-W", "error", "-c", change, text=program).splitlines()
+    assert [line[:16] for line in minutes] == [f"2026-01-05 08:0{n}" for n in range(3)]
+    assert frame == "32632 247"
 
 
 def the_map_is_that_of_the_readme(as_analyst: Callable[..., str]) -> None:

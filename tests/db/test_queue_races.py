@@ -123,7 +123,8 @@ def test_who_waits_and_loses_the_connection_is_told_that_the_run_goes_on(
             connection.execute("SELECT pg_terminate_backend(%s)", [opened.connection.info.backend_pid])
 
         with refusal(StoreError, f"run {waiting}", "connection", "lost", "goes on"):
-            opened.wait(waiting, progress=lose)
+            opened.progress = lose
+            opened.wait(waiting)
     assert shown(connection, waiting, "status") == ("queued",)
 
 

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from dbanon import releases
 from dbanon.database import Database
+from dbanon.options.publishing import Publishing
 from dbanon.postgres.server import parse
 from dbanon.runs import stored
 from dbanon.testing import database_url
@@ -203,9 +204,7 @@ def test_what_cannot_be_a_reader_is_refused_before_anything_is_done(
     with refusal("DA011", fact):
         operator.execute(PUBLISH, ["ten", readers])
     with refusal("DA011", fact):
-        releases.check_release(
-            operator, "ten", replace=False, readers=readers, method="tp-aware", algorithm="traj-anon"
-        )
+        releases.check_release(operator, "ten", Publishing(replace=False, readers=readers))
     assert column(operator, SEEN) == []
 
 

@@ -14,6 +14,7 @@ from dbanon import releases
 from dbanon.attacks import Clause, Verdict
 from dbanon.base.cloaks import Cloaks
 from dbanon.base.errors import DataError, ParameterError, SchemaMismatch, StoreError, VerificationFailed
+from dbanon.options.publishing import Publishing, Submitting
 from dbanon.postgres import arrow, sqlstate
 from dbanon.postgres.connection import connect, errors_translated
 from dbanon.runs import queue, reading, stored, writing
@@ -51,7 +52,9 @@ def dataset(connection):
 
 @pytest.fixture
 def new_run(connection, dataset):
-    return queue.submit_run(connection, dataset.name, "tp-aware", "traj-anon", {"k": 5}, seed=7)
+    return queue.submit_run(
+        connection, "tp-aware", Submitting(dataset=dataset.name, algorithm="traj-anon", params={"k": 5}, seed=7)
+    )
 
 
 @pytest.fixture
@@ -373,12 +376,12 @@ def test_a_verdict_is_stored_with_the_digest_it_is_about(connection, new_run):
 
 def check(connection, name):
     with errors_translated():
-        releases.check_release(connection, name, replace=False, method="tp-aware", algorithm=None)
+        releases.check_release(connection, name, Publishing(replace=False))
 
 
 def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run):
     check(connection, "ten_people")
-    rows, notices = releases.publish(connection, run, "ten_people")
+    rows, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert (rows, notices) == (4, ())
     names, shown = releases.release_rows(connection, "ten_people", 3)
     assert names[:5] == ["cloak_id", "record_id", "seq", "period", "region"]
@@ -393,19 +396,19 @@ def test_a_release_is_published_read_as_an_analyst_and_withdrawn(connection, run
 
 
 def test_what_a_superuser_made_of_a_releases_own_table_keeps_that_alone(connection, run):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     connection.execute("CREATE VIEW public.mine AS SELECT * FROM dbanon.release_1")
     (notice,) = releases.unpublish(connection, "ten_people")
     assert "number 1" in notice
     assert connection.execute("SELECT to_regclass('published.ten_people')").fetchone() == (None,)
     assert connection.execute("SELECT count(*) FROM public.mine").fetchone() == (4,)
     connection.execute("DROP VIEW public.mine")
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     assert connection.execute("SELECT to_regclass('dbanon.release_1')").fetchone() == (None,)
 
 
 def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection, run):
-    releases.publish(connection, run, "ten_people")
+    releases.publish(connection, run, "ten_people", Publishing())
     with pytest.raises(psycopg.Error) as caught:
         connection.execute("DELETE FROM dbanon.release_1")
     names(caught.value.diag.message_hint, "SELECT dbanon.unpublish('ten_people')")
@@ -414,7 +417,7 @@ def test_who_changes_a_releases_own_table_is_told_how_to_withdraw_it(connection,
 def test_what_the_server_notes_about_a_release_is_handed_on(connection, run, verify):
     verify(connection)
     connection.execute("""UPDATE dbanon.verification SET figures = '{"requests_of_few_subjects": 2}'""")
-    _, notices = releases.publish(connection, run, "ten_people")
+    _, notices = releases.publish(connection, run, "ten_people", Publishing())
     assert len(notices) == 1
     assert ": 2. " in notices[0]
 
@@ -428,9 +431,9 @@ def test_names_that_would_need_quotes_are_refused_before_a_run_is_made(connectio
 
 def test_a_refused_publication_says_why_in_the_servers_sentence(connection, new_run):
     with pytest.raises(VerificationFailed, match="dbanon"), errors_translated():
-        releases.publish(connection, new_run, "ten_people")
+        releases.publish(connection, new_run, "ten_people", Publishing())
     with pytest.raises(ParameterError), errors_translated():
-        releases.publish(connection, 999, "ten_people")
+        releases.publish(connection, 999, "ten_people", Publishing())
     with pytest.raises(ParameterError), errors_translated():
         releases.unpublish(connection, "nothing_there")
 

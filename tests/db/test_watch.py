@@ -11,6 +11,7 @@ import pytest
 
 from dbanon.base.progress import silent
 from dbanon.database import open_database
+from dbanon.options.publishing import Submitting
 from dbanon.postgres.connection import connect
 from dbanon.runs import pipeline, queue, stored, watch
 from dbanon.runs.watch import Watch
@@ -35,7 +36,7 @@ def holder(database: str, run: int) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture
 def claim(connection: psycopg.Connection, holder: psycopg.Connection) -> queue.Claim:
-    queue.submit_run(connection, "ten", "tp-aware", None, {"k": 5}, seed=1)
+    queue.submit_run(connection, "tp-aware", Submitting(dataset="ten", params={"k": 5}, seed=1))
     taken = queue.claim_run(holder, "here")
     assert taken is not None
     return taken

@@ -19,7 +19,7 @@ METHOD = """
 INSERT INTO dbanon.method (name, summary, guarantee, region_type, attack, algorithms, columns, traits)
 VALUES (%s, 's', 'At least k.', %s, 'attack',
     jsonb_build_array(jsonb_build_object(
-        'name', 'a', 'summary', 's', 'comparison_only', false, 'stands_alone', %s::boolean)), %s, %s)
+        'name', 'a', 'summary', 's', 'stands_alone', %s::boolean)), %s, %s)
 ON CONFLICT DO NOTHING
 """
 RUN = """

@@ -16,13 +16,11 @@ Box = tuple[float, float, float, float]
 
 SITE_PARAMS = {
     "k": 3,
-    "curve_order": None,
     "guard_m": None,
     "guard_inside": False,
     "at": None,
     "max_gap_s": 60,
     "improve": True,
-    "local_format": "secure",
     "since": None,
     "until": None,
 }

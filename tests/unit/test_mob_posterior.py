@@ -23,7 +23,7 @@ HALF = Fraction(1, 2)
 PLACES = (2, 2)  # at each of two instants
 WAYS = {
     "improve": ("symmetric", {}),
-    "symmetric": ("symmetric", {"improve": "off"}),
+    "symmetric": ("symmetric", {"improve": False}),
     "extreme-union": ("extreme-union", {}),
 }
 EXACT, HIDDEN = "exact rows too", "generalised alone"

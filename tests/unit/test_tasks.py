@@ -180,7 +180,9 @@ def test_runs_and_their_helpers_divide_the_cores(three: Processes, monkeypatch: 
         given = [(here, 8)] * 2
         assert Processes(runs).map(shared_tasks.threads, given) == [threads] * 2
         assert Processes(runs).map(shared_tasks.threads, given[:1]) == [8]
+    assert Processes(2).map(shared_tasks.threads, given, threads=2) == [4, 4]
     assert Processes(5).map(shared_tasks.process, [()] * 2) == [here] * 2
+    assert Processes(2).map(shared_tasks.process, [()] * 2, threads=4) == [here] * 2
     with cores.at_most(0):
         assert cores.count() == 1
     assert cores.count() == 8

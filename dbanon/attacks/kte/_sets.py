@@ -73,7 +73,7 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     spoken = speaks.find(owner, window, times.count)
     spoken[(owner < 0) | (window < 0)] = -1
     sets, size = distinct(spoken[spoken >= 0]), np.diff(evidence.hiding_offset)
-    faults = int((size < rules.k - 1).sum()) + (0 if rules.full else int((size > rules.k - 1).sum()))
+    faults = int((size != rules.k - 1).sum())
     # One set for each subject and window with published samples: none of others, none twice, none missing.
     faults += (len(spoken) - len(sets)) + (len(speaks.key) - len(sets))
     of_set = np.repeat(np.arange(len(size)), size)
@@ -86,10 +86,6 @@ def picks(evidence: Evidence, of: Scene, speaks: Speaking, times: Timetable, rul
     new[1:] = (at[1:] != at[:-1]) | (owner[1:] != owner[:-1])
     owner, other, window, at = (values[new] for values in (owner, other, window, at))
     faults += len(right) - len(at)
-    # Full consistency (Section III-F): each pick must come with its reverse.
-    if rules.full and len(at):
-        mutual = speaks.find(owner, window, times.count) * len(of.record) + other
-        faults += len(at) - int(np.isin(at * len(of.record) + owner, mutual).sum())
     return Picks(owner=owner, other=other, window=window, at=at, faults=faults)
 
 

@@ -120,7 +120,7 @@ class Truth:
     Attributes
     ----------
     incomplete, inexact, unmasked, uncounted : int
-        Rows that break the clauses `complete`, `exact`, `masking` and, in the subjects they stand for, `crowd-count`.
+        Rows that break the clauses `complete`, `exact`, `covers` and, in the subjects they stand for, `crowd`.
     rows : int
         All rows looked at.
     exact : int

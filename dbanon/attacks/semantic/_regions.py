@@ -37,6 +37,8 @@ class Regions:
         Number of cells.
     sound : bool[r]
         Whether it is a valid MultiPolygon of whole cells that hang together, and small enough to be published.
+    told : bool[r]
+        Whether its row says how many categories there are, and nothing else.
     categories : int64[r]
     kl : float64[r]
         How far its points of interest are from the city's; infinite where there are none.
@@ -45,6 +47,7 @@ class Regions:
     key: Int
     width: int
     sound: Bool
+    told: Bool
     categories: Int
     kl: Float
 
@@ -78,10 +81,8 @@ def regions(evidence: RegionEvidence, rules: Rules) -> Regions:
         & whole
         & _connected(region, cell, cells, number)
         & (evidence.region_srid == evidence.trajectories.srid)
-        & (evidence.region_subjects == 1)
-        & (evidence.region_other_keys == 0)
-        & (evidence.region_categories == categories)
         & (area_m2 <= rules.largest_m2),
+        told=(evidence.region_other_keys == 0) & (evidence.region_categories == categories),
         categories=categories,
         kl=divergence(pois, cells.pois.sum(axis=0)),
     )

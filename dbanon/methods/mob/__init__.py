@@ -45,13 +45,6 @@ class Parameters:
     start: int | None = start()
     align: str = align()
     max_gap_s: int = max_gap_s()
-    curve_order: int | None = parameter(
-        None,
-        "Order of the Hilbert curve that positions are put on; by default the least that separates all cells.",
-        type="integer",
-        minimum=1,
-        maximum=21,
-    )
     speed_m_s: float = parameter(
         50.0,
         "Top speed, if an adversary reads exact rows an instant away too: who is left with fewer than k is counted.",

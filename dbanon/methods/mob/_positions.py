@@ -114,17 +114,16 @@ def find(
     ), dropped
 
 
-def places(positions: Positions, order: int | None) -> Int:
+def places(positions: Positions) -> Int:
     """Number the cells of all positions along the Hilbert curve: int64[n, T]; arbitrary where absent.
 
-    The curve is of the order given, by default of the least that separates all cells; of a lesser order, neighbouring
-    cells share a place.
+    The curve is of the least order that separates all cells. Where that is above `LARGEST_ORDER`, neighbouring cells
+    share a place.
     """
-    least = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
-    wanted = min(least if order is None else order, LARGEST_ORDER)
-    coarser = max(least - wanted, 0)
+    order = hilbert.order_for(int(max(positions.x.max(), positions.y.max())) + 1)
+    coarser = max(order - LARGEST_ORDER, 0)
     x, y = (positions.x >> coarser, positions.y >> coarser) if coarser else (positions.x, positions.y)
-    return hilbert.index(x, y, wanted)
+    return hilbert.index(x, y, order - coarser)
 
 
 def taken(positions: Positions, kept: NDArray[np.bool_]) -> Positions:

@@ -69,7 +69,7 @@ def publish(
     quasi_identifiers = _considered(quasi_identifiers, data, params)
     positions, dropped = _positions.find(data, params, rank, quasi_identifiers)
     _demand_enough(positions, params)
-    sets = ALGORITHMS[algorithm](positions, _positions.places(positions, params.curve_order), params)
+    sets = ALGORITHMS[algorithm](positions, _positions.places(positions), params)
     if not sets.kept.any() or (params.qid_only and not sets.when.any()):
         raise InfeasibleError(
             f"A run of mob must leave some subjects to publish. With k = {params.k} all of the "
@@ -109,10 +109,10 @@ def prepare(params: Parameters, algorithm: str) -> None:
         grid_s=1,
     )
     known = QuasiIdentifiers(subject=np.arange(people - 2), t=np.arange(people - 2) % 3 * np.float64(params.step_s))
-    few = dataclasses.replace(params, k=3, start=0, since=None, until=None, curve_order=None)
+    few = dataclasses.replace(params, k=3, start=0, since=None, until=None)
     publish(data, few, np.random.default_rng(0), algorithm, known)
     positions, _ = _positions.find(data, few, np.arange(people), known)
-    place, kept = _positions.places(positions, None), np.ones(people, bool)
+    place, kept = _positions.places(positions), np.ones(people, bool)
     _sets.prepare(positions, place)
     _links.linked(positions, place, few.k, kept, np.flatnonzero(np.diff(positions.offset)))
 

@@ -54,6 +54,8 @@ class Scene:
         Place of each site in the order of the sites' ids.
     root : float64[2]
         The least cell of all.
+    cell_m : float
+        Side of a cell.
     domain : int
         Cells in the bounding box of users and sites.
     absent : int
@@ -66,6 +68,7 @@ class Scene:
     by_rank: Int
     site_rank: Int
     root: Float
+    cell_m: float
     domain: int
     absent: int
 
@@ -138,8 +141,8 @@ def _shaped(data: Trajectories, sites: Sites, trajectory: Int, x: Float, y: Floa
     return bounds
 
 
-def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order: int | None) -> Scene:
-    """Snap users and sites to cells, and order both along the curve; ties by x, y, then users' ranks or sites' ids.
+def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int) -> Scene:
+    """Snap users and sites to cells, and order both along the curve; on one cell by users' ranks or sites' ids.
 
     Parameters
     ----------
@@ -148,7 +151,6 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
     seen : Seen
     rank : int64[s]
         Place of each subject in the order of the run: nothing else decides between users who stand on one cell.
-    curve_order : int, optional
 
     Returns
     -------
@@ -174,8 +176,8 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
     user_cells, site_cells = (np.asarray(part - np.tile(root, 2), np.int64) for part in (of_users, of_sites))
     user_rank = rank[data.subject[seen.trajectory]]
     # Figures 6 and 11 take users and sites in the order of the Hilbert curve.
-    by_curve = _along(user_cells, user_rank, order, curve_order)
-    site_by_curve = _along(site_cells, sites.site_id, order, curve_order)
+    by_curve = _along(user_cells, user_rank, order)
+    site_by_curve = _along(site_cells, sites.site_id, order)
     return Scene(
         users=Boxes.of(user_cells[by_curve]),
         sites=Boxes.of(site_cells[site_by_curve]),
@@ -183,14 +185,13 @@ def arrange(data: Trajectories, sites: Sites, seen: Seen, rank: Int, curve_order
         by_rank=np.argsort(user_rank[by_curve]),
         site_rank=site_by_curve,
         root=root,
+        cell_m=data.grid_m,
         domain=int(sides[0]) * int(sides[1]),
         absent=seen.absent,
     )
 
 
-def _along(cells: Int, last: Int, order: int, wanted: int | None) -> NDArray[np.intp]:
-    """Order rectangles by their middles on a curve, by default one that separates all cells; ties by x, y, `last`."""
+def _along(cells: Int, last: Int, order: int) -> NDArray[np.intp]:
+    """Order rectangles by their middles on the least curve that separates all cells; on one cell by `last`."""
     x, y = (cells[:, 0] + cells[:, 2]) // 2, (cells[:, 1] + cells[:, 3]) // 2
-    coarser = 0 if wanted is None else max(0, order - wanted)
-    curve = hilbert.index(x >> coarser, y >> coarser, order if wanted is None else wanted)
-    return np.lexsort((last, y, x, curve))
+    return np.lexsort((last, hilbert.index(x, y, order)))

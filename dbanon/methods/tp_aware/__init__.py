@@ -66,7 +66,6 @@ class Parameters:
         True,
         "Whether to regroup for smaller bounding rectangles, by means that are not in the paper; for mbr cloaks.",
         type="switch",
-        algorithms=("traj-anon",),
     )
     since: int | None = since()
     until: int | None = until()
@@ -97,10 +96,6 @@ METHOD = Method(
     attack="dbanon.attacks.tp_aware",
     algorithms=(
         Algorithm(name="traj-anon", summary="least total cloak area over the binary tree of uniform semi-quadrants"),
-        Algorithm(name="bulk-dp", summary="groups of the least cloak area at the window's first instant"),
-        Algorithm(name="fast-tga", summary="a subject and the k - 1 nearest to it, by logarithms of areas; slow"),
-        Algorithm(name="slow-tga", summary="a subject and k - 1 more, one by one, by logarithms of areas; slow"),
-        Algorithm(name="hilbert", summary="each with its k - 1 nearest along a curve, overlapping groups merged; slow"),
     ),
     columns=(
         Column(

@@ -1,7 +1,6 @@
 """From trajectories to bundles: who is in each window, and the cloaks of its groups."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ from dbanon.base.trajectory import Float, Int, Trajectories
 from dbanon.methods.kernels import align
 from dbanon.methods.kernels.considered import considered
 from dbanon.methods.kernels.instants import instants
-from dbanon.methods.tp_aware import Parameters, _baselines, _binary_us_tree, _blocks, _bound, _improve
+from dbanon.methods.tp_aware import Parameters, _binary_us_tree, _blocks, _bound, _improve
 
 MOST_WINDOWS = 100_000
 MOST_LEVELS = 30
 
 _MIN_POSITIONS_FOR_THREADS = 1 << 14
+_THREADS = 4  # that a window with so many positions keeps busy: a seventh of its work is done by one
 
 
 def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks = HERE) -> Cloaks:
@@ -48,7 +48,8 @@ def publish(data: Trajectories, params: Parameters, algorithm: str, tasks: Tasks
     # Drawn over all windows before they are shared out, so the bound does not depend on who computes which.
     sampled = _bound.sampled(np.array([s.present for s in published]))
     cells = (plan.cells(s, few) for s, few in zip(published, sampled, strict=True))
-    groups = tasks.map(_group, ((algorithm, params, window) for window in cells))
+    threads = _THREADS if most * params.instants >= _MIN_POSITIONS_FOR_THREADS else 1
+    groups = tasks.map(_group, ((algorithm, params, window) for window in cells), threads=threads)
     windows = [_publish(plan, s.instants, s.who, g) for s, g in zip(published, groups, strict=True)]
     return _gather(windows, surveys, params.k)
 
@@ -99,7 +100,7 @@ class _Window:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Bundles:
+class Bundles:
     """What an algorithm returns: groups of rows of the window, and the tree's cloaks for them.
 
     `quadrants` are half-open cells ``[r, l, 4]``, `quadrant_cost` their total area over the members.
@@ -158,7 +159,7 @@ class _Groups:
     least: Float  # of the cloaks of the subjects sampled here
 
 
-def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
+def _traj_anon(x: Any, y: Any, levels: int, k: int) -> Bundles:
     # Section 4.2: the tree, its cheapest k-summing configuration, and one of the policies of that. By Lemma 1 all of
     # these cost the same.
     order, node = _binary_us_tree.build(x, y, levels, k)
@@ -168,22 +169,12 @@ def _traj_anon(x: Any, y: Any, levels: int, k: int) -> _Bundles:
     # A node is one sequence of quadrants, so any member of a bundle gives it.
     first = members[offset[:-1]]
     box = _binary_us_tree.quadrants(x[first], y[first], depth, levels)
-    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
+    return Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
 
 
-def _baseline(group: Callable[[Any, Any, int, int], Any], x: Any, y: Any, levels: int, k: int) -> _Bundles:
-    members, offset = group(x, y, levels, k)
-    box = _binary_us_tree.smallest_quadrants(_binary_us_tree.boxes(x, y, members, offset))
-    cost = (_cells_in(box).sum(axis=1) * np.diff(offset)).sum()
-    return _Bundles(members=members, offset=offset, quadrants=box, quadrant_cost=float(cost))
+_Algorithm = Callable[[Any, Any, int, int], Bundles]
 
-
-_Algorithm = Callable[[Any, Any, int, int], _Bundles]
-
-ALGORITHMS: dict[str, _Algorithm] = {
-    "traj-anon": _traj_anon,
-    **{name: functools.partial(_baseline, group) for name, group in _baselines.GROUPS.items()},
-}
+ALGORITHMS: dict[str, _Algorithm] = {"traj-anon": _traj_anon}
 
 
 def _cell_m(params: Parameters, grid_m: float) -> float:
@@ -282,7 +273,7 @@ def _publish(plan: _Plan, instants: align.Instants, present: NDArray[np.int32], 
     )
 
 
-def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[_Bundles, list[_Grouped], Float]:
+def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tuple[Bundles, list[_Grouped], Float]:
     """Find the algorithm's bundles, the groups to choose from, its own first, and the least areas of a sample.
 
     All of it at once, on all threads: the algorithm and the bound are a call each, the improvement is one a block.
@@ -307,11 +298,11 @@ def _bundle(algorithm: _Algorithm, cells: _Cells, k: int, improve: bool) -> tupl
 def _grouped(x: Any, y: Any, members: NDArray[np.int32], offset: Int) -> _Grouped:
     rank, members, offset = _by_first_member(members, offset)
     tight = _binary_us_tree.boxes(x, y, members, offset)
-    cost = float((_cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
+    cost = float((cells_in(tight).sum(axis=1) * np.diff(offset)).sum())
     return _Grouped(rank, members, offset, tight, cost)
 
 
-def _cells_in(box: NDArray[np.int32]) -> Float:
+def cells_in(box: NDArray[np.int32]) -> Float:
     sides = box[..., 2:].astype(np.float64) - box[..., :2]
     return sides[..., 0] * sides[..., 1]
 

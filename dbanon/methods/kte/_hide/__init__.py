@@ -107,12 +107,11 @@ def hide(
     # Algorithm 2, lines 1-5: epochs, what each person has in them, and clusters by the costs of pairs.
     runs = _epochs.cut(samples, params.leak_s, params.tau_s)
     places = np.argsort(np.argsort(rank[samples.subject], kind="stable"), kind="stable")
-    label = _clusters.cluster(runs, params.clusters, places, rng, progress=progress)
+    label = _clusters.cluster(runs, places, rng, progress=progress)
     # What line 8 splits by: the cluster of each subject in each epoch, -1 where it has no samples.
     history = np.full(runs.at.shape, -1, np.int64)
     history[runs.subject, runs.epoch] = label
-    full = params.consistency == "full"
-    rules = Rules(k=params.k, apart=params.reuse == "apart", full=full, join=False, rank=places)
+    rules = Rules(k=params.k, apart=params.reuse == "apart", join=False, rank=places)
     found = find(runs, history, rules, better=params.improve, progress=progress)
     return _hidden(runs, found, params)
 
@@ -129,16 +128,11 @@ def find(runs: Runs, history: Int, rules: Rules, *, better: bool, progress: Prog
     anyone = np.where(history < 0, history, 0)
     across = _close(runs, anyone, replace(rules, join=True), progress)
     if across.presence.suppressed() <= plain.presence.suppressed():
-        _improved(runs, across, rules, progress)
+        improve(runs, across.presence, across.others, rules, progress)
         if _mean_cost(runs, across) <= _mean_cost(runs, plain):
             return across
-    _improved(runs, plain, rules, progress)
+    improve(runs, plain.presence, plain.others, rules, progress)
     return plain
-
-
-def _improved(runs: Runs, found: _Found, rules: Rules, progress: Progress) -> None:
-    if not rules.full:  # what one of a group merges, all do: there is nothing to exchange
-        improve(runs, found.presence, found.others, rules, progress)
 
 
 def _close(runs: Runs, history: Int, rules: Rules, progress: Progress) -> _Found:

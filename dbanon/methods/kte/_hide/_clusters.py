@@ -16,7 +16,7 @@ from dbanon.base.trajectory import Float, Int
 from dbanon.methods.kte import _k_merge
 from dbanon.methods.kte._hide._epochs import Runs
 
-PEOPLE = 50  # of a cluster, on average, where their number is not given
+PEOPLE = 50  # of a cluster, on average
 ALL_PAIRS = 1000  # subjects of an epoch up to which the costs of all pairs are computed
 CANDIDATES = 60  # near ones of each, where they are more
 _DIMENSIONS = 16  # eigenvectors at most: more tell clusters apart no better, and take much longer
@@ -26,7 +26,6 @@ _FLOOR = 1e-6  # of affinities: costs of 14 times the median tell no more than t
 
 def cluster(
     runs: Runs,
-    clusters: int | None,
     rank: Int,
     rng: np.random.Generator,
     *,
@@ -37,8 +36,6 @@ def cluster(
     Parameters
     ----------
     runs : Runs
-    clusters : int, optional
-        How many in an epoch; by default one for `PEOPLE` people.
     rank : int64[s]
         By position in samples: the order in which people enter, so that nothing depends on their ids.
     rng : numpy.random.Generator
@@ -50,7 +47,7 @@ def cluster(
     bounds = np.searchsorted(runs.epoch[order], np.arange(runs.epochs + 1))
     for epoch in range(runs.epochs):
         nodes = order[bounds[epoch] : bounds[epoch + 1]]
-        wanted = clusters or max(1, round(len(nodes) / PEOPLE))
+        wanted = max(1, round(len(nodes) / PEOPLE))
         if wanted > 1 and len(nodes) > 2:
             # Algorithm 2, lines 3-5; where people are many, only pairs of near ones get a cost.
             affinity = _affinity(*_candidates(runs, nodes), runs, nodes)

@@ -166,28 +166,3 @@ def _regular(allowed: Any, degree: Any) -> Any:  # noqa: C901 - one recurrence
                 end = by_owner[at]
                 graph[at, end] = False
     return graph, (out < degree) | (into < degree)
-
-
-def groups(cost: NDArray[np.float32], allowed: Bool, k: int) -> list[list[int]]:
-    """Part a set into groups of k to 2 k - 1, each pair allowed both ways; who fits into none is in none."""
-    mutual = allowed & allowed.T
-    n = len(cost)
-    # Full consistency (Section III-F): all of a group hide one another, so each pair must be allowed both ways.
-    free, found = np.ones(n, bool), []
-    for start in range(n):
-        if not free[start]:
-            continue
-        group, fits, total = [start], mutual[start] & free, cost[start].copy()
-        while len(group) < k and fits.any():
-            at = int(np.argmin(np.where(fits, total, np.inf)))
-            group.append(at)
-            fits &= mutual[at]
-            total += cost[at]
-        if len(group) == k:
-            found.append(group)
-            free[group] = False
-    for at in np.flatnonzero(free).tolist():
-        fitting = [group for group in found if len(group) < 2 * k - 1 and mutual[at, group].all()]
-        if fitting:
-            min(fitting, key=lambda group: float(cost[at, group].sum())).append(at)
-    return found

@@ -1,6 +1,7 @@
 """KNN: each site in turn takes the k nearest users that are left.
 
-The baseline of Krishnamachari, Ghinita, Kalnis, SSDBM 2008, section 5.
+The baseline of Krishnamachari, Ghinita, Kalnis, SSDBM 2008, section 5. It searches a strip of users sorted by x, where
+the paper has an R*-tree; both find the same users.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position

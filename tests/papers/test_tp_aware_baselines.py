@@ -5,15 +5,17 @@ import random
 import numpy as np
 import pytest
 
+from benchmarks.papers import tp_aware
+from benchmarks.papers.tp_aware import condensation, hilbert
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
-from dbanon.methods.tp_aware import _baselines, _binary_us_tree, _condensation, _hilbert
-from tests.unit import plain_tp_aware as plain
+from dbanon.methods.tp_aware import _binary_us_tree
+from tests.papers import plain_tp_aware as plain
 from tests.unit.test_traj_anon_optimum import cells, instance
 
 SEED = 20120906
 FAMILY = METHODS["tp-aware"]
-BASELINES = list(_baselines.GROUPS)
+BASELINES = list(tp_aware.GROUPS)
 HEIGHT = 4
 
 PLAIN = {
@@ -25,7 +27,7 @@ PLAIN = {
 
 
 def groups(algorithm, trajectories, k, height=HEIGHT):
-    members, offset = _baselines.GROUPS[algorithm](*cells(trajectories), height, k)
+    members, offset = tp_aware.GROUPS[algorithm](*cells(trajectories), height, k)
     return [group.tolist() for group in np.split(members, offset[1:-1])]
 
 
@@ -91,7 +93,7 @@ def test_overlapping_neighbourhoods_are_merged_into_one_group():
 @pytest.mark.parametrize("algorithm", BASELINES)
 def test_the_widest_root_and_the_longest_window_overflow_nothing(algorithm):
     x = np.repeat(np.array([0, 2**30 - 1], np.int32), 4)[:, None].repeat(10_000, axis=1)
-    members, offset = _baselines.GROUPS[algorithm](x, x, 30, 4)
+    members, offset = tp_aware.GROUPS[algorithm](x, x, 30, 4)
     assert as_sets(np.split(members, offset[1:-1])) == {frozenset(range(4)), frozenset(range(4, 8))}
 
 
@@ -99,7 +101,7 @@ def test_a_number_of_a_product_orders_products_and_is_the_same_for_equal_ones():
     x = np.array([[0, 0], [5, 0], [1, 2], [2, 1], [3, 0], [0, 6]], np.int32)
     y = np.zeros_like(x)
     products = [6, 6, 6, 4, 7]  # of the areas with the first: (6, 1), (2, 3), (3, 2), (4, 1), (1, 7)
-    found = [_condensation._distance(x, y, i, 0) for i in range(1, 6)]
+    found = [condensation._distance(x, y, i, 0) for i in range(1, 6)]
     assert np.argsort(found, kind="stable").tolist() == np.argsort(products, kind="stable").tolist()
     assert len(set(found[:3])) == 1
 
@@ -107,7 +109,7 @@ def test_a_number_of_a_product_orders_products_and_is_the_same_for_equal_ones():
 def test_neighbours_found_part_by_part_make_the_same_groups(monkeypatch):
     trajectories, k = instance(random.Random(SEED + 3), most=200, instants=3)
     whole = groups("hilbert", trajectories, k)
-    monkeypatch.setattr(_hilbert, "_HELD", 7)
+    monkeypatch.setattr(hilbert, "_HELD", 7)
     assert groups("hilbert", trajectories, k) == whole
 
 
@@ -117,7 +119,7 @@ def test_the_smallest_quadrants_are_those_of_plain_search():
         some = [(rng.randint(0, 15), rng.randint(0, 15)) for _ in range(rng.randint(1, 3))]
         (xs, ys) = zip(*some, strict=True)
         tight = np.array([[min(xs), min(ys), max(xs) + 1, max(ys) + 1]], np.int32)
-        assert tuple(_binary_us_tree.smallest_quadrants(tight)[0].tolist()) == plain.smallest_quadrant(some)
+        assert tuple(tp_aware.smallest_quadrants(tight)[0].tolist()) == plain.smallest_quadrant(some)
 
 
 # ---- what is published
@@ -134,7 +136,7 @@ def walkers(n, instants, side=300.0):
 
 
 def run(algorithm, seed=0, **params):
-    parsed = FAMILY.parse({"k": 4, "start": 0, "instants": 3, **params}, algorithm)
+    parsed = FAMILY.parse({"k": 4, "start": 0, "instants": 3, **params})
     return FAMILY.anonymise(walkers(70, 6), algorithm, parsed, np.random.default_rng(seed))
 
 

@@ -1,20 +1,22 @@
-"""The Local algorithm: users, one after the other, each with the box that covers sites most cheaply.
+"""The Local algorithm: one user after the other, each with the box that covers sites most cheaply.
 
-Hu, Xu, Du, Ng: Privacy-Aware Location Publishing for Moving Clients, 2007, as section 2.3 and Figure 5 of
-Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of Sensitive Sites,
-2008, describe it: the first is not available. A user's candidate box has the least coverage, its area over the number
-of remaining sites in it, of all boxes around the user whose sides are swept outwards to the remaining sites. The user
-of the least coverage is output, the sites in its box gain a user each, and a site that has `k` leaves. Left open there:
-of boxes of equal coverage the one of smaller area is taken, then that of lowest (x0, y0, x1, y1); of users of equal
-coverage the first. Users are shared among sites, which is why this is for comparison only.
+Hu, Xu, Du, Ng: Privacy-Aware Location Publishing for Moving Clients, 2007, is not available. This follows section 2.3
+and Figure 5 of Krishnamachari, Ghinita, Kalnis: Privacy-Preserving Publication of User Locations in the Proximity of
+Sensitive Sites, 2008. A user's candidate box is the box of the least coverage around the user. Coverage is area over
+the number of remaining sites in the box, and boxes reach from the user outwards to remaining sites. Local outputs the
+user of the least coverage, each site in that user's box gains a user, and a site that has `k` users leaves. Sites share
+users, so Local gives no guarantee.
 
-The answer is that of the four nested sweeps; two observations save most of them. As sites leave, the coverage of every
-user's best box can only grow, so what was found before is a lower bound, and a user is looked at again only when its
-bound is the least of all. And if sites are ordered by the area that each of them needs by itself, a box whose last site
-in this order is the j-th has at least that area and holds at most j sites.
+The paper leaves two choices open. Of boxes of equal coverage the one of smaller area is taken, then that of lowest
+(x0, y0, x1, y1). Of users of equal coverage the first is taken.
 
-Coverages are compared by multiplying crosswise in int64: exact while the area of the whole, times the number of sites,
-stays below 2^63, as it must for the sum of areas of any algorithm.
+The answer is that of the paper's four nested sweeps; two observations save most of them. As sites leave, the coverage
+of every user's best box can only grow. So an earlier coverage is a lower bound, and a user is looked at again only when
+that bound is the least of all. Second, order sites by the area that each needs by itself: a box whose last site in this
+order is the j-th has at least that area and holds at most j sites.
+
+Coverages are compared by multiplying crosswise in int64. That is exact while the area of the whole, times the number of
+sites, stays below 2^63, as it must for the sum of areas of any algorithm.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -77,8 +79,8 @@ def _cover(
     """Write the pairs, unsorted; their number."""
     m, size, remaining, number = len(x0), len(heap), len(x0), 0
     for u in range(size if m else 0):
-        kept = _reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
-        _bound(kept, scratch, found[u])
+        kept = _list_reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
+        _write_bound(kept, scratch, found[u])
     for i in range(size // 2 - 1 if m else -1, -1, -1):
         _sift(heap, i, size, found)
     # Kept true: found[u] is at most the coverage of u's best box, and exact if its box still holds box[1] sites. So the
@@ -89,7 +91,7 @@ def _cover(
         for s in range(m):
             inside += need[s] > 0 and _encloses(box, x0[s], y0[s], x1[s], y1[s])
         if inside < box[1]:  # a site left since it was found, or it is but a bound
-            kept = _reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
+            kept = _list_reach(ux0[u], uy0[u], ux1[u], uy1[u], x0, y0, x1, y1, need, scratch)
             _search(ux0[u], uy0[u], ux1[u], uy1[u], kept, sweep, scratch, box)
         else:
             for s in range(m):
@@ -129,7 +131,9 @@ def _precedes(a: Any, b: Any, found: Any) -> Any:
 
 
 @_kernel
-def _reach(ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, need: Any, scratch: Any) -> Any:
+def _list_reach(
+    ux0: Any, uy0: Any, ux1: Any, uy1: Any, x0: Any, y0: Any, x1: Any, y1: Any, need: Any, scratch: Any
+) -> Any:
     """Fill in the reach to every remaining site, and list them by the area that takes; their number."""
     kept = 0
     for s in range(len(x0)):
@@ -161,7 +165,7 @@ def _sort(scratch: Any, kept: Any) -> None:
 
 
 @_kernel
-def _bound(kept: Any, scratch: Any, box: Any) -> None:
+def _write_bound(kept: Any, scratch: Any, box: Any) -> None:
     """Write a lower bound of a user's coverage, with a box that holds nothing."""
     box[0], box[1] = scratch[_KEY, scratch[_BY_KEY, 0]], 1
     box[2], box[3], box[4], box[5] = 1, 1, 0, 0
@@ -173,7 +177,7 @@ def _bound(kept: Any, scratch: Any, box: Any) -> None:
 
 
 @_kernel
-def _start(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any, box: Any) -> None:
+def _write_start(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, scratch: Any, box: Any) -> None:
     """Write the best of the boxes around the first j sites by key; there is a better one if it holds more than j."""
     west = south = east = north = 0
     for j in range(kept):
@@ -212,7 +216,7 @@ def _keep(kept: Any, sweep: Any, scratch: Any, box: Any) -> Any:
 
 
 @_kernel
-def _flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
+def _find_flattest(kept: Any, scratch: Any, west: Any, height: Any) -> Any:
     """Of the sites within reach to the west, the least height over the number of sites: a pair, (0, 0) of none."""
     best, of, number = 0, 0, 0
     for j in range(kept):
@@ -230,11 +234,11 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
 
     Whatever is passed over has more coverage than the best so far: equal coverage may be of smaller area.
     """
-    _start(ux0, uy0, ux1, uy1, kept, scratch, box)
+    _write_start(ux0, uy0, ux1, uy1, kept, scratch, box)
     kept = _keep(kept, sweep, scratch, box)
     width, height = np.int64(ux1) - ux0 + 1, np.int64(uy1) - uy0 + 1
     # Least height a site for all sites together: times a width, a bound for every box of that width or wider.
-    all_flattest, all_number = _flattest(kept, scratch, scratch[0, scratch[_BY_SIDE, kept - 1]], height)
+    all_flattest, all_number = _find_flattest(kept, scratch, scratch[0, scratch[_BY_SIDE, kept - 1]], height)
     last_west = -1
     for p in range(-1, kept):
         west = scratch[0, scratch[_BY_SIDE, p]] if p >= 0 else 0
@@ -244,7 +248,7 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
         if (width + west) * all_flattest * box[1] > box[0] * all_number:
             break
         # Sharper: of the sites this far west. It bounds all stops to the east.
-        flattest, number = _flattest(kept, scratch, west, height)
+        flattest, number = _find_flattest(kept, scratch, west, height)
         last_east = -1
         for q in range(-1, kept if number else -1):
             east = scratch[2, scratch[_BY_SIDE + 2, q]] if q >= 0 else 0
@@ -253,13 +257,13 @@ def _search(ux0: Any, uy0: Any, ux1: Any, uy1: Any, kept: Any, sweep: Any, scrat
             last_east = east
             if (width + west + east) * flattest * box[1] > box[0] * number:
                 break
-            limit, listed = _strip(kept, scratch, west, east, width, height, box)
+            limit, listed = _list_strip(kept, scratch, west, east, width, height, box)
             if listed:
                 _sweep_strip(ux0, uy0, ux1, uy1, kept, scratch, west, east, limit, listed, box)
 
 
 @_kernel
-def _strip(kept: Any, scratch: Any, west: Any, east: Any, width: Any, height: Any, box: Any) -> Any:
+def _list_strip(kept: Any, scratch: Any, west: Any, east: Any, width: Any, height: Any, box: Any) -> Any:
     """List the sites of a strip that a box as good as the best so far can hold, by north.
 
     Returns the most height to be added for one of them, and their number: 0 also where they do not fill the strip's

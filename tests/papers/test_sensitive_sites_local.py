@@ -4,9 +4,15 @@ import random
 
 import pytest
 
-from dbanon.methods.sensitive_sites import _local
+import benchmarks.papers.sensitive_sites  # noqa: F401 - adds local
+from benchmarks.papers.sensitive_sites import local
+from dbanon.base.errors import InfeasibleError
 from dbanon.methods.sensitive_sites._boxes import Boxes
-from tests.unit import oracles_sensitive_sites as oracle
+from tests.facts import refusal
+from tests.papers import oracles_sensitive_sites as oracle
+from tests.unit.oracles_sensitive_sites import area
+from tests.unit.sensitive_sites_runs import run, sites, users
+from tests.unit.test_sensitive_sites_rows import listed
 
 SEED = 20070801
 
@@ -16,7 +22,7 @@ def cells(*points):
 
 
 def cover(users, sites, k):
-    site, user = _local.cover(Boxes.of(users), Boxes.of(sites), k)
+    site, user = local.cover(Boxes.of(users), Boxes.of(sites), k)
     return list(zip(site.tolist(), user.tolist(), strict=True))
 
 
@@ -57,8 +63,7 @@ def test_figure_5a_the_best_of_all_sweeps_is_the_candidate_box():
     u, s1, s2, s3, s4 = cells((4, 4), (0, 7), (3, 0), (6, 5), (5, 6))
     sites = [s1, s2, s3, s4]
     # With north at 6, east at 5 covers s4 with 6 cells, east at 6 also s3 with 9: 4.5 a site. Everything is 14 a site.
-    coverage, area, box = oracle.candidate_box(u, sites, range(4))
-    assert (coverage, area, box) == (4.5, 9, (4, 4, 6, 6))
+    assert oracle.candidate_box(u, sites, range(4)) == (4.5, 9, (4, 4, 6, 6))
     assert cover([u], sites, 1) == [(2, 0), (3, 0)]
 
 
@@ -66,8 +71,8 @@ def test_figure_5c_skewed_boxes_are_chosen_and_make_a_large_region():
     site = cells((10, 10))
     users = cells((12, 12), (8, 8), (10, 16), (17, 10))
     assert cover(users, site, 2) == [(0, 2), (0, 3)]
-    assert oracle.area([users[2], users[3], *site]) == 56
-    assert oracle.area([users[0], users[1], *site]) == 25
+    assert area([users[2], users[3], *site]) == 56
+    assert area([users[0], users[1], *site]) == 25
 
 
 def test_of_equal_coverage_the_smaller_box_is_taken_and_a_spent_user_does_not_come_back():
@@ -97,5 +102,40 @@ def test_a_site_gets_no_more_than_k_users_and_all_of_them_if_there_are_k_times_a
 
 
 def test_without_sites_nobody_is_chosen():
-    site, user = _local.cover(Boxes.of(cells((1, 1))), Boxes.of(cells((1, 1))).take([]), 2)
+    site, user = local.cover(Boxes.of(cells((1, 1))), Boxes.of(cells((1, 1))).take([]), 2)
     assert len(site) == len(user) == 0
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+SHARED = users([(0, 1), (1, 0), (50, 51), (51, 50), (90, 90)])
+THREE = sites([(0, 0), (0, 0), (50, 50)])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "regions", "crowd"),
+    [
+        ("local", ([0, 0, 2, 2], [0, 0, 2, 2], [50, 50, 52, 52], [50, 50, 52, 52]), 2),
+        ("local-2-by-2", ([0, 0, 1, 2], [0, 0, 2, 1], [50, 50, 51, 52], [50, 50, 52, 51]), 1),
+    ],
+)
+def test_local_writes_a_row_for_each_site_of_a_user_and_one_for_who_has_none(algorithm, regions, crowd):
+    """Two sites at one place share two users; the third has two of its own, and the last user none."""
+    cloaks = run(SHARED, THREE, algorithm)
+    assert listed(cloaks) == [
+        (5, regions[0], crowd, True),
+        (5, regions[0], crowd, True),
+        (8, regions[1], crowd, True),
+        (8, regions[1], crowd, True),
+        (11, regions[2], crowd, True),
+        (14, regions[3], crowd, True),
+        (17, [90, 90, 91, 91], 1, False),
+    ]
+    told = {name: cloaks.metrics[name] for name in ("users", "users_cloaked", "users_left_exact", "shared_users")}
+    assert told == {"users": 5, "users_cloaked": 4, "users_left_exact": 1, "shared_users": 2}
+
+
+@pytest.mark.parametrize("algorithm", ["local", "local-2-by-2"])
+def test_too_few_users_are_infeasible(algorithm):
+    with refusal(InfeasibleError, "local", "k = 2", "2 sites", "for 0", "1 user"):
+        run(users([(0, 0)]), sites([(0, 0), (1, 1)]), algorithm)

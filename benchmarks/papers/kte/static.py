@@ -1,7 +1,7 @@
 """Static generalisation: every sample snapped to one coarse slot and cell, alike with others or not.
 
 Zang, Bolot: Anonymization of location data does not work, MobiCom 2011; de Montjoye and others: Unique in the Crowd,
-2013. For comparison: it does not reach k for all subjects, and those it does not reach are left out.
+2013. It does not reach k for all subjects, and those it does not reach are left out.
 """
 
 from itertools import pairwise

@@ -1,7 +1,7 @@
 """W4M with linear spatio-temporal distance: k trajectories moved into one cylinder, with made-up samples.
 
 Abul, Bonchi, Nanni: Anonymization of moving objects databases by clustering and perturbation, Information Systems 35,
-2010. For comparison: what it publishes is not true of its subjects, so the attack refuses it.
+2010. What it publishes is not true of its subjects, so the family's attack refuses it.
 """
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
@@ -19,6 +19,7 @@ from dbanon.methods.kte._samples import Merged, Samples
 
 _kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
 
+DELTA_M = 1_000.0  # diameter of the discs; the k-merge paper takes W4M's own settings and does not name them
 MOST_TRASH = 0.1  # of the subjects
 GROWTH = 1.5  # of the radius, each time there was more
 SEEDS = 32  # subjects whose nearest k - 1 decide the first radius
