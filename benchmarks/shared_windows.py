@@ -1,9 +1,9 @@
 """What it costs to share the windows of a run among processes, by several engines.
 
-Run with ``./dev bench benchmarks/shared_windows.py [--rounds N] [--kills N]``. Each round runs each engine in a process of
-its own, one after the other. CPU seconds are of that process and of all that it has started; where other programs use
-the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the calls
-that hang.
+Run with ``./dev bench benchmarks/shared_windows.py [--rounds N] [--kills N]``. Each round runs each engine in a process
+of its own, one after the other. CPU seconds are of that process and of all that it has started. Where other programs
+use the machine, only these can be compared. With `--kills` it kills helpers while they send results, and counts the
+calls that hang.
 """
 
 import argparse

@@ -80,9 +80,9 @@ def share(
 
 
 class Processes:
-    """`Tasks` shared among processes of this machine, where they take more than some seconds.
+    """`Tasks` shared among processes of this machine, where they take more than two seconds.
 
-    A program that uses it must be importable without running again: ``if __name__ == "__main__":`` guards what it does.
+    The helpers import the program that uses this, so ``if __name__ == "__main__":`` must guard what it does.
 
     Parameters
     ----------
@@ -128,9 +128,7 @@ class _Work(Generic[T]):
                 self._collect()
         finally:
             for helper in self._helpers.values():
-                helper.kill()
-            for helper in self._helpers.values():
-                helper.join()
+                _end(helper)
         return [future.result() for future in self._futures]
 
     def _begin_here(self) -> None:
@@ -201,8 +199,7 @@ class _Work(Generic[T]):
     def _lose(self, helper: "Connection[Any, Any]") -> None:
         """Do here what a lost helper was to do, and go on with one fewer: memory may be short."""
         task, future = self._busy.pop(helper)
-        self._helpers[helper].kill()
-        self._helpers.pop(helper).join()
+        _end(self._helpers.pop(helper))
         self._most -= 1
         self._settle(future, *_done(self._function, task))
 
@@ -212,6 +209,12 @@ class _Work(Generic[T]):
         else:
             self._failed = True
             future.set_exception(error)
+
+
+def _end(helper: BaseProcess) -> None:
+    if helper.is_alive():  # if not, its number may be that of another process by now
+        helper.kill()
+    helper.join()
 
 
 def _done(function: Callable[..., T], arguments: _Arguments) -> tuple[T | None, Exception | None]:

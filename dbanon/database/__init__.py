@@ -51,7 +51,8 @@ class Database(Datasets):
         Where connections that hold locks go: ``DBANON_LOCK_DSN`` where `target` is a pooler, which may give every
         transaction another session.
     tasks : dbanon.base.tasks.Tasks
-        Does the tasks of the runs that are computed here: by default this process.
+        Does the tasks of the runs that are computed here. By default this process does them;
+        ``dbanon.base.tasks.Processes()`` shares them among processes of this machine.
     progress : Progress
         Called with a stage, what is done and the total or None. By default a bar on a terminal or in a notebook;
         `dbanon.base.progress.silent` shows nothing.

@@ -107,6 +107,7 @@ def go_on(directory: str, number: int) -> int:
 
 def hold(marks: str) -> None:
     """Be the process that has a run, which does not end."""
+    multiprocessing.set_forkserver_preload(["numba", "pytest"])
     numba.config.NUMBA_NUM_THREADS = 2
     tasks._WORTH_S = 0
     Processes().map(go_on, [(marks, number) for number in range(4)])
