@@ -1,7 +1,6 @@
 """Writes what a run made by binary COPY, and refuses a run that would be too large before it writes."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, cast
 
@@ -103,8 +102,7 @@ def _write_united(
     extras, extra = _extras(regions)
     at = offset[part.start : part.stop + 1]
     apart = ([cells[one] for one in cell[low:high].tolist()] for low, high in pairwise(at))
-    with ThreadPoolExecutor(cores.count()) as pool:
-        polygons = list(pool.map(shapely.coverage_union_all, apart))
+    polygons = list(cores.each(shapely.coverage_union_all, apart))
     parts, of = shapely.get_parts(polygons, return_index=True)
     multi = shapely.set_srid(shapely.multipolygons(parts, indices=of), srid)
     columns = [

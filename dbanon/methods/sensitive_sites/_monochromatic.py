@@ -6,7 +6,6 @@ SSDBM 2008, section 3 (figure 6, with 1DAnon of Ghinita, Karras, Kalnis, Mamouli
 
 # ruff: noqa: PLR0917 - Numba kernels take arrays by position
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,8 +111,7 @@ class _Preferences:
         def work(part: Int) -> None:
             _renew(*groups.columns, *sites.columns, part, taken, self.group, self.area, self.place)
 
-        with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(work, parts))
+        list(cores.each(work, parts))
 
     def first(self, left: Int) -> tuple[Int, Int]:
         """Give the group each site wants, and the area it takes with it."""
