@@ -18,8 +18,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,6 +34,7 @@ from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
+SMALL = 500, 2000  # people and windows: so few are computed by one thread
 HELPERS = cores.count()
 ENGINES = (
     "here",
@@ -46,14 +48,14 @@ ENGINES = (
 )
 
 
-def walks() -> Trajectories:
+def walks(people: int, windows: int) -> Trajectories:
     """People who walk about in a city of 10 km, with a fix a minute."""
     rng = np.random.default_rng(SEED)
-    length = WINDOWS * INSTANTS
-    x, y = rng.uniform(0, 10_000, (2, PEOPLE, 1)) + rng.normal(0, 20, (2, PEOPLE, length)).cumsum(axis=2)
+    length = windows * INSTANTS
+    x, y = rng.uniform(0, 10_000, (2, people, 1)) + rng.normal(0, 20, (2, people, length)).cumsum(axis=2)
     return Trajectories(
-        trajectory_id=np.arange(PEOPLE) + 1, subject=np.arange(PEOPLE), offset=length * np.arange(PEOPLE + 1),
-        t=np.tile(60.0 * np.arange(length), PEOPLE), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
+        trajectory_id=np.arange(people) + 1, subject=np.arange(people), offset=length * np.arange(people + 1),
+        t=np.tile(60.0 * np.arange(length), people), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
     )  # fmt: skip
 
 
@@ -155,9 +157,9 @@ def watch(most: list[int], over: threading.Event) -> None:
             continue
 
 
-def measure(name: str) -> None:
+def measure(name: str, people: int, windows: int) -> None:
     """Print the seconds and CPU seconds of a start and of two runs, the helpers' memory, and a digest."""
-    family, data = METHODS["tp-aware"], walks()
+    family, data = METHODS["tp-aware"], walks(people, windows)
     params = family.parse({"k": 10, "instants": INSTANTS, "start": 0})
     family.prepare("traj-anon", params)
     figures: list[float] = []
@@ -178,32 +180,42 @@ def measure(name: str) -> None:
 # ---- killed while they send ------------------------------------------------------------------------------------------
 
 
-def hangs(kills: int, megabytes: int) -> tuple[int, int]:
-    """Count the calls that do not end when a helper is killed while it sends: of the executor, and of `Processes`."""
-    found = [0, 0]
+def hangs(kills: int) -> dict[str, int]:
+    """Count the calls that do not end when a helper is killed while it sends."""
+    found = {"executor": 0, "helpers": 0}
     tasks._WORTH_S = 0
-    for number in range(kills):
-        for which, call in enumerate((by_executor, by_helpers)):
-            done = threading.Event()
-            threading.Thread(target=call, args=(megabytes << 20, done), daemon=True).start()
-            time.sleep(1 + random.Random(number).random())
-            victims = [one for one in multiprocessing.active_children() if one.is_alive()]
-            os.kill(random.Random(number).choice(victims).pid or 0, signal.SIGKILL)
-            found[which] += not done.wait(30)
-            for one in multiprocessing.active_children():
-                one.kill()
-    return found[0], found[1]
+    rng = random.Random(SEED)
+    for name in list(found) * kills:
+        going, killed, ended = threading.Event(), threading.Event(), threading.Event()
+        threading.Thread(target=send_much, args=(name, going, killed, ended), daemon=True).start()
+        going.wait()
+        time.sleep(rng.random() / 10)
+        os.kill(rng.choice(multiprocessing.active_children()).pid or 0, signal.SIGKILL)
+        killed.set()
+        found[name] += not ended.wait(60)
+        for one in multiprocessing.active_children():
+            one.kill()
+    return found
 
 
-def by_executor(size: int, done: threading.Event) -> None:
-    executor = ProcessPoolExecutor(HELPERS, multiprocessing.get_context("forkserver"))
-    wait([executor.submit(much, size) for _ in range(1000)])
-    done.set()
+def send_much(name: str, going: threading.Event, killed: threading.Event, ended: threading.Event) -> None:
+    """Have two helpers send megabytes until one is killed; only then a few more."""
 
+    def sizes() -> Iterator[tuple[int]]:
+        for number in range(1000):
+            yield (1 << 20,)
+            if number == 30:
+                going.set()
+            if killed.is_set():
+                return
 
-def by_helpers(size: int, done: threading.Event) -> None:
-    Processes().map(much, [(size,)] * 1000)
-    done.set()
+    with suppress(BrokenProcessPool):
+        if name == "helpers":
+            Processes().map(much, sizes())
+        else:
+            executor = ProcessPoolExecutor(HELPERS, multiprocessing.get_context("forkserver"))
+            Futures(executor.submit).map(much, sizes())
+    ended.set()
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------
@@ -214,25 +226,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--engine")
+    parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     if options.engine:
-        measure(options.engine)
+        measure(options.engine, *(SMALL if options.small else (PEOPLE, WINDOWS)))
     elif options.kills:
-        executor, helpers = hangs(options.kills, 4)
-        print(f"{options.kills} helpers killed while they sent 4 MB: executor {executor} hang, helpers {helpers}")
+        found = ", ".join(f"{number} with {name}" for name, number in hangs(options.kills).items())
+        print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")
         sys.stdout.flush()
         os._exit(0)  # without waiting for an executor that hangs
     else:
         compare(options.rounds)
+        compare(options.rounds, "--small")
 
 
-def compare(rounds: int) -> None:
-    print(f"{PEOPLE:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 10; medians of {rounds} rounds")
+def compare(rounds: int, *small: str) -> None:
+    people, windows = SMALL if small else (PEOPLE, WINDOWS)
+    engines = ("here", "worker") if small else ENGINES
+    print(f"{people:,} people, {windows:,} windows of {INSTANTS} instants, k = 10; medians of {rounds} rounds")
     print(f"{'':22}{'start s':>8}{'CPU s':>7}{'first s':>9}{'CPU s':>7}{'again s':>9}{'CPU s':>7}{'MB':>6}  cloaks")
-    lines: dict[str, list[list[str]]] = {name: [] for name in ENGINES}
+    lines: dict[str, list[list[str]]] = {name: [] for name in engines}
     for _ in range(rounds):
-        for name in ENGINES:
-            command = [sys.executable, __file__, "--engine", name]
+        for name in engines:
+            command = [sys.executable, __file__, "--engine", name, *small]
             told = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             lines[name].append(told.stdout.split())
     for name, told in lines.items():

@@ -1,9 +1,9 @@
 """Does the tasks of a run: in this process, or shared among several processes of this machine.
 
-The process that has a run draws its tasks, sends each to a helper through a pipe of its own, and collects the results.
-Invariant: what does not come back through that pipe, for whatever reason, is done by the process that has the run. So
-the results are complete and in the order of the tasks whichever helper is killed, and no task can end one process
-after the other. Helpers live as long as one call of `Processes.map`.
+The process that has a run draws its tasks, sends them to helpers, each through a pipe of its own, and collects the
+results. Invariant: what does not come back through that pipe, for whatever reason, is done by the process that has the
+run. So the results are complete and in the order of the tasks whichever helper is killed, and no task can end one
+process after the other. Helpers live as long as one call of `Processes.map`.
 """
 
 import multiprocessing
@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
@@ -27,9 +26,10 @@ from dbanon.base import cores
 from dbanon.base.background import in_background
 
 T = TypeVar("T")
-_Arguments = tuple[Any, ...]
+_Task = tuple[Any, ...]  # its arguments
 
 _WORTH_S = 2.0  # which helpers take to start and to load kernels: tasks that are done sooner are all done here
+_BATCH = 0.05  # of the tasks that were done here in that time, sent to a helper at once
 
 
 class Tasks(Protocol):
@@ -44,8 +44,8 @@ class Tasks(Protocol):
             Of a module, by whose name another process finds it. Depends on its arguments alone. It may be called in
             another thread.
         arguments : iterable of tuple
-            Of each task; drawn when the task is about to be handed out, so that few are held at a time. All that a
-            task needs of the data is in its tuple, which is pickled.
+            Of each task; drawn, possibly in another thread, when the task is about to be handed out, so that few are
+            held at a time. All that a task needs of the data is in its tuple, which is pickled.
         threads : int, optional
             How many cores a task keeps busy by itself: on one machine, so many fewer tasks are done at a time.
 
@@ -109,61 +109,77 @@ class _Work(Generic[T]):
     same whatever process does which.
     """
 
-    def __init__(self, function: Callable[..., T], arguments: Iterable[_Arguments], helpers: int) -> None:
+    def __init__(self, function: Callable[..., T], arguments: Iterable[_Task], helpers: int) -> None:
         self._function, self._arguments = function, iter(arguments)
         self._threads, self._most = cores.count() // helpers, helpers
-        self._futures: list[Future[T]] = []  # one for each task that was drawn
-        self._failed = False
+        self._drawing = threading.Lock()
+        self._drawn, self._shared, self._failed = 0, False, False
+        self._undrawn: Exception | None = None  # why no more tasks could be drawn
+        self._futures: list[Future[list[T]]] = []  # of batches, in the order in which they were drawn
         self._helpers: dict[Connection[Any, Any], BaseProcess] = {}
         self._idle: list[Connection[Any, Any]] = []
-        self._busy: dict[Connection[Any, Any], tuple[_Arguments, Future[T]]] = {}
+        self._busy: dict[Connection[Any, Any], tuple[list[_Task], Future[list[T]]]] = {}
 
     def results(self) -> list[T]:
         """Do all tasks; returns their results in order."""
+        self._futures.append(in_background(copy_context().run, self._alone))
+        wait(self._futures, _WORTH_S)
+        with self._drawing:
+            self._shared = True
+        size = 1 + int(self._drawn * _BATCH)
         try:
-            self._begin_here()
-            while (task := self._draw()) is not None:
-                self._hand_out(task)
+            while batch := self._draw(size):
+                self._hand_out(batch)
             while self._busy:
                 self._collect()
         finally:
             for helper in self._helpers.values():
                 _end(helper)
-        return [future.result() for future in self._futures]
+        results = [result for future in self._futures for result in future.result()]
+        if self._undrawn is not None:
+            raise self._undrawn
+        return results
 
-    def _begin_here(self) -> None:
-        """Do tasks one after the other in a thread, as long as starting helpers would take."""
-        until = time.monotonic() + _WORTH_S
-        while (left := until - time.monotonic()) > 0 and (task := self._draw()) is not None:
-            self._futures.append(in_background(copy_context().run, self._function, *task))
-            done, _ = wait(self._futures[-1:], left)
-            self._failed = any(future.exception() for future in done)
-
-    def _draw(self) -> _Arguments | None:
-        if self._failed:
-            return None
+    def _alone(self) -> list[T]:
+        """Do tasks one after the other, as long as starting helpers would take."""
+        results: list[T] = []
         try:
-            return next(self._arguments, None)
-        except Exception as error:
-            self._futures.append(Future())
-            self._settle(self._futures[-1], None, error)
-            return None
+            while task := self._draw(1, alone=True):
+                results += starmap(self._function, task)
+        except BaseException:
+            self._failed = True
+            raise
+        return results
 
-    def _hand_out(self, task: _Arguments) -> None:
-        """Give a task to a helper, once one is free; do it here where there can be none."""
-        future: Future[T] = Future()
+    def _draw(self, most: int, *, alone: bool = False) -> list[_Task]:
+        """Draw the next tasks: none once one has failed."""
+        batch: list[_Task] = []
+        with self._drawing:
+            if self._failed or (alone and self._shared):
+                return batch
+            try:
+                for task in islice(self._arguments, most):
+                    batch.append(task)  # and not `extend`: what was drawn before a failure is kept
+            except Exception as error:
+                self._failed, self._undrawn = True, error
+            self._drawn += len(batch)
+        return batch
+
+    def _hand_out(self, batch: list[_Task]) -> None:
+        """Give tasks to a helper, once one is free; do them here where there can be none."""
+        future: Future[list[T]] = Future()
         self._futures.append(future)
         while not (self._idle or self._start_helper()) and self._busy:
             self._collect()
         if not self._idle:
-            self._settle(future, *_done(self._function, task))
+            self._settle(future, *_done(self._function, batch))
             return
         helper = self._idle.pop()
-        self._busy[helper] = task, future
+        self._busy[helper] = batch, future
         try:
             # In a thread: the pipe takes little at a time, and a helper reads only when it has started. If it is
             # killed meanwhile, nothing comes back, which `_collect` sees.
-            in_background(helper.send_bytes, pickle.dumps((self._function, task), pickle.HIGHEST_PROTOCOL))
+            in_background(helper.send_bytes, pickle.dumps((self._function, batch), pickle.HIGHEST_PROTOCOL))
         except Exception:  # what cannot be pickled
             self._lose(helper)
 
@@ -186,26 +202,26 @@ class _Work(Generic[T]):
         return True
 
     def _collect(self) -> None:
-        """Wait until at least one helper has done its task, or is gone."""
+        """Wait until at least one helper has done its tasks, or is gone."""
         for helper in cast("list[Connection[Any, Any]]", wait_for_any(list(self._busy))):
             try:
-                result, error = helper.recv()
+                results, error = helper.recv()
             except Exception:  # it was killed, perhaps while it sent, or what it sent cannot be read
                 self._lose(helper)
             else:
                 self._idle.append(helper)
-                self._settle(self._busy.pop(helper)[1], result, error)
+                self._settle(self._busy.pop(helper)[1], results, error)
 
     def _lose(self, helper: "Connection[Any, Any]") -> None:
         """Do here what a lost helper was to do, and go on with one fewer: memory may be short."""
-        task, future = self._busy.pop(helper)
+        batch, future = self._busy.pop(helper)
         _end(self._helpers.pop(helper))
         self._most -= 1
-        self._settle(future, *_done(self._function, task))
+        self._settle(future, *_done(self._function, batch))
 
-    def _settle(self, future: Future[T], result: T | None, error: Exception | None) -> None:
+    def _settle(self, future: Future[list[T]], results: list[T], error: Exception | None) -> None:
         if error is None:
-            future.set_result(result)  # type: ignore[arg-type]
+            future.set_result(results)
         else:
             self._failed = True
             future.set_exception(error)
@@ -217,12 +233,12 @@ def _end(helper: BaseProcess) -> None:
     helper.join()
 
 
-def _done(function: Callable[..., T], arguments: _Arguments) -> tuple[T | None, Exception | None]:
-    """Call a function; returns its result or what it raised."""
+def _done(function: Callable[..., T], batch: list[_Task]) -> tuple[list[T], Exception | None]:
+    """Do tasks; returns their results, or what the first one that failed has raised."""
     try:
-        return function(*arguments), None
+        return list(starmap(function, batch)), None
     except Exception as error:
-        return None, error
+        return [], error
 
 
 # ---- in a helper -----------------------------------------------------------------------------------------------------
@@ -234,11 +250,11 @@ def _help(connection: "Connection[Any, Any]", threads: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with cores.at_most(threads), suppress(Exception):  # which a log would show with a value of the task
         while True:
-            result, error = _done(*connection.recv())
+            results, error = _done(*connection.recv())
             if error is not None:  # its traceback is not sent with it
                 lines = traceback.format_tb(error.__traceback__)
                 error.add_note(f"Process {os.getpid()}, traceback:\n{''.join(lines)}")
-            connection.send((result, error))
+            connection.send((results, error))
 
 
 def _end_with_parent() -> None:

@@ -25,11 +25,18 @@ def process() -> int:
     return os.getpid()
 
 
-def threads(home: int, number: int) -> int:
-    """Give how many threads a task may use where there are so many cores."""
+def threads(directory: str, home: int, number: int) -> int:
+    """Give how many threads a task may use where there are so many cores; `home` waits for another."""
     if os.getpid() != home:
         numba.config.NUMBA_NUM_THREADS = number
+        (Path(directory) / "threads").touch()
+    wait_until(lambda: list(Path(directory).iterdir()))
     return cores.count()
+
+
+def pause(number: int) -> int:
+    time.sleep(0.005)
+    return number
 
 
 def wait_until(holds: Callable[[], object]) -> None:
@@ -88,6 +95,14 @@ def fail_from(least: int, number: int) -> int:
 
 def fail(_name: str, number: int) -> None:
     raise ArithmeticError(number)
+
+
+def fail_elsewhere(directory: str, home: int) -> None:
+    """Fail, but for `home`, which waits until another has failed."""
+    if os.getpid() != home:
+        (Path(directory) / "failed").touch()
+        raise ArithmeticError
+    wait_until(lambda: list(Path(directory).iterdir()))
 
 
 def give(number: int) -> Callable[[], int]:

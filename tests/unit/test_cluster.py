@@ -1,7 +1,6 @@
 """Tasks done by Dask clusters of two and four processes on this machine come to the same as in one process."""
 
 import datetime
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_positions_stay_with_their_task_and_no_warning_says_that_they_are_large(
 
 
 def test_a_single_task_is_done_here_on_all_cores() -> None:
-    assert Cluster("tcp://127.0.0.1:1").map(shared_tasks.threads, [(os.getpid(), 2)]) == [cores.count()]
+    assert Cluster("tcp://127.0.0.1:1").map(cores.count, [()]) == [cores.count()]
 
 
 @pytest.mark.stress
@@ -151,7 +150,7 @@ def test_a_task_uses_one_core() -> None:
     import importlib.metadata
 
     version = importlib.metadata.version("dbanon")
-    assert cluster._do(cluster._Task(version, shared_tasks.threads, (os.getpid(), 2))) == 1
+    assert cluster._do(cluster._Task(version, cores.count, ())) == 1
 
 
 # ---- tls -------------------------------------------------------------------------------------------------------------
