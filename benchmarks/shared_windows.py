@@ -29,12 +29,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from dbanon.base import cores, tasks
+from dbanon.base.cloaks import Cloaks
 from dbanon.base.tasks import HERE, Processes, Tasks
 from dbanon.base.trajectory import Trajectories
 from dbanon.methods import METHODS
 
 PEOPLE, WINDOWS, INSTANTS, SEED = 50_000, 8, 30, 20120905
-SMALL = 500, 2000  # people and windows: so few are computed by one thread
+BUSY = 24  # tasks that keep one core busy for half a second or more
 HELPERS = cores.count()
 ENGINES = (
     "here",
@@ -48,19 +49,23 @@ ENGINES = (
 )
 
 
-def walks(people: int, windows: int) -> Trajectories:
+def walks() -> Trajectories:
     """People who walk about in a city of 10 km, with a fix a minute."""
     rng = np.random.default_rng(SEED)
-    length = windows * INSTANTS
-    x, y = rng.uniform(0, 10_000, (2, people, 1)) + rng.normal(0, 20, (2, people, length)).cumsum(axis=2)
+    length = WINDOWS * INSTANTS
+    x, y = rng.uniform(0, 10_000, (2, PEOPLE, 1)) + rng.normal(0, 20, (2, PEOPLE, length)).cumsum(axis=2)
     return Trajectories(
-        trajectory_id=np.arange(people) + 1, subject=np.arange(people), offset=length * np.arange(people + 1),
-        t=np.tile(60.0 * np.arange(length), people), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
+        trajectory_id=np.arange(PEOPLE) + 1, subject=np.arange(PEOPLE), offset=length * np.arange(PEOPLE + 1),
+        t=np.tile(60.0 * np.arange(length), PEOPLE), x=x.ravel(), y=y.ravel(), srid=32610, grid_m=1.0, grid_s=1,
     )  # fmt: skip
 
 
 def nothing(number: int) -> int:
     return number
+
+
+def be_busy(number: int) -> int:
+    return sum(n & 3 for n in range(number))
 
 
 def much(number: int) -> bytes:
@@ -148,33 +153,43 @@ def pss_mb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) // 1024
 
 
-def watch(most: list[int], over: threading.Event) -> None:
-    """Note the most memory that all processes below this one had."""
+def watch(seen: list[int], over: threading.Event) -> None:
+    """Note again and again how much memory all processes below this one have."""
     while not over.wait(1):
         try:
-            most.append(sum(pss_mb(pid) for pid in family_of(os.getpid())[1:]))
+            seen.append(sum(pss_mb(pid) for pid in family_of(os.getpid())[1:]))
         except (OSError, StopIteration):  # one of them has just ended
             continue
 
 
-def measure(name: str, people: int, windows: int) -> None:
-    """Print the seconds and CPU seconds of a start and of two runs, the helpers' memory, and a digest."""
-    family, data = METHODS["tp-aware"], walks(people, windows)
+def measure(name: str) -> None:
+    """Print the seconds and CPU seconds of each step, the helpers' memory, and a digest of the cloaks."""
+    family, data = METHODS["tp-aware"], walks()
     params = family.parse({"k": 10, "instants": INSTANTS, "start": 0})
     family.prepare("traj-anon", params)
     figures: list[float] = []
-    most, over = [0], threading.Event()
+    cloaks: list[Cloaks] = []
+
+    def compute() -> None:
+        cloaks.append(family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=shared))
+
+    def work() -> None:
+        shared.map(be_busy, [(20_000_000,)] * BUSY)
+
+    seen: list[int] = []
+    over = threading.Event()
     began, before = time.perf_counter(), cpu_s()
     with engine(name) as shared:
-        threading.Thread(target=watch, args=(most, over), daemon=True).start()
+        threading.Thread(target=watch, args=(seen, over), daemon=True).start()
         shared.map(nothing, [(1,), (2,)])
-        for _ in range(3):
+        for step in (compute, compute, work):
             figures += [time.perf_counter() - began, cpu_s() - before]
             began, before = time.perf_counter(), cpu_s()
-            cloaks = family.anonymise(data, "traj-anon", params, np.random.default_rng(0), tasks=shared)
+            step()
+        figures += [time.perf_counter() - began, cpu_s() - before]
         over.set()
-    digest = hashlib.sha256(cloaks.bounds.tobytes() + cloaks.member_record.tobytes()).hexdigest()[:12]
-    print(*figures, max(most), digest)
+    digest = hashlib.sha256(cloaks[-1].bounds.tobytes() + cloaks[-1].member_record.tobytes()).hexdigest()[:12]
+    print(*figures, median([mb for mb in seen if mb] or [0]), digest)
 
 
 # ---- killed while they send ------------------------------------------------------------------------------------------
@@ -226,10 +241,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--engine")
-    parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     if options.engine:
-        measure(options.engine, *(SMALL if options.small else (PEOPLE, WINDOWS)))
+        measure(options.engine)
     elif options.kills:
         found = ", ".join(f"{number} with {name}" for name, number in hangs(options.kills).items())
         print(f"of {options.kills} calls each, these hung after a helper was killed: {found}")
@@ -237,29 +251,24 @@ def main() -> None:
         os._exit(0)  # without waiting for an executor that hangs
     else:
         compare(options.rounds)
-        compare(options.rounds, "--small")
 
 
-def compare(rounds: int, *small: str) -> None:
-    people, windows = SMALL if small else (PEOPLE, WINDOWS)
-    engines = ("here", "worker") if small else ENGINES
-    print(f"{people:,} people, {windows:,} windows of {INSTANTS} instants, k = 10; medians of {rounds} rounds")
-    print(f"{'':22}{'start s':>8}{'CPU s':>7}{'first s':>9}{'CPU s':>7}{'again s':>9}{'CPU s':>7}{'MB':>6}  cloaks")
-    lines: dict[str, list[list[str]]] = {name: [] for name in engines}
+def compare(rounds: int) -> None:
+    print(f"{PEOPLE:,} people, {WINDOWS} windows of {INSTANTS} instants, k = 10, and {BUSY} tasks of one core")
+    print(f"medians of {rounds} rounds")
+    pairs = "".join(f"{what + ' s':>10}{'CPU s':>7}" for what in ("start", "windows", "again", "one core"))
+    print(f"{'':20}{pairs}{'MB':>6}  cloaks")
+    lines: dict[str, list[list[str]]] = {name: [] for name in ENGINES}
     for _ in range(rounds):
-        for name in engines:
-            command = [sys.executable, __file__, "--engine", name, *small]
+        for name in ENGINES:
+            command = [sys.executable, __file__, "--engine", name]
             told = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             lines[name].append(told.stdout.split())
     for name, told in lines.items():
-        start, start_cpu, first, first_cpu, again, again_cpu, mb = (
-            median(float(one[column]) for one in told) for column in range(7)
-        )
-        (digest,) = {one[7] for one in told}
-        print(
-            f"{name:22}{start:8.1f}{start_cpu:7.1f}{first:9.1f}{first_cpu:7.1f}{again:9.1f}{again_cpu:7.1f}{mb:6.0f}  "
-            f"{digest}"
-        )
+        *seconds, mb = (median(float(one[column]) for one in told) for column in range(9))
+        figures = "".join(f"{s:10.1f}{cpu:7.1f}" for s, cpu in zip(seconds[::2], seconds[1::2], strict=True))
+        (digest,) = {one[9] for one in told}
+        print(f"{name:20}{figures}{mb:6.0f}  {digest}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Does the tasks of a run: in this process, or shared among several processes of this machine.
 
-The process that has a run draws its tasks, sends them to helpers, each through a pipe of its own, and collects the
-results. Invariant: what does not come back through that pipe, for whatever reason, is done by the process that has the
-run. So the results are complete and in the order of the tasks whichever helper is killed, and no task can end one
-process after the other. Helpers live as long as one call of `Processes.map`.
+The process that has a run works on its tasks in a thread. Where they take long, it sends others to helpers, each
+through a pipe of its own, and collects the results. Invariant: what does not come back through that pipe, for whatever
+reason, is done by the process that has the run. So the results are complete and in the order of the tasks whichever
+helper is killed, and no task can end one process after the other. Helpers live as long as one call of `Processes.map`.
 """
 
 import multiprocessing
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from itertools import chain, islice, starmap
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -28,7 +29,7 @@ from dbanon.base.background import in_background
 T = TypeVar("T")
 _Task = tuple[Any, ...]  # its arguments
 
-_WORTH_S = 2.0  # which helpers take to start and to load kernels: tasks that are done sooner are all done here
+_WORTH_S = 3.0  # more than a helper takes to start and to load kernels: tasks done sooner are all done here
 _BATCH = 0.05  # of the tasks that were done here in that time, sent to a helper at once
 
 
@@ -80,15 +81,15 @@ def share(
 
 
 class Processes:
-    """`Tasks` shared among processes of this machine, where they take more than two seconds.
+    """`Tasks` shared among processes of this machine, where they take more than three seconds.
 
     The helpers import the program that uses this, so ``if __name__ == "__main__":`` must guard what it does.
 
     Parameters
     ----------
     runs : int
-        Runs that go at once on this machine. Each has as many helpers as there are cores for it, fewer if a task
-        keeps several cores busy. The threads of its helpers together are one for each core of the machine.
+        Runs that go at once on this machine. Each is done by as many processes as there are cores for it, fewer if a
+        task keeps several cores busy. The threads of these processes are as many as the machine has cores.
     """
 
     def __init__(self, runs: int = 1) -> None:
@@ -96,10 +97,18 @@ class Processes:
 
     def map(self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, threads: int = 1) -> list[T]:
         """Do tasks here, and in helpers if they take long; see `Tasks`."""
-        helpers = cores.count() // self._runs // threads
-        if helpers < 2:
+        processes = cores.count() // self._runs // threads
+        if processes < 2:
             return HERE.map(function, arguments)
-        return share(lambda several: _Work(function, several, helpers).results(), function, arguments)
+        return share(lambda several: _Work(function, several, processes).results(), function, arguments)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Batch(Generic[T]):
+    """Tasks that one process does one after the other, and what will come of them."""
+
+    tasks: list[_Task] = field(default_factory=list)
+    future: Future[list[T]] = field(default_factory=Future)
 
 
 class _Work(Generic[T]):
@@ -109,30 +118,30 @@ class _Work(Generic[T]):
     same whatever process does which.
     """
 
-    def __init__(self, function: Callable[..., T], arguments: Iterable[_Task], helpers: int) -> None:
+    def __init__(self, function: Callable[..., T], arguments: Iterable[_Task], processes: int) -> None:
         self._function, self._arguments = function, iter(arguments)
-        self._threads, self._most = cores.count() // helpers, helpers
+        self._cores, self._threads, self._most = cores.count(), cores.count() // processes, processes - 1
         self._drawing = threading.Lock()
-        self._drawn, self._shared, self._failed = 0, False, False
-        self._undrawn: Exception | None = None  # why no more tasks could be drawn
         self._futures: list[Future[list[T]]] = []  # of batches, in the order in which they were drawn
+        self._undrawn: Exception | None = None  # why no more tasks could be drawn
+        self._over = False  # no more are drawn
         self._helpers: dict[Connection[Any, Any], BaseProcess] = {}
         self._idle: list[Connection[Any, Any]] = []
-        self._busy: dict[Connection[Any, Any], tuple[list[_Task], Future[list[T]]]] = {}
+        self._busy: dict[Connection[Any, Any], _Batch[T]] = {}
 
     def results(self) -> list[T]:
         """Do all tasks; returns their results in order."""
-        self._futures.append(in_background(copy_context().run, self._alone))
-        wait(self._futures, _WORTH_S)
-        with self._drawing:
-            self._shared = True
-        size = 1 + int(self._drawn * _BATCH)
+        here = in_background(copy_context().run, self._work_here)
         try:
+            wait([here], _WORTH_S)
+            size = 1 + int(len(self._futures) * _BATCH)
             while batch := self._draw(size):
                 self._hand_out(batch)
             while self._busy:
                 self._collect()
+            here.result()
         finally:
+            self._over = True
             for helper in self._helpers.values():
                 _end(helper)
         results = [result for future in self._futures for result in future.result()]
@@ -140,46 +149,41 @@ class _Work(Generic[T]):
             raise self._undrawn
         return results
 
-    def _alone(self) -> list[T]:
-        """Do tasks one after the other, as long as starting helpers would take."""
-        results: list[T] = []
-        try:
-            while task := self._draw(1, alone=True):
-                results += starmap(self._function, task)
-        except BaseException:
-            self._failed = True
-            raise
-        return results
+    def _work_here(self) -> None:
+        """Do tasks one after the other, in a thread; with all cores while there are no helpers."""
+        while batch := self._draw(1):
+            with cores.at_most(self._threads if self._helpers else self._cores):
+                self._settle(batch, *_done(self._function, batch.tasks))
 
-    def _draw(self, most: int, *, alone: bool = False) -> list[_Task]:
+    def _draw(self, most: int) -> "_Batch[T] | None":
         """Draw the next tasks: none once one has failed."""
-        batch: list[_Task] = []
+        batch: _Batch[T] = _Batch()
         with self._drawing:
-            if self._failed or (alone and self._shared):
-                return batch
+            if self._over:
+                return None
             try:
                 for task in islice(self._arguments, most):
-                    batch.append(task)  # and not `extend`: what was drawn before a failure is kept
+                    batch.tasks.append(task)  # and not `extend`: what was drawn before a failure is kept
             except Exception as error:
-                self._failed, self._undrawn = True, error
-            self._drawn += len(batch)
+                self._over, self._undrawn = True, error
+            if not batch.tasks:
+                return None
+            self._futures.append(batch.future)
         return batch
 
-    def _hand_out(self, batch: list[_Task]) -> None:
+    def _hand_out(self, batch: "_Batch[T]") -> None:
         """Give tasks to a helper, once one is free; do them here where there can be none."""
-        future: Future[list[T]] = Future()
-        self._futures.append(future)
         while not (self._idle or self._start_helper()) and self._busy:
             self._collect()
         if not self._idle:
-            self._settle(future, *_done(self._function, batch))
+            self._settle(batch, *_done(self._function, batch.tasks))
             return
         helper = self._idle.pop()
-        self._busy[helper] = batch, future
+        self._busy[helper] = batch
         try:
             # In a thread: the pipe takes little at a time, and a helper reads only when it has started. If it is
             # killed meanwhile, nothing comes back, which `_collect` sees.
-            in_background(helper.send_bytes, pickle.dumps((self._function, batch), pickle.HIGHEST_PROTOCOL))
+            in_background(helper.send_bytes, pickle.dumps((self._function, batch.tasks), pickle.HIGHEST_PROTOCOL))
         except Exception:  # what cannot be pickled
             self._lose(helper)
 
@@ -210,21 +214,21 @@ class _Work(Generic[T]):
                 self._lose(helper)
             else:
                 self._idle.append(helper)
-                self._settle(self._busy.pop(helper)[1], results, error)
+                self._settle(self._busy.pop(helper), results, error)
 
     def _lose(self, helper: "Connection[Any, Any]") -> None:
         """Do here what a lost helper was to do, and go on with one fewer: memory may be short."""
-        batch, future = self._busy.pop(helper)
+        batch = self._busy.pop(helper)
         _end(self._helpers.pop(helper))
         self._most -= 1
-        self._settle(future, *_done(self._function, batch))
+        self._settle(batch, *_done(self._function, batch.tasks))
 
-    def _settle(self, future: Future[list[T]], results: list[T], error: Exception | None) -> None:
+    def _settle(self, batch: "_Batch[T]", results: list[T], error: Exception | None) -> None:
         if error is None:
-            future.set_result(results)
+            batch.future.set_result(results)
         else:
-            self._failed = True
-            future.set_exception(error)
+            self._over = True
+            batch.future.set_exception(error)
 
 
 def _end(helper: BaseProcess) -> None:
@@ -233,10 +237,10 @@ def _end(helper: BaseProcess) -> None:
     helper.join()
 
 
-def _done(function: Callable[..., T], batch: list[_Task]) -> tuple[list[T], Exception | None]:
+def _done(function: Callable[..., T], tasks: list[_Task]) -> tuple[list[T], Exception | None]:
     """Do tasks; returns their results, or what the first one that failed has raised."""
     try:
-        return list(starmap(function, batch)), None
+        return list(starmap(function, tasks)), None
     except Exception as error:
         return [], error
 

@@ -26,7 +26,7 @@ IMPORT = """SELECT * FROM dbanon.import_trajectories('public.crowd', dataset => 
     "time" => 't', geom => 'position')"""
 SUBMIT = "SELECT dbanon.submit_run('crowd', 'tp-aware', '{\"k\": 7, \"instants\": 1}')"
 # Seconds instead of milliseconds: time to do something meanwhile. Two helpers a run, on whatever machine.
-SLOW = {"NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "2"}
+SLOW = {"NUMBA_DISABLE_JIT": "1", "NUMBA_NUM_THREADS": "3"}
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_helpers_compute_a_run_and_the_rows_are_those_of_one_process(
 
 
 def test_runs_at_the_same_time_have_helpers_of_their_own(city_url: str, city: psycopg.Connection, log: Path) -> None:
-    environment = {**SLOW, "NUMBA_NUM_THREADS": "4"}
+    environment = {**SLOW, "NUMBA_NUM_THREADS": "6"}
     with workers.up(city_url, log, "--jobs", "2", count=2, environment=environment) as worker:
         first, second = submitted(city), submitted(city)
         until(lambda: helped(city, first) and helped(city, second), 120, worker)
